@@ -1,0 +1,196 @@
+"""Build the real programs that the tests compare Remuda with: Kubernetes, etcd, the Cluster API manager.
+
+Run as `python tests/real/build.py [kubernetes|etcd|capi|all]`; it builds what is missing and prints one
+`name=path` line per program. Tests call `programs()` instead. What is built depends only on the pinned sources
+(go.mod, go.sum, our main.go and the link flags), so the result is kept in a cache directory named by their hash:
+`$REMUDA_CACHE` or `$XDG_CACHE_HOME` or `~/.cache`, then `remuda/real/<hash>/`. A file lock lets several test runs
+ask at once; one builds, the others wait. `cluster.py` starts what was built here.
+
+Standard library only: it must run before any dependency is installed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+EXIT_BUILD_FAILED = 1
+EXIT_USAGE = 2
+EXIT_NO_GO = 3
+
+
+class BuildError(Exception):
+    """A program could not be built; the message says which and why."""
+
+    def __init__(self, message: str, code: int = EXIT_BUILD_FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One Go module under tests/real and the programs that come out of it."""
+
+    name: str
+    package: str
+    binary: str
+    links: tuple[str, ...]
+    # (key in peers.env, module that must be required at that version)
+    pin: tuple[str, str]
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        Target(
+            name="kubernetes",
+            package=".",
+            binary="kubernetes",
+            links=("kube-apiserver", "kube-controller-manager", "kubectl"),
+            pin=("KUBERNETES_VERSION", "k8s.io/kubernetes"),
+        ),
+        Target(
+            name="etcd",
+            package=".",
+            binary="etcd",
+            links=(),
+            pin=("ETCD_VERSION", "go.etcd.io/etcd/server/v3"),
+        ),
+        Target(
+            name="capi",
+            package="sigs.k8s.io/cluster-api/core",
+            binary="capi-manager",
+            links=(),
+            pin=("CLUSTER_API_VERSION", "sigs.k8s.io/cluster-api"),
+        ),
+    )
+}
+
+
+def peers() -> dict[str, str]:
+    """The pinned versions of `peers.env`."""
+    lines = (line.strip() for line in (HERE / "peers.env").read_text().splitlines())
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def cache_root() -> Path:
+    """Where built programs live; never inside the source tree."""
+    base = os.environ.get("REMUDA_CACHE") or os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "remuda" / "real"
+
+
+def link_flags(target: Target) -> str:
+    """Strip symbols; for Kubernetes also say the version, which a build from the module proxy does not know."""
+    flags = ["-s", "-w"]
+    if target.name == "kubernetes":
+        version = peers()["KUBERNETES_VERSION"]
+        major, minor, _ = version.lstrip("v").split(".", 2)
+        values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+        for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
+            flags += [f"-X {package}.{key}={value}" for key, value in values.items()]
+    return " ".join(flags)
+
+
+def source_hash(target: Target) -> str:
+    """Name of the cache entry: equal sources give equal programs."""
+    digest = hashlib.sha256()
+    for path in sorted([*HERE.joinpath(target.name).glob("*.go"), *HERE.joinpath(target.name).glob("go.*")]):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    digest.update(f"{target.package}\0{link_flags(target)}".encode())
+    return digest.hexdigest()[:16]
+
+
+def programs(name: str, *, build_missing: bool = True) -> dict[str, Path]:
+    """Paths of the programs of one target, built first when missing."""
+    target = TARGETS[name]
+    home = cache_root() / source_hash(target)
+    found = {program: home / program for program in (target.links or (target.binary,))}
+    if build_missing and not all(path.exists() for path in found.values()):
+        _build(target, home)
+    return found
+
+
+def _check_pin(target: Target) -> None:
+    key, module = target.pin
+    wanted = peers()[key]
+    required = f"{module} {wanted}"
+    lines = (line.strip().removeprefix("require ") for line in (HERE / target.name / "go.mod").read_text().splitlines())
+    if not any(line == required or line.startswith(required + " ") for line in lines):
+        raise BuildError(f"tests/real/{target.name}/go.mod does not require {required}, but peers.env pins {wanted}")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _build(target: Target, home: Path) -> None:
+    _check_pin(target)
+    go = shutil.which("go")
+    if go is None:
+        raise BuildError(f"{target.name} is built with Go, and no `go` is on PATH: install Go 1.26 or later", EXIT_NO_GO)
+    with _locked(cache_root() / f"{target.name}.lock"):
+        if (home / target.binary).exists():
+            return
+        _say(f"building {target.name} ({target.pin[1]} {peers()[target.pin[0]]}); cold this takes minutes")
+        started = time.monotonic()
+        home.parent.mkdir(parents=True, exist_ok=True)
+        # Built aside and moved in whole: a killed build leaves nothing that looks finished.
+        with tempfile.TemporaryDirectory(prefix=f"{target.name}-", dir=home.parent) as scratch:
+            out = Path(scratch) / "out"
+            out.mkdir()
+            _go_build(go, target, out / target.binary)
+            for link in target.links:
+                (out / link).symlink_to(target.binary)
+            if home.exists():
+                shutil.rmtree(home)
+            out.rename(home)
+        _say(f"built {target.name} in {time.monotonic() - started:.0f} s")
+
+
+def _go_build(go: str, target: Target, output: Path) -> None:
+    command = [go, "build", "-trimpath", "-mod=readonly", "-ldflags", link_flags(target), "-o", str(output)]
+    # No workspace of the caller, no C compiler: the same program on every machine.
+    environment = {**os.environ, "GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
+    done = subprocess.run([*command, target.package], cwd=HERE / target.name, env=environment, check=False)
+    if done.returncode != 0:
+        raise BuildError(f"go build of {target.name} failed with exit code {done.returncode}")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def main(arguments: list[str]) -> int:
+    wanted = arguments or ["all"]
+    unknown = [name for name in wanted if name != "all" and name not in TARGETS]
+    if unknown:
+        _say(f"unknown target {unknown[0]}: say one of {', '.join(TARGETS)} or all")
+        return EXIT_USAGE
+    try:
+        for name in TARGETS if "all" in wanted else wanted:
+            for program, path in programs(name).items():
+                print(f"{program}={path}", flush=True)
+    except BuildError as error:
+        _say(str(error))
+        return error.code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
