@@ -1,0 +1,3 @@
+"""Remuda: declarative Kubernetes cluster provisioning and management."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""The embedded Kubernetes API server: store, watch cache, schema, CEL, verbs, discovery, access control, admission."""

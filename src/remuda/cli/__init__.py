@@ -1,0 +1,1 @@
+"""The remuda command: one module per command."""

@@ -1,0 +1,216 @@
+"""Time, chance and entropy, injected.
+
+Nothing else in Remuda reads the wall clock, sleeps, rolls dice or makes secrets by itself: it asks one of the three
+values here. In production they are the system's; in simulation a :class:`VirtualClock` jumps from timer to timer and a
+seeded :class:`Rng` makes every run repeat exactly.
+
+Secrets come from :class:`Entropy` (the operating system's CSPRNG) and never from :class:`Rng`, which is for jitter and
+for names that need not be unguessable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import os
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    def time(self) -> float:
+        """Seconds since the epoch."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go backwards; only differences mean anything."""
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer: ...
+
+
+class SystemClock:
+    """The machine's own clock and the running event loop's timers."""
+
+    def time(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        return asyncio.get_running_loop().call_later(seconds, callback)
+
+
+class _VirtualTimer:
+    __slots__ = ("callback", "cancelled", "when")
+
+    def __init__(self, when: float, callback: Callable[[], object]) -> None:
+        self.when = when
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class VirtualClock:
+    """A clock that moves only when told to; timers fire in order while it moves."""
+
+    def __init__(self, start: float = 1_800_000_000.0) -> None:
+        self._now = start
+        self._timers: list[tuple[float, int, _VirtualTimer]] = []
+        self._sequence = 0
+
+    def time(self) -> float:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._now
+
+    def call_later(self, seconds: float, callback: Callable[[], object]) -> Timer:
+        timer = _VirtualTimer(self._now + max(seconds, 0.0), callback)
+        self._sequence += 1
+        heapq.heappush(self._timers, (timer.when, self._sequence, timer))
+        return timer
+
+    async def sleep(self, seconds: float) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = self.call_later(seconds, lambda: done.done() or done.set_result(None))
+        try:
+            await done
+        finally:
+            timer.cancel()
+
+    def next_timer(self) -> float | None:
+        """When the earliest live timer fires, or None when nothing is waiting."""
+        while self._timers and self._timers[0][2].cancelled:
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    async def advance(self, seconds: float) -> None:
+        """Move on by `seconds`, firing timers on the way and letting what they wake run before the next one."""
+        target = self._now + seconds
+        await self._settle()
+        while (when := self.next_timer()) is not None and when <= target:
+            self._now = max(self._now, when)
+            _, _, timer = heapq.heappop(self._timers)
+            timer.callback()
+            await self._settle()
+        self._now = target
+
+    @staticmethod
+    async def _settle() -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+SYSTEM_CLOCK: Clock = SystemClock()
+
+
+@asynccontextmanager
+async def deadline(clock: Clock, seconds: float) -> AsyncIterator[None]:
+    """Raise TimeoutError inside the block after `seconds` on the given clock."""
+    task = asyncio.current_task()
+    assert task is not None
+    expired = False
+
+    def expire() -> None:
+        nonlocal expired
+        expired = True
+        task.cancel()
+
+    timer = clock.call_later(seconds, expire)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if expired and task.uncancel() == 0:
+            raise TimeoutError from None
+        raise
+    finally:
+        timer.cancel()
+
+
+async def wait_until(clock: Clock, predicate: Callable[[], bool], seconds: float, poll: float = 0.05) -> bool:
+    """Poll `predicate` until it holds or `seconds` have passed; True when it held."""
+    with contextlib.suppress(TimeoutError):
+        async with deadline(clock, seconds):
+            while not predicate():
+                await clock.sleep(poll)
+    return predicate()
+
+
+def rfc3339(seconds: float) -> str:
+    """Kubernetes' metav1.Time: whole seconds, UTC."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def rfc3339_micro(seconds: float) -> str:
+    """Kubernetes' metav1.MicroTime."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_rfc3339(text: str) -> float:
+    """Seconds since the epoch of an RFC 3339 time; ValueError when it is none."""
+    if len(text) < 20 or text[10] not in "Tt":
+        raise ValueError(f"not an RFC 3339 time: {text!r}")
+    when = datetime.fromisoformat(text.replace("t", "T").replace("z", "Z"))
+    if when.tzinfo is None:
+        raise ValueError(f"not an RFC 3339 time: {text!r}")
+    return when.timestamp()
+
+
+class Rng:
+    """Chance that may be repeated: jitter, shuffles, generated name suffixes."""
+
+    # Kubernetes leaves out vowels and look-alikes, so that no suffix spells a word.
+    _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._random = random.Random(seed)
+
+    def uniform(self, low: float, high: float) -> float:
+        return self._random.uniform(low, high)
+
+    def name_suffix(self, length: int = 5) -> str:
+        return "".join(self._random.choice(self._SUFFIX) for _ in range(length))
+
+    def below(self, bound: int) -> int:
+        return self._random.randrange(bound)
+
+
+class Entropy:
+    """Unguessable bytes. Seedable only so that a simulation repeats; a server never seeds it."""
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._random = None if seed is None else random.Random(seed)
+
+    def token_bytes(self, count: int) -> bytes:
+        return os.urandom(count) if self._random is None else self._random.randbytes(count)
+
+    def uuid(self) -> str:
+        """A random (version 4) UUID, as Kubernetes gives every object."""
+        raw = bytearray(self.token_bytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        text = raw.hex()
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+    def token_text(self, length: int, alphabet: str = "bcdfghjklmnpqrstvwxz2456789") -> str:
+        bound = 256 - 256 % len(alphabet)
+        chosen: list[str] = []
+        while len(chosen) < length:
+            chosen.extend(alphabet[b % len(alphabet)] for b in self.token_bytes(length) if b < bound)
+        return "".join(chosen[:length])

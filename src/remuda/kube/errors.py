@@ -1,0 +1,363 @@
+"""Errors as a Kubernetes client sees them: one exception that carries a `Status`, and field errors that become its causes.
+
+Whoever raises says what is wrong with which object; the HTTP edge and the in-process client both hand the same
+`Status` on. Texts follow kube-apiserver's, because people and programs match on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .jsonio import Obj, dumps_text
+
+
+class ApiError(Exception):
+    """A request that failed, with everything a `Status` says about it."""
+
+    def __init__(self, code: int, reason: str, message: str, details: Obj | None = None, retry_after: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.retry_after = retry_after
+
+    def status(self) -> Obj:
+        body: Obj = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message}
+        if self.reason:
+            body["reason"] = self.reason
+        details = dict(self.details) if self.details else {}
+        if self.retry_after:
+            details["retryAfterSeconds"] = self.retry_after
+        if details or self.details is not None:
+            body["details"] = details
+        body["code"] = self.code
+        return body
+
+    @classmethod
+    def from_status(cls, status: Obj, code: int = 500) -> ApiError:
+        details = status.get("details")
+        return cls(
+            int(status.get("code") or code),
+            str(status.get("reason") or ""),
+            str(status.get("message") or ""),
+            details if isinstance(details, dict) else None,
+            int((details or {}).get("retryAfterSeconds") or 0) if isinstance(details, dict) else 0,
+        )
+
+    def __repr__(self) -> str:
+        return f"ApiError({self.code}, {self.reason!r}, {self.message!r})"
+
+    @property
+    def is_not_found(self) -> bool:
+        return self.reason == "NotFound" or (not self.reason and self.code == 404)
+
+    @property
+    def is_conflict(self) -> bool:
+        return self.reason == "Conflict"
+
+    @property
+    def is_already_exists(self) -> bool:
+        return self.reason == "AlreadyExists"
+
+    @property
+    def is_gone(self) -> bool:
+        return self.reason in ("Expired", "Gone")
+
+
+def _qualified(group: str, resource: str) -> str:
+    return f"{resource}.{group}" if group else resource
+
+
+def _details(group: str, kind: str, name: str = "", causes: list[Obj] | None = None) -> Obj:
+    details: Obj = {}
+    if name:
+        details["name"] = name
+    if group:
+        details["group"] = group
+    if kind:
+        details["kind"] = kind
+    if causes:
+        details["causes"] = causes
+    return details
+
+
+def not_found(group: str, resource: str, name: str) -> ApiError:
+    message = f'{_qualified(group, resource)} "{name}" not found'
+    return ApiError(404, "NotFound", message, _details(group, resource, name))
+
+
+def no_such_path() -> ApiError:
+    """The answer to a path that names nothing we serve."""
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def already_exists(group: str, resource: str, name: str) -> ApiError:
+    message = f'{_qualified(group, resource)} "{name}" already exists'
+    return ApiError(409, "AlreadyExists", message, _details(group, resource, name))
+
+
+def conflict(group: str, resource: str, name: str, why: str) -> ApiError:
+    message = f'Operation cannot be fulfilled on {_qualified(group, resource)} "{name}": {why}'
+    return ApiError(409, "Conflict", message, _details(group, resource, name))
+
+
+STALE = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def stale(group: str, resource: str, name: str) -> ApiError:
+    return conflict(group, resource, name, STALE)
+
+
+def bad_request(message: str) -> ApiError:
+    return ApiError(400, "BadRequest", message)
+
+
+def unauthorized(message: str = "Unauthorized") -> ApiError:
+    return ApiError(401, "Unauthorized", message)
+
+
+def forbidden(group: str, resource: str, name: str, why: str) -> ApiError:
+    if not resource:
+        message = f"forbidden: {why}"
+    elif name:
+        message = f'{_qualified(group, resource)} "{name}" is forbidden: {why}'
+    else:
+        message = f"{_qualified(group, resource)} is forbidden: {why}"
+    return ApiError(403, "Forbidden", message, _details(group, resource, name))
+
+
+def method_not_supported(group: str, resource: str, action: str) -> ApiError:
+    message = f'{action} is not supported on resources of kind "{_qualified(group, resource)}"'
+    return ApiError(405, "MethodNotAllowed", message, _details(group, resource))
+
+
+def method_not_allowed() -> ApiError:
+    return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
+
+
+def expired(message: str) -> ApiError:
+    return ApiError(410, "Expired", message)
+
+
+def gone(message: str) -> ApiError:
+    return ApiError(410, "Gone", message)
+
+
+def timeout(message: str) -> ApiError:
+    return ApiError(504, "Timeout", f"Timeout: {message}", {})
+
+
+def too_large(message: str) -> ApiError:
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {message}")
+
+
+def too_many_requests(message: str, retry_after: int = 1) -> ApiError:
+    return ApiError(429, "TooManyRequests", message, {}, retry_after)
+
+
+def internal(message: str) -> ApiError:
+    details = {"causes": [{"message": message}]}
+    return ApiError(500, "InternalError", f"Internal error occurred: {message}", details)
+
+
+def unavailable(message: str) -> ApiError:
+    return ApiError(503, "ServiceUnavailable", message)
+
+
+def unsupported_media_type(message: str) -> ApiError:
+    return ApiError(415, "UnsupportedMediaType", message)
+
+
+def not_acceptable(message: str) -> ApiError:
+    return ApiError(406, "NotAcceptable", message)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Field errors
+
+REQUIRED = "FieldValueRequired"
+INVALID = "FieldValueInvalid"
+TYPE_INVALID = "FieldValueTypeInvalid"
+NOT_SUPPORTED = "FieldValueNotSupported"
+DUPLICATE = "FieldValueDuplicate"
+FORBIDDEN = "FieldValueForbidden"
+TOO_LONG = "FieldValueTooLong"
+TOO_SHORT = "FieldValueTooShort"
+TOO_MANY = "FieldValueTooMany"
+TOO_FEW = "FieldValueTooFew"
+NOT_FOUND = "FieldValueNotFound"
+INTERNAL = "InternalError"
+
+_WORDS = {
+    REQUIRED: "Required value",
+    INVALID: "Invalid value",
+    TYPE_INVALID: "Invalid value",
+    NOT_SUPPORTED: "Unsupported value",
+    DUPLICATE: "Duplicate value",
+    FORBIDDEN: "Forbidden",
+    TOO_LONG: "Too long",
+    TOO_SHORT: "Too short",
+    TOO_MANY: "Too many",
+    TOO_FEW: "Too few",
+    NOT_FOUND: "Not found",
+    INTERNAL: "Internal error",
+}
+_WITHOUT_VALUE = frozenset((REQUIRED, FORBIDDEN, TOO_LONG, TOO_SHORT, INTERNAL))
+
+
+class _Omitted:
+    """Marks a field error that shows no value although its type usually does."""
+
+
+OMITTED = _Omitted()
+
+
+def go_quote(text: str) -> str:
+    """`text` as Go's %q prints it."""
+    out = ['"']
+    for char in text:
+        code = ord(char)
+        if char in '"\\':
+            out.append("\\" + char)
+        elif char in "\a\b\f\n\r\t\v":
+            out.append({"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}[char])
+        elif char.isprintable():
+            out.append(char)
+        elif code < 0x80:
+            out.append(f"\\x{code:02x}")
+        elif code < 0x10000:
+            out.append(f"\\u{code:04x}")
+        else:
+            out.append(f"\\U{code:08x}")
+    out.append('"')
+    return "".join(out)
+
+
+def go_float(value: float) -> str:
+    """A float as Go's %v prints it."""
+    if value == int(value) and abs(value) < 1e21:
+        return str(int(value))
+    text = repr(value)
+    if "e" in text:
+        mantissa, exponent = text.split("e")
+        sign = exponent[0] if exponent[0] in "+-" else "+"
+        return f"{mantissa}e{sign}{exponent.lstrip('+-').zfill(2)}"
+    return text
+
+
+def show_value(value: Any) -> str:
+    """A bad value as field errors print it: quoted strings, plain numbers, JSON for the rest."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return go_float(value)
+    if isinstance(value, str):
+        return go_quote(value)
+    return dumps_text(_sorted(value))
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_sorted(item) for item in value]
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing wrong with one field. `field` is a path such as `spec.containers[0].image`."""
+
+    type: str
+    field: str
+    value: Any = field(default=OMITTED)
+    detail: str = ""
+
+    def body(self) -> str:
+        text = _WORDS[self.type]
+        if self.type not in _WITHOUT_VALUE and self.value is not OMITTED:
+            text = f"{text}: {show_value(self.value)}"
+        return f"{text}: {self.detail}" if self.detail else text
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.body()}"
+
+    def cause(self) -> Obj:
+        return {"reason": self.type, "message": self.body(), "field": self.field}
+
+    def under(self, prefix: str) -> FieldError:
+        return FieldError(self.type, join_path(prefix, self.field), self.value, self.detail)
+
+
+def join_path(prefix: str, field: str) -> str:
+    if not prefix or not field:
+        return prefix or field
+    return prefix + field if field.startswith("[") else f"{prefix}.{field}"
+
+
+def required(path: str, detail: str = "") -> FieldError:
+    return FieldError(REQUIRED, path, "", detail)
+
+
+def invalid_value(path: str, value: Any, detail: str) -> FieldError:
+    return FieldError(INVALID, path, value, detail)
+
+
+def type_invalid(path: str, value: Any, detail: str) -> FieldError:
+    return FieldError(TYPE_INVALID, path, value, detail)
+
+
+def not_supported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
+    listed = ", ".join(go_quote(item) for item in supported)
+    return FieldError(NOT_SUPPORTED, path, value, f"supported values: {listed}" if listed else "")
+
+
+def duplicate(path: str, value: Any) -> FieldError:
+    return FieldError(DUPLICATE, path, value)
+
+
+def forbidden_field(path: str, detail: str) -> FieldError:
+    return FieldError(FORBIDDEN, path, "", detail)
+
+
+def too_long(path: str, limit: int) -> FieldError:
+    unit = "byte" if limit == 1 else "bytes"
+    return FieldError(TOO_LONG, path, "", f"may not be more than {limit} {unit}" if limit >= 0 else "")
+
+
+def too_many(path: str, actual: int, limit: int) -> FieldError:
+    unit = "item" if limit == 1 else "items"
+    return FieldError(TOO_MANY, path, actual, f"must have at most {limit} {unit}")
+
+
+def too_few(path: str, actual: int, limit: int) -> FieldError:
+    unit = "item" if limit == 1 else "items"
+    return FieldError(TOO_FEW, path, actual, f"must have at least {limit} {unit}")
+
+
+def value_not_found(path: str, value: Any) -> FieldError:
+    return FieldError(NOT_FOUND, path, value)
+
+
+def _unique(errors: Iterable[FieldError]) -> list[FieldError]:
+    return list({str(error): error for error in errors}.values())
+
+
+def aggregate_text(messages: list[str]) -> str:
+    """Several messages as Go's error aggregates print them."""
+    return messages[0] if len(messages) == 1 else "[" + ", ".join(messages) + "]"
+
+
+def invalid(group: str, kind: str, name: str, errors: Iterable[FieldError]) -> ApiError:
+    """An object that fails validation; every field error becomes a cause."""
+    listed = list(errors)
+    text = aggregate_text([str(error) for error in _unique(listed)])
+    message = f"{_qualified(group, kind)} {go_quote(name)} is invalid: {text}"
+    return ApiError(422, "Invalid", message, _details(group, kind, name, [error.cause() for error in listed]))

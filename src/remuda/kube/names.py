@@ -1,0 +1,188 @@
+"""What may be a name, a label, an annotation: Kubernetes' own rules and wording.
+
+Each `*_problems` function returns the sentences that kube-apiserver would print; an empty list means valid.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from .errors import FieldError, go_quote, invalid_value, too_long
+
+DNS1123_LABEL_MAX = 63
+DNS1123_SUBDOMAIN_MAX = 253
+
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_DNS1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+_ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
+_CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+
+_LABEL_MSG = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "
+    "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+_SUBDOMAIN_MSG = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end "
+    "with an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+_DNS1035_MSG = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and "
+    "end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
+)
+_QUALIFIED_MSG = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. "
+    "'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_LABEL_VALUE_MSG = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+
+
+def max_length_problem(limit: int) -> str:
+    return f"must be no more than {limit} bytes"
+
+
+def dns_label_problems(value: str) -> list[str]:
+    problems = [max_length_problem(DNS1123_LABEL_MAX)] if len(value) > DNS1123_LABEL_MAX else []
+    if not _LABEL.fullmatch(value):
+        if _SUBDOMAIN.fullmatch(value):
+            problems.append("must not contain dots")
+        else:
+            problems.append(_LABEL_MSG)
+    return problems
+
+
+def dns_subdomain_problems(value: str) -> list[str]:
+    problems = [max_length_problem(DNS1123_SUBDOMAIN_MAX)] if len(value) > DNS1123_SUBDOMAIN_MAX else []
+    if not _SUBDOMAIN.fullmatch(value):
+        problems.append(_SUBDOMAIN_MSG)
+    return problems
+
+
+def dns1035_label_problems(value: str) -> list[str]:
+    problems = [max_length_problem(DNS1123_LABEL_MAX)] if len(value) > DNS1123_LABEL_MAX else []
+    if not _DNS1035.fullmatch(value):
+        problems.append(_DNS1035_MSG)
+    return problems
+
+
+def path_segment_problems(value: str) -> list[str]:
+    """Names that only have to fit into a URL path, such as those of RBAC objects."""
+    if value in (".", ".."):
+        return [f"may not be '{value}'"]
+    return [f"may not contain '{char}'" for char in ("/", "%") if char in value]
+
+
+def qualified_name_problems(value: str) -> list[str]:
+    parts = value.split("/")
+    problems: list[str] = []
+    if len(parts) == 1:
+        name = parts[0]
+    elif len(parts) == 2:
+        prefix, name = parts
+        if not prefix:
+            problems.append("prefix part must be non-empty")
+        else:
+            problems.extend(f"prefix part {problem}" for problem in dns_subdomain_problems(prefix))
+    else:
+        return [
+            "a qualified name " + _QUALIFIED_MSG + " with an optional DNS subdomain prefix and '/' (e.g. "
+            "'example.com/MyName')"
+        ]
+    if not name:
+        problems.append("name part must be non-empty")
+    elif len(name) > 63:
+        problems.append(f"name part {max_length_problem(63)}")
+    if not _QUALIFIED.fullmatch(name):
+        problems.append(f"name part {_QUALIFIED_MSG}")
+    return problems
+
+
+def label_value_problems(value: str) -> list[str]:
+    problems = [max_length_problem(63)] if len(value) > 63 else []
+    if not _LABEL_VALUE.fullmatch(value):
+        problems.append(_LABEL_VALUE_MSG)
+    return problems
+
+
+def config_key_problems(value: str) -> list[str]:
+    """Keys of ConfigMaps and Secrets."""
+    problems = [max_length_problem(DNS1123_SUBDOMAIN_MAX)] if len(value) > DNS1123_SUBDOMAIN_MAX else []
+    if not _CONFIG_KEY.fullmatch(value):
+        problems.append(
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
+            "'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+        )
+    return problems + _hides_parent(value)
+
+
+def env_name_problems(value: str) -> list[str]:
+    problems: list[str] = []
+    if not _ENV_NAME.fullmatch(value):
+        problems.append(
+            "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must "
+            "not start with a digit (e.g. 'my.env-name',  or 'MY_ENV.NAME',  or 'MyEnvName1', regex used for validation "
+            "is '[-._a-zA-Z][-._a-zA-Z0-9]*')"
+        )
+    return problems + _hides_parent(value)
+
+
+def _hides_parent(value: str) -> list[str]:
+    if value == ".":
+        return ["must not be '.'"]
+    if value == "..":
+        return ["must not be '..'"]
+    return ["must not start with '..'"] if value.startswith("..") else []
+
+
+_seen_labels: dict[tuple[str, str], bool] = {}
+
+
+def label_errors(labels: Mapping[str, Any] | None, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for key, value in (labels or {}).items():
+        if (key, value) in _seen_labels:
+            continue
+        before = len(errors)
+        errors.extend(invalid_value(path, key, problem) for problem in qualified_name_problems(key))
+        errors.extend(invalid_value(path, value, problem) for problem in label_value_problems(value))
+        if len(errors) == before:
+            if len(_seen_labels) > 20_000:
+                _seen_labels.clear()
+            _seen_labels[key, value] = True
+    return errors
+
+
+ANNOTATIONS_MAX_BYTES = 256 * 1024
+
+
+def annotation_errors(annotations: Mapping[str, str] | None, path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    total = 0
+    for key, value in (annotations or {}).items():
+        if (key, "") not in _seen_labels:
+            problems = qualified_name_problems(key.lower())
+            errors.extend(invalid_value(path, key, problem) for problem in problems)
+            if not problems and key == key.lower():
+                _seen_labels[key, ""] = True
+        total += len(key) + len(value)
+    if total > ANNOTATIONS_MAX_BYTES:
+        errors.append(too_long(path, ANNOTATIONS_MAX_BYTES))
+    return errors
+
+
+def finalizer_problems(value: str, core: bool = False) -> list[str]:
+    problems = qualified_name_problems(value)
+    if problems or "/" in value or value in ("orphan", "foregroundDeletion", "kubernetes"):
+        return problems
+    return [f"name is neither a standard finalizer name nor is it fully qualified: {go_quote(value)}"]

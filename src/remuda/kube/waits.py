@@ -1,0 +1,60 @@
+"""Typed waiting reasons: what a decision is waiting for, on whom, since when.
+
+A controller that can't go on returns a :class:`Wait` instead of a sentence. Condition messages, events and `explain` are
+all rendered from it, so a chain of waits can be followed from a stuck cluster down to the one thing to do. Nothing about
+waits is stored; they are computed anew from a snapshot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Code(StrEnum):
+    """Every reason anything in Remuda waits for. One list, so that docs and `explain` can name them all."""
+
+    FINALIZERS = "Finalizers"  # an object is being deleted and others still hold finalizers on it
+    NAMESPACE_CONTENT = "NamespaceContent"  # a namespace is being deleted and still holds objects
+    DEPENDENTS = "Dependents"  # foreground deletion waits for dependents that block it
+
+
+class Actor(StrEnum):
+    """Who can end the wait."""
+
+    REMUDA = "remuda"
+    USER = "user"
+    PROVIDER = "provider"
+    MACHINE = "machine"
+    OTHER_CONTROLLER = "other-controller"
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """One object, as a reader would name it to kubectl."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        kind = f"{self.kind}.{self.group}" if self.group else self.kind
+        return f"{kind} {self.namespace}/{self.name}" if self.namespace else f"{kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """`subject` waits because of `code`; `on` is the object it waits for, the edge that makes a chain."""
+
+    code: Code
+    subject: Ref
+    actor: Actor
+    on: Ref | None = None
+    evidence: str = ""
+    since: str = ""
+
+    def message(self) -> str:
+        target = f" on {self.on}" if self.on else ""
+        reason = f": {self.evidence}" if self.evidence else ""
+        return f"waiting{target}{reason}"

@@ -1,0 +1,122 @@
+"""The YAML edge, with Kubernetes' reading of YAML: 1.1 booleans, but no dates, no base-60 numbers, no duplicate keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterator
+from typing import Any
+
+import yaml
+
+try:
+    from yaml import CSafeDumper as _BaseDumper
+    from yaml import CSafeLoader as _BaseLoader
+except ImportError:  # PyYAML built without libyaml
+    from yaml import SafeDumper as _BaseDumper  # type: ignore[assignment]
+    from yaml import SafeLoader as _BaseLoader  # type: ignore[assignment]
+
+
+class YamlError(ValueError):
+    """Text that is not YAML, or is YAML that has no place in an API object."""
+
+
+class DuplicateKey(YamlError):
+    def __init__(self, key: str, line: int) -> None:
+        super().__init__(f"line {line}: key {key!r} already set in map")
+        self.key = key
+
+
+class _Loader(_BaseLoader):
+    """SafeLoader whose scalars resolve as Kubernetes' do, and which refuses duplicate keys."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[str] = set()
+        for key_node, _ in node.value:
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            key = getattr(key_node, "value", None)
+            if not isinstance(key, str):
+                raise YamlError(f"line {node.start_mark.line + 1}: mapping keys must be scalars")
+            if key in seen:
+                raise DuplicateKey(key, key_node.start_mark.line + 1)
+            seen.add(key)
+        mapping = super().construct_mapping(node, deep=deep)
+        return {_key_text(key): value for key, value in mapping.items()}
+
+
+def _key_text(key: Hashable) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return key if isinstance(key, str) else str(key)
+
+
+def _scalar_resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    integer = re.compile(r"^(?:[-+]?0b[0-1_]+|[-+]?0o?[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+)$")
+    decimal = re.compile(
+        r"^(?:[-+]?(?:[0-9][0-9_]*)\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+"
+        r"|\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?)$"
+    )
+    kept: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items():
+        for tag, pattern in resolvers:
+            name = tag.rsplit(":", 1)[1]
+            if name == "timestamp":
+                continue
+            chosen = {"int": integer, "float": decimal}.get(name, pattern)
+            kept.setdefault(first, []).append((tag, chosen))
+    return kept
+
+
+_Loader.yaml_implicit_resolvers = _scalar_resolvers()
+
+
+def _construct_int(loader: _Loader, node: yaml.ScalarNode) -> int:
+    text = str(loader.construct_scalar(node)).replace("_", "")
+    sign = -1 if text.startswith("-") else 1
+    digits = text.lstrip("+-")
+    if digits.startswith("0x"):
+        return sign * int(digits[2:], 16)
+    if digits.startswith("0b"):
+        return sign * int(digits[2:], 2)
+    if digits.startswith("0o"):
+        return sign * int(digits[2:], 8)
+    if len(digits) > 1 and digits.startswith("0"):
+        return sign * int(digits, 8)
+    return sign * int(digits)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
+
+
+def loads_all(text: str | bytes) -> Iterator[Any]:
+    """Each document of a stream; empty documents are skipped, as kubectl does."""
+    try:
+        for document in yaml.load_all(text, Loader=_Loader):
+            if document is not None:
+                yield document
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise YamlError(str(error) or "exceeded max depth") from None
+    except ValueError as error:
+        raise error if isinstance(error, YamlError) else YamlError(str(error)) from None
+
+
+def loads(text: str | bytes) -> Any:
+    """The first document, or None when there is none."""
+    return next(loads_all(text), None)
+
+
+class _Dumper(_BaseDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in value else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def dumps(value: Any) -> str:
+    return str(yaml.dump(value, Dumper=_Dumper, sort_keys=True, default_flow_style=False, allow_unicode=True, width=10**9))

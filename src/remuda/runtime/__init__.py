@@ -1,0 +1,1 @@
+"""Informers, work queues and reconcilers on one Client."""

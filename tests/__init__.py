@@ -1,0 +1,1 @@
+"""The test suites: unit, api, real, bench."""
