@@ -115,9 +115,7 @@ class RealCluster:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
     def start(self) -> None:
@@ -154,9 +152,7 @@ class RealCluster:
         if not self._keep:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
-    def request(
-        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
-    ) -> tuple[int, Any]:
+    def request(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> tuple[int, Any]:
         """One request as the administrator: status and parsed JSON (or text when it is not JSON)."""
         context = ssl.create_default_context(cafile=str(self.ca_pem))
         context.load_cert_chain(self.admin_cert, self.admin_key)

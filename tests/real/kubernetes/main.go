@@ -27,7 +27,7 @@ var programs = map[string]func(){
 }
 
 func runKubectl() {
-	_ = logs.GlogSetter(kubectl.GetLogVerbosity(os.Args))
+	_, _ = logs.GlogSetter(kubectl.GetLogVerbosity(os.Args))
 	if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
 		kubectlutil.CheckErr(err)
 	}
