@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from remuda.kube.errors import ApiError, forbidden
+
 from ..users import User
 
 Obj = dict[str, Any]
@@ -38,6 +40,33 @@ class Attributes:
     warnings: list[str] = field(default_factory=list)
     # Annotations for the audit log.
     annotations: dict[str, str] = field(default_factory=dict)
+    # Filled by the mutating webhooks when the chain has to run a second time; nobody else's business.
+    reinvocation: Reinvocation | None = None
+
+    @property
+    def display_name(self) -> str:
+        """The name an error shows: before a name is generated, what it will begin with."""
+        metadata = (self.obj or {}).get("metadata") or {}
+        return self.name or metadata.get("name") or metadata.get("generateName") or "Unknown"
+
+    def forbidden(self, why: str) -> ApiError:
+        return forbidden(self.group, self.resource, self.display_name, why)
+
+
+@dataclass(slots=True)
+class Reinvocation:
+    """What mutating webhooks remember between the chain's first and second run for one request."""
+
+    second_round: bool = False
+    wanted: bool = False
+    output: Obj | None = None
+    # Webhooks with reinvocationPolicy IfNeeded that ran since the last change, and those that must run again.
+    invoked: set[str] = field(default_factory=set)
+    again: set[str] = field(default_factory=set)
+
+    def require(self) -> None:
+        self.again |= self.invoked
+        self.invoked = set()
 
 
 class Plugin(Protocol):

@@ -1,0 +1,111 @@
+"""The admission chain: every plug-in's mutating half, then (after the kind's own validation) every validating half.
+
+The verbs call :meth:`Chain.admit` before a strategy validates and :meth:`Chain.validate` after. Most writes concern few
+plug-ins, so the chain keeps one short list of them per resource. :class:`Hooks` is the plug-in through which our own types
+add their defaulting and validation in-process; webhooks come after it, as users expect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from remuda.kube.errors import FieldError, invalid
+
+from . import CREATE, UPDATE, Attributes, Obj, Plugin, Reinvocation
+
+
+class Chain:
+    def __init__(self, plugins: Sequence[Plugin]) -> None:
+        self._plugins = tuple(plugins)
+        self._by_resource: dict[tuple[str, str], tuple[Plugin, ...]] = {}
+
+    async def admit(self, attributes: Attributes) -> None:
+        plugins = self._for(attributes)
+        for plugin in plugins:
+            await plugin.admit(attributes)
+        again = attributes.reinvocation
+        if again is None or not again.wanted:
+            return
+        # A webhook changed the object: in-process plug-ins see it once more, and the webhooks that asked for it too.
+        again.second_round = True
+        for plugin in plugins:
+            await plugin.admit(attributes)
+
+    async def validate(self, attributes: Attributes) -> None:
+        for plugin in self._for(attributes):
+            await plugin.validate(attributes)
+
+    def _for(self, attributes: Attributes) -> tuple[Plugin, ...]:
+        key = (attributes.group, attributes.resource)
+        found = self._by_resource.get(key)
+        if found is None:
+            found = tuple(plugin for plugin in self._plugins if _concerns(plugin, key))
+            self._by_resource[key] = found
+        return found
+
+
+def _concerns(plugin: Plugin, resource: tuple[str, str]) -> bool:
+    """A plug-in may name the resources it looks at in `resources`; without, it looks at all of them."""
+    named = getattr(plugin, "resources", None)
+    return named is None or resource in named
+
+
+# Gives the object with defaults, or None when there is nothing to add. The object it sees is not its own: copy on write.
+Default = Callable[[Attributes], Obj | None]
+# Gives what is wrong; may also raise an ApiError of its own.
+Validate = Callable[[Attributes], Iterable[FieldError]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Hook:
+    default: Default | None
+    validate: Validate | None
+    operations: frozenset[str]
+
+
+class Hooks:
+    """In-process defaulting and validation of our own types."""
+
+    name = "Hooks"
+
+    def __init__(self) -> None:
+        self._hooks: dict[tuple[str, str], list[_Hook]] = {}
+
+    def register(
+        self,
+        group: str,
+        resource: str,
+        *,
+        default: Default | None = None,
+        validate: Validate | None = None,
+        operations: Iterable[str] = (CREATE, UPDATE),
+    ) -> None:
+        """Hooks run in the order of registration, for the object itself and not for its subresources."""
+        self._hooks.setdefault((group, resource), []).append(_Hook(default, validate, frozenset(operations)))
+
+    async def admit(self, attributes: Attributes) -> None:
+        for hook in self._matching(attributes):
+            if hook.default is not None and (changed := hook.default(attributes)) is not None:
+                attributes.obj = changed
+
+    async def validate(self, attributes: Attributes) -> None:
+        errors: list[FieldError] = []
+        for hook in self._matching(attributes):
+            if hook.validate is not None:
+                errors.extend(hook.validate(attributes))
+        if errors:
+            raise invalid(attributes.group, attributes.kind, attributes.display_name, errors)
+
+    def _matching(self, attributes: Attributes) -> list[_Hook]:
+        hooks = self._hooks.get((attributes.group, attributes.resource))
+        if not hooks or attributes.subresource:
+            return []
+        return [hook for hook in hooks if attributes.operation in hook.operations]
+
+
+def reinvocation_of(attributes: Attributes) -> Reinvocation:
+    """The request's memory of webhook runs, made on first use."""
+    if attributes.reinvocation is None:
+        attributes.reinvocation = Reinvocation()
+    return attributes.reinvocation
