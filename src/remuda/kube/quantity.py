@@ -101,9 +101,9 @@ class Quantity:
         if abs(self.exponent) > 5000:
             return 0.0 if self.exponent < 0 else float("inf") * self.sign if self.unscaled else 0.0
         if self.exponent < 0:
-            return self.unscaled / 10**-self.exponent
+            return float(self.unscaled / _power(-self.exponent))
         try:
-            return float(self.unscaled * 10**self.exponent)
+            return float(self.unscaled * _power(self.exponent))
         except OverflowError:
             return float("inf") * self.sign
 
@@ -227,15 +227,19 @@ def _parse_large(sign: str, digits: str, fraction: int, kind: str, exponent: int
     return Quantity(-magnitude if sign == "-" else magnitude, scale, kind)
 
 
+def _power(exponent: int) -> int:
+    return int(10**exponent)
+
+
 def _rescale(unscaled: int, exponent: int, target: int) -> int:
     if exponent >= target:
-        return unscaled * 10 ** min(exponent - target, 100_000)
+        return unscaled * _power(min(exponent - target, 100_000))
     drop = target - exponent
     magnitude = abs(unscaled)
     if drop > len(str(magnitude)) + 1:
         rounded = 1 if magnitude else 0
     else:
-        rounded = -(-magnitude // 10**drop)
+        rounded = -(-magnitude // _power(drop))
     return rounded if unscaled >= 0 else -rounded
 
 
