@@ -7,7 +7,7 @@ Whoever raises says what is wrong with which object; the HTTP edge and the in-pr
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from .jsonio import Obj, dumps_text
@@ -215,6 +215,12 @@ class _Omitted:
 OMITTED = _Omitted()
 
 
+class Verbatim(str):
+    """A bad value that is already in the form a field error prints: no quotes are added."""
+
+    __slots__ = ()
+
+
 def go_quote(text: str) -> str:
     """`text` as Go's %q prints it."""
     out = ['"']
@@ -259,7 +265,7 @@ def show_value(value: Any) -> str:
     if isinstance(value, float):
         return go_float(value)
     if isinstance(value, str):
-        return go_quote(value)
+        return str(value) if isinstance(value, Verbatim) else go_quote(value)
     return dumps_text(_sorted(value))
 
 
@@ -277,7 +283,7 @@ class FieldError:
 
     type: str
     field: str
-    value: Any = field(default=OMITTED)
+    value: Any = OMITTED
     detail: str = ""
 
     def body(self) -> str:

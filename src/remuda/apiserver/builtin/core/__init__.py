@@ -1,0 +1,1 @@
+"""The core group: one module per kind, several for pods, whose specs most other groups share."""

@@ -1,0 +1,54 @@
+"""Durations as people read them in tables: "5d", "3m12s", "<unknown>"."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+_MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
+
+
+def _two(whole: int, unit: str, rest: int, small: str) -> str:
+    return f"{whole}{unit}{rest}{small}" if rest else f"{whole}{unit}"
+
+
+def human_duration(seconds: float) -> str:
+    """Two units while the first is small, one when it is not; up to two seconds in the future count as now."""
+    whole = int(seconds)
+    if whole < -1:
+        return "<invalid>"
+    if whole < 0:
+        return "0s"
+    if whole < 2 * _MINUTE:
+        return f"{whole}s"
+    minutes, hours = whole // _MINUTE, whole // _HOUR
+    if minutes < 10:
+        return _two(minutes, "m", whole % 60, "s")
+    if minutes < 3 * 60:
+        return f"{minutes}m"
+    if hours < 8:
+        return _two(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    days = hours // 24
+    if days < 8:
+        return _two(days, "d", hours % 24, "h")
+    if days < 2 * 365:
+        return f"{days}d"
+    if days < 8 * 365:
+        return _two(days // 365, "y", days % 365, "d")
+    return f"{days // 365}y"
+
+
+def seconds_of(timestamp: str) -> float | None:
+    """An RFC 3339 timestamp as seconds since the epoch; None when it is none."""
+    try:
+        parsed = datetime.fromisoformat(timestamp)
+    except ValueError:
+        return None
+    return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
+
+
+def human_age(timestamp: str | None, now: float) -> str:
+    """How long ago `timestamp` was, as the Age column of a table says it."""
+    since = seconds_of(timestamp) if timestamp else None
+    return "<unknown>" if since is None else human_duration(now - since)
