@@ -1,0 +1,38 @@
+"""Conversion of custom resources between the versions of their CRD.
+
+A CRD says `None` (only apiVersion changes) or `Webhook`; our own types convert in-process. All three are a
+:class:`Converter`, and all convert many objects at once, because a list over a slow webhook must cost one call.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from remuda.kube.objects import GroupResource
+
+Obj = dict[str, Any]
+
+
+class ConversionError(Exception):
+    """Objects that could not be brought to the wanted version; the text is what a client is told."""
+
+
+class Converter(Protocol):
+    async def convert(self, objs: list[Obj], to_version: str) -> list[Obj]:
+        """Each object in `to_version` (an apiVersion such as `example.com/v1`), in the same order.
+
+        The given objects are shared and stay as they are; one that already has the version is returned itself.
+        """
+
+
+class InProcess:
+    """Converters of our own types, which need no webhook; they win over what their CRD says."""
+
+    def __init__(self) -> None:
+        self._converters: dict[GroupResource, Converter] = {}
+
+    def register(self, group: str, resource: str, converter: Converter) -> None:
+        self._converters[GroupResource(group, resource)] = converter
+
+    def get(self, group: str, resource: str) -> Converter | None:
+        return self._converters.get(GroupResource(group, resource))

@@ -1,0 +1,295 @@
+"""Calling webhooks: one HTTP client for admission and conversion, with failures worded as Go's client words them.
+
+People search for these texts, and tests of other projects match on them, so a refused connection reads
+`Post "https://…": dial tcp 127.0.0.1:1: connect: connection refused` here too. Connections are kept and reused per
+address and CA bundle; proxies in the environment are ignored, since a proxy between an API server and its webhooks is
+almost never meant. What is asked and answered is the business of :mod:`.admission.reviews` and :mod:`.conversion.webhook`.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import posixpath
+import ssl
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import aiohttp
+from cryptography import x509
+from yarl import URL
+
+from remuda.kube import jsonio
+from remuda.kube.clock import Clock, deadline
+from remuda.kube.errors import ApiError, go_quote
+
+from .source import ObjectSource
+
+Obj = dict[str, Any]
+
+# A response larger than this is no answer to a review.
+MAX_RESPONSE = 16 * 1024 * 1024
+MAX_CONNECTIONS = 100
+_MAX_CONTEXTS = 200
+_TEXT_SHOWN = 2048
+
+
+class CallError(Exception):
+    """A webhook that could not be asked or did not answer; `status` is set when it answered with an error."""
+
+    def __init__(self, message: str, status: ApiError | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ServiceResolver(Protocol):
+    def resolve(self, namespace: str, name: str, port: int) -> tuple[str, int]:
+        """Host and port where the Service answers; CallError when it has none."""
+
+
+class NoServices:
+    """The embedded API has no cluster network behind it: a Service can't be called, only a URL."""
+
+    def __init__(self, source: ObjectSource | None = None) -> None:
+        self._source = source
+
+    def resolve(self, namespace: str, name: str, port: int) -> tuple[str, int]:
+        if self._source is not None and self._source.get("", "services", namespace, name) is None:
+            raise CallError(f'service "{name}" not found')
+        where = f'service "{name}" in namespace "{namespace}"'
+        raise CallError(f"{where} is not reachable from an embedded API server; set clientConfig.url instead")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a webhook is: by URL, or by Service when `service` is set. Hashable, made once per configuration."""
+
+    url: str  # as it is shown and requested, without a query
+    ca_bundle: bytes
+    service: tuple[str, str, int] | None = None  # namespace, name, port
+
+    @classmethod
+    def of(cls, config: Obj) -> Endpoint:
+        """From a `clientConfig`; ValueError when it names neither a URL nor a Service."""
+        bundle = base64.b64decode(config.get("caBundle") or "")
+        if not bundle.strip():
+            bundle = b""
+        if service := config.get("service"):
+            namespace, name = service.get("namespace", ""), service.get("name", "")
+            port = int(service.get("port") or 443)
+            url = f"https://{name}.{namespace}.svc:{port}{_clean(service.get('path') or '')}"
+            return cls(url, bundle, (namespace, name, port))
+        if not config.get("url"):
+            raise ValueError("webhook configuration must have either service or URL")
+        parts = urlsplit(config["url"])
+        return cls(f"{parts.scheme}://{parts.netloc}{_clean(parts.path)}", bundle)
+
+
+def _clean(path: str) -> str:
+    return posixpath.normpath(f"/{path.lstrip('/')}")
+
+
+class WebhookClient:
+    def __init__(self, clock: Clock, resolver: ServiceResolver | None = None) -> None:
+        self._clock = clock
+        self._resolver = resolver or NoServices()
+        self._session: aiohttp.ClientSession | None = None
+        self._contexts: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
+
+    async def post(self, endpoint: Endpoint, body: Obj, seconds: float, *, tell_timeout: bool = True) -> Obj:
+        """Post `body` as JSON; the JSON object that came back. CallError for everything that goes wrong.
+
+        `tell_timeout` adds `?timeout=10s`, which admission webhooks get and conversion webhooks don't.
+        """
+        shown = f"{endpoint.url}?timeout={int(-(-seconds // 1))}s" if tell_timeout else endpoint.url
+        try:
+            async with deadline(self._clock, seconds):
+                status, content_type, data = await self._exchange(endpoint, shown, jsonio.dumps(body))
+        except TimeoutError:
+            raise CallError(f"Post {go_quote(shown)}: context deadline exceeded") from None
+        except CallError as error:
+            raise CallError(f"Post {go_quote(shown)}: {error}") from None
+        except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
+            raise CallError(f"Post {go_quote(shown)}: {_go_words(error, endpoint)}") from None
+        return _answer(status, content_type, data)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _exchange(self, endpoint: Endpoint, url: str, data: bytes) -> tuple[int, str, bytes]:
+        headers = {"Content-Type": "application/json", "Accept": "application/json, */*"}
+        target = URL(url, encoded=True)
+        server_name: str | None = None
+        if endpoint.service is not None:
+            headers["Host"] = f"{target.host}:{target.port}"
+            server_name = target.host
+            host, port = self._resolver.resolve(*endpoint.service)
+            target = target.with_host(host).with_port(port)
+        context = self._context(endpoint.ca_bundle) if target.scheme == "https" else True
+        async with self._open().post(
+            target, data=data, headers=headers, ssl=context, server_hostname=server_name, allow_redirects=False
+        ) as response:
+            content = await response.content.read(MAX_RESPONSE + 1)
+            while not response.content.at_eof() and len(content) <= MAX_RESPONSE:
+                content += await response.content.read(MAX_RESPONSE + 1 - len(content))
+            if len(content) > MAX_RESPONSE:
+                raise CallError(f"response is larger than {MAX_RESPONSE} bytes")
+            return response.status, response.headers.get("Content-Type", ""), content
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=MAX_CONNECTIONS, limit_per_host=0)
+            # Deadlines are kept on the injected clock; aiohttp's own timers would read the wall clock.
+            no_timeout = aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
+            self._session = aiohttp.ClientSession(connector=connector, trust_env=False, timeout=no_timeout)
+        return self._session
+
+    def _context(self, bundle: bytes) -> ssl.SSLContext:
+        context = self._contexts.get(bundle)
+        if context is not None:
+            self._contexts.move_to_end(bundle)
+            return context
+        if bundle:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            # A caBundle may pin an intermediate or the serving certificate itself, as Go allows.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+            try:
+                context.load_verify_locations(cadata=bundle.decode("ascii", "replace"))
+            except ssl.SSLError:
+                raise CallError("unable to load root certificates: unable to parse bytes as PEM block") from None
+        else:
+            context = ssl.create_default_context()
+        self._contexts[bundle] = context
+        if len(self._contexts) > _MAX_CONTEXTS:
+            self._contexts.popitem(last=False)
+        return context
+
+
+def _answer(status: int, content_type: str, data: bytes) -> Obj:
+    if not 200 <= status <= 206:
+        raise _refused(status, content_type, data)
+    if not data:
+        raise CallError(f"0-length response with status code: {status} and content type: {content_type}")
+    try:
+        if jsonio.depth_exceeds(data):
+            raise jsonio.JsonError("exceeded max depth")
+        value = jsonio.loads(data)
+    except jsonio.JsonError as error:
+        raise CallError(f"couldn't get version/kind; json parse error: {error}") from None
+    if not isinstance(value, dict):
+        raise CallError("couldn't get version/kind; json parse error: json: cannot unmarshal into Go value of type struct")
+    if value.get("kind") == "Status" and value.get("apiVersion") == "v1" and value.get("status") != "Success":
+        error_status = ApiError.from_status(value)
+        raise CallError(error_status.message or "unknown", error_status)
+    return value
+
+
+def _refused(status: int, content_type: str, data: bytes) -> CallError:
+    try:
+        body = jsonio.loads(data)
+    except jsonio.JsonError:
+        body = None
+    if isinstance(body, dict) and body.get("kind") == "Status" and body.get("status") != "Success":
+        told = ApiError.from_status(body, status)
+        return CallError(told.message or "unknown", told)
+    is_text = not content_type or content_type.partition(";")[0].strip().startswith("text/")
+    text = data[:_TEXT_SHOWN].decode("utf-8", "replace").strip() if is_text else "unknown"
+    reason, message = _generic(status, text)
+    cause = {"reason": "UnexpectedServerResponse", "message": text}
+    return CallError(message, ApiError(status, reason, message, {"causes": [cause]}))
+
+
+_GENERIC = {
+    400: ("BadRequest", "the server rejected our request for an unknown reason"),
+    401: ("Unauthorized", "the server has asked for the client to provide credentials"),
+    404: ("NotFound", "the server could not find the requested resource"),
+    405: ("MethodNotAllowed", "the server does not allow this method on the requested resource"),
+    409: ("AlreadyExists", "the server reported a conflict"),
+    422: ("Invalid", "the server rejected our request due to an error in our request"),
+    429: ("TooManyRequests", "the server has received too many requests and has asked us to try again later"),
+    503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
+    504: (
+        "Timeout",
+        "the server was unable to return a response in the time allotted, but may still be processing the request",
+    ),
+}
+
+
+def _generic(status: int, text: str) -> tuple[str, str]:
+    """Reason and message for an HTTP error that came without a Status."""
+    if found := _GENERIC.get(status):
+        return found
+    if status in (403, 415):
+        return ("Forbidden" if status == 403 else "UnsupportedMediaType"), text
+    if status == 406:
+        fallback = "the server was unable to respond with a content type that the client supports"
+        return "NotAcceptable", fallback if text in ("", "unknown") else text
+    if status >= 500:
+        return "InternalError", f"an error on the server ({go_quote(text)}) has prevented the request from succeeding"
+    return "", f"the server responded with the status code {status} but did not return more information"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Failures in Go's words
+
+
+def _go_words(error: BaseException, endpoint: Endpoint) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return _certificate_words(error.certificate_error, endpoint)
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"dial tcp: lookup {error.host}: no such host"
+    if isinstance(error, aiohttp.ClientConnectorSSLError | ssl.SSLError):
+        if "HTTP_REQUEST" in str(error) or "WRONG_VERSION" in str(error):
+            return "http: server gave HTTP response to HTTPS client"
+        return f"remote error: tls: {getattr(error, 'strerror', None) or error}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"dial tcp {_address(error)}: {_connect_words(error.os_error)}"
+    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
+        return "EOF"
+    if isinstance(error, ConnectionResetError):
+        return "read: connection reset by peer"
+    return str(error) or type(error).__name__
+
+
+def _address(error: aiohttp.ClientConnectorError) -> str:
+    host = f"[{error.host}]" if ":" in str(error.host) else str(error.host)
+    return f"{host}:{error.port}"
+
+
+def _connect_words(error: OSError) -> str:
+    known = {
+        errno.ECONNREFUSED: "connect: connection refused",
+        errno.EHOSTUNREACH: "connect: no route to host",
+        errno.ENETUNREACH: "connect: network is unreachable",
+        errno.ETIMEDOUT: "connect: connection timed out",
+        errno.ECONNRESET: "connect: connection reset by peer",
+    }
+    if error.errno in known:
+        return known[error.errno]
+    return f"connect: {(error.strerror or str(error)).lower()}"
+
+
+def _certificate_words(error: BaseException, endpoint: Endpoint) -> str:
+    prefix = "tls: failed to verify certificate: x509: "
+    message = getattr(error, "verify_message", "") or str(error)
+    host = endpoint.url.partition("://")[2].partition("/")[0].rpartition(":")[0] or endpoint.url
+    if "mismatch" in message.lower():
+        return f"{prefix}certificate is not valid for {host}"
+    if "expired" in message:
+        return f"{prefix}certificate has expired or is not yet valid"
+    if "self" in message or "unable to get" in message:
+        return f"{prefix}certificate signed by unknown authority"
+    return prefix + message
+
+
+def bundle_problem(bundle: bytes) -> str:
+    """Why a caBundle can't be used, as its validation says; empty when it can."""
+    try:
+        found = x509.load_pem_x509_certificates(bundle)
+    except ValueError:
+        found = []
+    return "" if found else "unable to load root certificates: unable to parse bytes as PEM block"
