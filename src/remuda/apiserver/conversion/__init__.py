@@ -19,7 +19,7 @@ class ConversionError(Exception):
 
 class Converter(Protocol):
     async def convert(self, objs: list[Obj], to_version: str) -> list[Obj]:
-        """Each object in `to_version` (an apiVersion such as `example.com/v1`), in the same order.
+        """Each object in `to_version` (`example.com/v1`, or just `v1`), in the same order.
 
         The given objects are shared and stay as they are; one that already has the version is returned itself.
         """

@@ -16,7 +16,7 @@ from remuda.kube.objects import GroupVersion, GroupVersionKind, metadata
 
 from ..webhook_client import CallError, Endpoint, WebhookClient
 from . import ConversionError, Obj
-from .none import renamed
+from .none import api_version_for, renamed
 
 _GROUP = "apiextensions.k8s.io"
 # kube-apiserver sets no limit of its own here and relies on the request's; this is that one.
@@ -37,22 +37,16 @@ class WebhookConverter:
         self._entropy = entropy
 
     async def convert(self, objs: list[Obj], to_version: str) -> list[Obj]:
-        pending = [obj for obj in objs if obj.get("apiVersion") != to_version and not _empty(obj)]
+        if not objs:
+            return []
+        wanted = api_version_for(objs[0], to_version)
+        pending = [obj for obj in objs if _needs_asking(obj, wanted)]
         if not pending:
-            return [renamed(obj, to_version) for obj in objs]
+            return [renamed(obj, wanted) for obj in objs]
         if self._version is None:
             raise ConversionError("no supported conversion review versions")
-        about = _about(pending[0], several=len(objs) > 1)
-        answers = iter(await self._ask(self._version, pending, to_version, about))
-        converted: list[Obj] = []
-        index = 0
-        for obj in objs:
-            if obj.get("apiVersion") == to_version or _empty(obj):
-                converted.append(renamed(obj, to_version))
-                continue
-            converted.append(_checked(obj, next(answers), to_version, about, index, several=len(objs) > 1))
-            index += 1
-        return converted
+        answers = iter(await self._ask(self._version, pending, wanted, _about(pending[0])))
+        return [_checked(obj, next(answers), wanted) if _needs_asking(obj, wanted) else renamed(obj, wanted) for obj in objs]
 
     async def _ask(self, version: str, objs: list[Obj], to_version: str, about: str) -> list[Any]:
         uid = self._entropy.uuid()
@@ -71,13 +65,14 @@ class WebhookConverter:
         return found
 
 
-def _empty(obj: Obj) -> bool:
-    return obj.keys() == {"apiVersion", "kind"}
+def _needs_asking(obj: Obj, api_version: str) -> bool:
+    """Nothing is asked about an object that has the version already, or that has no content at all."""
+    return obj.get("apiVersion") != api_version and obj.keys() != {"apiVersion", "kind"}
 
 
-def _about(obj: Obj, several: bool) -> str:
+def _about(obj: Obj) -> str:
     kind = GroupVersionKind.of(obj)
-    return f"{kind.api_version}, Kind={kind.kind}{'List' if several else ''}"
+    return f"{kind.api_version}, Kind={kind.kind}"
 
 
 def _converted_objects(review: Obj, uid: str, version: str) -> list[Any]:
@@ -101,33 +96,34 @@ def _converted_objects(review: Obj, uid: str, version: str) -> list[Any]:
     return found
 
 
-def _checked(original: Obj, converted: Any, to_version: str, about: str, index: int, several: bool) -> Obj:
-    subject = f"invalid converted object at index {index}" if several else "invalid object"
+def _checked(original: Obj, converted: Any, to_version: str) -> Obj:
+    # One object at a time is how a client meets these texts, also when many were sent together.
+    about = f"conversion webhook for {_about(original)} returned"
     try:
-        _check_identity(original, converted, to_version)
+        _check_version(original, converted, to_version)
     except _Invalid as error:
-        place = subject if several else _single_subject(error)
-        raise ConversionError(f"conversion webhook for {about} returned {place}: {error}") from None
+        raise ConversionError(f"{about} invalid object at index 0: {error}") from None
+    try:
+        _check_identity(metadata(original), metadata(converted))
+    except _Invalid as error:
+        raise ConversionError(f"{about} invalid object: {error}") from None
     try:
         return {**converted, "metadata": _restored(metadata(original), converted.get("metadata"))}
     except _Invalid as error:
-        where = f"invalid metadata in object at index {index}" if several else "invalid metadata"
-        raise ConversionError(f"conversion webhook for {about} returned {where}: {error}") from None
+        raise ConversionError(f"{about} invalid metadata: {error}") from None
 
 
-def _single_subject(error: _Invalid) -> str:
-    return "invalid object at index 0" if str(error).startswith("invalid ") else "invalid object"
-
-
-def _check_identity(original: Obj, converted: Any, to_version: str) -> None:
+def _check_version(original: Obj, converted: Any, to_version: str) -> None:
     if not isinstance(converted, dict):
-        raise _Invalid("invalid kind (expected an object)")
+        raise _Invalid(f"invalid type {_go_type(converted)}")
     got = str(converted.get("apiVersion") or "")
     if GroupVersion.parse(got) != GroupVersion.parse(to_version):
-        raise _Invalid(f"invalid groupVersion (expected {to_version}, received {got})")
+        raise _Invalid(f"invalid groupVersion (expected {to_version}, received {got or '/'})")
     if original.get("kind") != converted.get("kind"):
         raise _Invalid(f"invalid kind (expected {original.get('kind')}, received {converted.get('kind') or ''})")
-    before, after = metadata(original), metadata(converted)
+
+
+def _check_identity(before: Obj, after: Obj) -> None:
     for field, word in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
         if (before.get(field) or "") != (after.get(field) or ""):
             raise _Invalid(f"must have the same {word}: {before.get(field) or ''} != {after.get(field) or ''}")
