@@ -3,5 +3,6 @@
 from .controller import Controller, Result
 from .informer import Informer
 from .queue import QueueClosed, WorkQueue
+from .reflector import Reflector, Sink
 
-__all__ = ["Controller", "Informer", "QueueClosed", "Result", "WorkQueue"]
+__all__ = ["Controller", "Informer", "QueueClosed", "Reflector", "Result", "Sink", "WorkQueue"]
