@@ -68,6 +68,14 @@ class Range(msgspec.Struct, frozen=True, gc=False):
     remaining: int = 0
 
 
+class Version(msgspec.Struct, frozen=True, gc=False):
+    """One kept state of a key: what it was from `revision` (written at `at`, seconds since the epoch) on. None: deleted."""
+
+    revision: int
+    at: float
+    kv: KeyValue | None
+
+
 class StoreError(Exception):
     """The store can't do what was asked; the message says what to do about it."""
 
@@ -118,10 +126,41 @@ class Store(Protocol):
         Entering raises Compacted when `after` < floor. A watcher that falls too far behind gets Compacted later.
         """
 
+    async def changes(self, after: int, until: int, prefix: str = "") -> list[Event]:
+        """The kept events with `after` < revision <= `until`, in order. Raises Compacted when `after` < floor."""
+
     async def compact(self, revision: int) -> None:
         """Forget how things were before `revision`."""
 
+    async def expire(self, now: float) -> int:
+        """Delete the keys whose ttl ran out before `now`, with events like any other deletion; how many they were.
+
+        The store starts no clockwork of its own: the server calls this, and `compact`, every now and then.
+        """
+
+    async def revision_at(self, time: float) -> int:
+        """The newest revision written at or before `time`; the floor when that is older than what is kept."""
+
     async def snapshot(self, path: Path) -> None:
-        """Write a consistent copy of everything to `path`, online."""
+        """Write a consistent copy of everything to `path`, online. Every engine writes a file the sqlite engine opens."""
 
     async def close(self) -> None: ...
+
+
+class HistoryStore(Store, Protocol):
+    """A store that keeps how things were for longer than it lets anybody watch from: time travel and the timeline."""
+
+    @property
+    def history_floor(self) -> int:
+        """Kept history is complete from this revision on; never above `floor`."""
+
+    async def history(self, key: str) -> list[Version]:
+        """The kept states of `key`, newest first."""
+
+    async def read_history(
+        self, key: str, *, at_revision: int | None = None, at_time: float | None = None
+    ) -> Version | None:
+        """How `key` was at a revision or a time; None when it did not exist yet. Raises Compacted beyond what is kept."""
+
+    async def prune(self) -> int:
+        """Forget history that is too old or takes too much room; how many states went."""

@@ -1,0 +1,92 @@
+"""The tables of the sqlite engine.
+
+`log` has one row for each change of a key, in the order of time. Its id is the revision and the place within the
+transaction in one integer, so the table is append-only, ordered by revision without a second index, and a range of
+revisions is a range of ids. A row without a value is a deletion. `prev` is the id of the key's row before this one: each
+key's rows are a chain from its newest back, which is how the past is read (an index over (key, id) would cost every write
+one more page, and the past is read rarely). Small columns come first: sqlite then walks a chain without loading values.
+
+`current` says where each key's chain begins. A deleted key stays in it (live = 0) until its deletion is forgotten.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+
+from remuda.apiserver.store import StoreError
+
+ORDINAL_BITS = 8
+APPLICATION_ID = 0x52454D55  # "REMU"
+VERSION = 1
+PAGE_SIZE = 8192
+
+_TABLES = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE log (
+  id INTEGER PRIMARY KEY, prev INTEGER NOT NULL, created INTEGER NOT NULL, at REAL NOT NULL, key TEXT NOT NULL, value BLOB
+);
+CREATE TABLE current (key TEXT PRIMARY KEY, id INTEGER NOT NULL, live INTEGER NOT NULL, expires REAL) WITHOUT ROWID;
+CREATE INDEX expiring ON current (expires) WHERE expires IS NOT NULL;
+"""
+
+# What `meta` holds beside `schema`. `revision` is only a lower bound: the log knows better while it has rows.
+FRESH: Mapping[str, float] = {
+    "revision": 0,  # the newest one, as of the last time something was forgotten
+    "at": 0.0,  # when that was written
+    "floor": 0,  # watches and past reads work from here
+    "swept": 0,  # id up to which compaction has looked at the log
+    "pruned": 0,  # id up to which history has been forgotten
+    "pruned_at": 0.0,  # when that was written
+    "history_bytes": 0,  # size of the kept states that are no longer current
+    "clean": 1,  # whether the last one to have it open closed it
+}
+
+# From version n to n + 1, in the transaction of the whole upgrade.
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {}
+
+
+def first_id(revision: int) -> int:
+    return revision << ORDINAL_BITS
+
+
+def last_id(revision: int) -> int:
+    return (revision + 1 << ORDINAL_BITS) - 1
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Lay out an empty database, whole or not at all."""
+    connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute("BEGIN IMMEDIATE")
+    for statement in _TABLES.split(";"):
+        if statement.strip():
+            connection.execute(statement)
+    set_meta(connection, {"schema": VERSION, **FRESH})
+    connection.execute("COMMIT")
+
+
+def upgrade(connection: sqlite3.Connection, path: object) -> None:
+    found = int(get_meta(connection).get("schema", 0))
+    if found > VERSION:
+        raise StoreError(
+            f"the database {path} was written by a newer Remuda (schema {found}, this one knows {VERSION}): "
+            "start that version, or restore a copy made before the upgrade"
+        )
+    if found == VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    for version in range(found, VERSION):
+        if version not in MIGRATIONS:
+            raise StoreError(f"the database {path} has schema {found}, which this Remuda can't upgrade to {VERSION}")
+        MIGRATIONS[version](connection)
+    set_meta(connection, {"schema": VERSION})
+    connection.execute("COMMIT")
+
+
+def get_meta(connection: sqlite3.Connection) -> dict[str, float]:
+    return dict(connection.execute("SELECT name, value FROM meta").fetchall())
+
+
+def set_meta(connection: sqlite3.Connection, values: Mapping[str, float]) -> None:
+    connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
