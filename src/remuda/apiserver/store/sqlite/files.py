@@ -223,8 +223,8 @@ def write_copy(path: Path, whole: Range, expires: Mapping[str, float], at: float
                 ordinal = ordinals.get(kv.mod_revision, 0)
                 ordinals[kv.mod_revision] = ordinal + 1
                 row = schema.first_id(kv.mod_revision) + ordinal
-                copy.execute("INSERT INTO log VALUES (?, 0, ?, ?, ?, ?)", (row, kv.create_revision, at, kv.key, kv.value))
-                copy.execute("INSERT INTO current VALUES (?, ?, 1, ?)", (kv.key, row, expires.get(kv.key)))
+                cells = (row, kv.create_revision, at, expires.get(kv.key), kv.key, kv.value)
+                copy.execute("INSERT INTO log VALUES (?, 0, ?, ?, ?, ?, ?)", cells)
             newest = schema.last_id(whole.revision)
             reached = {"swept": newest, "pruned": newest, "pruned_at": at}
             schema.set_meta(copy, {"revision": whole.revision, "at": at, "floor": whole.revision, **reached})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from operator import itemgetter
 from typing import NamedTuple
 
 from remuda.apiserver.store import Event, KeyValue, Range, Version
@@ -29,17 +30,18 @@ _GET_PAST = (
     _CHAINS.format(which="key = :key")
     + "SELECT value, created, log.id FROM chain JOIN log ON log.id = chain.id WHERE chain.id <= :at AND value IS NOT NULL"
 )
-_PAST_ROWS = (
-    _CHAINS.format(which="key >= :low AND key < :high")
-    + "SELECT {columns} FROM chain JOIN log ON log.id = chain.id WHERE chain.id <= :at AND value IS NOT NULL"
-)
+# `:at` is the highest id to look at. Most keys have not changed since; only the chains of those that have are walked.
 _RANGE = (
     "SELECT current.key, log.value, log.created, log.id FROM current JOIN log ON log.id = current.id "
-    "WHERE current.key >= :low AND current.key < :high AND current.live ORDER BY current.key LIMIT :limit"
+    "WHERE current.key >= :low AND current.key < :high AND current.live AND current.id <= :at "
+    "ORDER BY current.key LIMIT :limit"
 )
-_RANGE_PAST = _PAST_ROWS.format(columns="key, value, created, log.id") + " ORDER BY key LIMIT :limit"
-_COUNT = "SELECT count(*) FROM current WHERE key >= :low AND key < :high AND live"
-_COUNT_PAST = _PAST_ROWS.format(columns="count(*)")
+_RANGE_CHANGED = (
+    _CHAINS.format(which="key >= :low AND key < :high AND id > :at")
+    + "SELECT key, value, created, log.id FROM chain JOIN log ON log.id = chain.id "
+    "WHERE chain.id <= :at AND value IS NOT NULL"
+)
+_COUNT = "SELECT count(*) FROM current WHERE key >= :low AND key < :high AND live AND id <= :at"
 _REVISION = "SELECT max((SELECT value FROM meta WHERE name = 'revision'), coalesce((SELECT max(id) FROM log) >> :bits, 0))"
 _EVENTS = (
     "SELECT log.id, log.key, log.created, log.value, before.id, before.created, before.value "
@@ -84,19 +86,22 @@ def ranged(connection: sqlite3.Connection, prefix: str, start: str, limit: int, 
     }
     connection.execute("BEGIN")
     try:
-        at = newest(connection)
-        past = 0 < revision < at
-        if past:
-            bounds["at"] = last_id(revision)
-        rows = connection.execute(_RANGE_PAST if past else _RANGE, bounds).fetchall()
-        more = 0 < limit < len(rows)
-        total = connection.execute(_COUNT_PAST if past else _COUNT, bounds).fetchone()[0] if more else len(rows)
+        now = newest(connection)
+        at = revision or now
+        bounds["at"] = last_id(at)
+        rows = connection.execute(_RANGE, bounds).fetchall()
+        changed = connection.execute(_RANGE_CHANGED, bounds).fetchall() if at < now else []
+        total = len(rows) + len(changed)
+        if 0 < limit < total:
+            total = connection.execute(_COUNT, bounds).fetchone()[0] + len(changed)
     finally:
         connection.execute("COMMIT")
-    if more:
-        rows.pop()
+    if changed:
+        rows = sorted(rows + changed, key=itemgetter(0))
+    if limit:
+        del rows[limit:]
     items = [KeyValue(key, value, created, row >> ORDINAL_BITS) for key, value, created, row in rows]
-    return Range(items, revision or at, more, total - len(items))
+    return Range(items, at, total > len(items), total - len(items))
 
 
 class Replay(NamedTuple):
@@ -156,7 +161,8 @@ def expired(connection: sqlite3.Connection, now: float, limit: int) -> list[tupl
 
 def revision_at(connection: sqlite3.Connection, time: float) -> int:
     """The newest kept revision written at or before `time`, 0 for none. Times never go back in the log, so bisect it."""
-    edges = connection.execute("SELECT min(id), max(id) FROM log").fetchone()
+    # Two selects: together they would be a scan of everything.
+    edges = connection.execute("SELECT (SELECT min(id) FROM log), (SELECT max(id) FROM log)").fetchone()
     if edges[0] is None:
         return 0
     low, high, found = edges[0], edges[1], 0

@@ -6,7 +6,8 @@ revisions is a range of ids. A row without a value is a deletion. `prev` is the 
 key's rows are a chain from its newest back, which is how the past is read (an index over (key, id) would cost every write
 one more page, and the past is read rarely). Small columns come first: sqlite then walks a chain without loading values.
 
-`current` says where each key's chain begins. A deleted key stays in it (live = 0) until its deletion is forgotten.
+`current` says where each key's chain begins. A deleted key stays in it (live = 0) until its deletion is forgotten. A
+trigger keeps it in step with the log, so that a batch of writes is one INSERT (why that matters: :mod:`.writer`).
 """
 
 from __future__ import annotations
@@ -21,13 +22,20 @@ APPLICATION_ID = 0x52454D55  # "REMU"
 VERSION = 1
 PAGE_SIZE = 8192
 
-_TABLES = """
+_STATEMENTS = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE log (
-  id INTEGER PRIMARY KEY, prev INTEGER NOT NULL, created INTEGER NOT NULL, at REAL NOT NULL, key TEXT NOT NULL, value BLOB
+  id INTEGER PRIMARY KEY, prev INTEGER NOT NULL, created INTEGER NOT NULL, at REAL NOT NULL, expires REAL,
+  key TEXT NOT NULL, value BLOB
 );
 CREATE TABLE current (key TEXT PRIMARY KEY, id INTEGER NOT NULL, live INTEGER NOT NULL, expires REAL) WITHOUT ROWID;
 CREATE INDEX expiring ON current (expires) WHERE expires IS NOT NULL;
+"""
+_TRIGGER = """
+CREATE TRIGGER head AFTER INSERT ON log BEGIN
+  INSERT INTO current VALUES (new.key, new.id, new.value IS NOT NULL, new.expires)
+  ON CONFLICT (key) DO UPDATE SET id = excluded.id, live = excluded.live, expires = excluded.expires;
+END
 """
 
 # What `meta` holds beside `schema`. `revision` is only a lower bound: the log knows better while it has rows.
@@ -59,9 +67,8 @@ def create(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute("BEGIN IMMEDIATE")
-    for statement in _TABLES.split(";"):
-        if statement.strip():
-            connection.execute(statement)
+    for statement in [*_STATEMENTS.strip().split(";\n"), _TRIGGER]:
+        connection.execute(statement)
     set_meta(connection, {"schema": VERSION, **FRESH})
     connection.execute("COMMIT")
 
