@@ -30,6 +30,11 @@ class Result:
 
 DONE = Result()
 
+
+class Retry(Exception):
+    """Not yet: try again with growing pauses, and don't make a fuss. Anything else that is raised is logged as a failure."""
+
+
 Reconcile = Callable[[K], Awaitable[Result | None]]
 
 
@@ -63,6 +68,9 @@ class Controller(Generic[K]):
     async def _one(self, key: K) -> None:
         try:
             result = await self._reconcile(key)
+        except Retry as error:
+            delay = self.queue.retry(key)
+            log.debug("%s: %s: %s; again in %.3fs", self.name, key, error, delay)
         except ApiError as error:
             delay = self.queue.retry(key)
             # A conflict means that somebody was faster; the next try sees what they did.
