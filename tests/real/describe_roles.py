@@ -1,0 +1,67 @@
+"""Write `bootstrap.json`, the roles and bindings that every Kubernetes API starts with, from a real kube-apiserver.
+
+Run as `python tests/real/describe_roles.py [--check]` with the project installed. `remuda.apiserver.authz.bootstrap`
+explains the file's short form and reads it. `--check` writes nothing and fails when the file would change.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from remuda.apiserver.authz import bootstrap
+from remuda.kube import jsonio
+from tests.real.cluster import RealCluster
+
+API = "/apis/rbac.authorization.k8s.io/v1"
+SELECTOR = "labelSelector=kubernetes.io/bootstrapping%3Drbac-defaults"
+
+Json = dict[str, Any]
+
+
+def real_objects() -> list[Json]:
+    """What a fresh server made for itself, without what the store added."""
+    found: list[Json] = []
+    # No controllers: they would fill in the rules of aggregated roles.
+    with RealCluster(fsync=False) as cluster:
+        for resource, kind in bootstrap.KINDS.items():
+            status, body = cluster.request("GET", f"{API}/{resource}?{SELECTOR}")
+            if status != 200:
+                raise SystemExit(f"{resource}: {status} {body}")
+            found += [bare(kind, item) for item in body["items"]]
+    return found
+
+
+def bare(kind: str, item: Json) -> Json:
+    kept = {key: item["metadata"][key] for key in ("name", "namespace", "labels", "annotations") if key in item["metadata"]}
+    content = {key: value for key, value in item.items() if key in ("rules", "aggregationRule", "subjects", "roleRef")}
+    if content.get("rules", "") is None:
+        del content["rules"]
+    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": kept, **content}
+
+
+def rendered(objects: list[Json]) -> bytes:
+    """One object a line, sorted: small, and a change shows as the lines that changed."""
+    lines = sorted(jsonio.dumps(bootstrap.shorten(obj)).decode() for obj in objects)
+    return ("[\n" + ",\n".join(lines) + "\n]\n").encode()
+
+
+def main(arguments: list[str]) -> int:
+    objects = real_objects()
+    for obj in objects:
+        if bootstrap.expand(bootstrap.shorten(obj)) != obj:
+            raise SystemExit(f"the short form loses something of {obj['kind']} {obj['metadata']['name']}")
+    content = rendered(objects)
+    if "--check" in arguments:
+        return 0 if bootstrap.PATH.read_bytes() == content else 1
+    bootstrap.PATH.write_bytes(content)
+    print(f"{len(objects)} objects in {bootstrap.PATH}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
