@@ -26,8 +26,6 @@ from tests.real.cluster import RealCluster
 
 OUTPUT = Path(d.__file__).with_name("builtins.json")
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-GVK = "x-kubernetes-group-version-kind"
-
 Json = dict[str, Any]
 
 
@@ -37,19 +35,20 @@ class Served:
     def __init__(self, cluster: RealCluster) -> None:
         self.schemas: dict[str, Json] = {}
         paths = _get(cluster, "/openapi/v3")["paths"]
-        for entry in paths.values():
+        for path, entry in paths.items():
             document = _get(cluster, entry["serverRelativeURL"])
             for name, found in document.get("components", {}).get("schemas", {}).items():
-                self._add(name, without_descriptions(found))
+                self._add(path, name, without_descriptions(found))
         self.versions: list[tuple[str, Json]] = []
         for path in ("/api", "/apis"):
             for group in _get(cluster, path, Accept=AGGREGATED)["items"]:
                 self.versions += [(group["metadata"].get("name", ""), version) for version in group["versions"]]
 
-    def _add(self, name: str, found: Json) -> None:
-        if name.rsplit(".", 1)[-1] in ("DeleteOptions", "WatchEvent"):
-            # Every group lists its own kind here; the loader leaves it to the document's maker.
-            found.pop(GVK, None)
+    def _add(self, path: str, name: str, found: Json) -> None:
+        if name in schema.IN_EVERY_GROUP:
+            group, _, version = path.removeprefix("apis/").removeprefix("api/").rpartition("/")
+            if found.pop(schema.KINDS) != schema.kinds_in_document(name, group, version):
+                raise SystemExit(f"{name} has other kinds than expected in {path}")
         if self.schemas.setdefault(name, found) != found:
             raise SystemExit(f"two OpenAPI documents disagree on {name}")
 

@@ -58,6 +58,15 @@ def test_a_kind_names_itself() -> None:
     ]
 
 
+def test_a_type_of_every_group_names_the_group_of_its_document() -> None:
+    name = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+    kinds = "x-kubernetes-group-version-kind"
+    core = {"group": "", "kind": "DeleteOptions", "version": "v1"}
+    assert kinds not in types.definition(name)
+    assert types.definition_in(name, "", "v1")[kinds] == [core]
+    assert types.definition_in(name, "apps", "v1")[kinds] == [core, {**core, "group": "apps"}]
+
+
 @pytest.mark.parametrize(
     ("name", "schema"),
     [

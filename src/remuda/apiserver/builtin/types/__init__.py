@@ -30,6 +30,7 @@ __all__ = [
     "Resource",
     "Subresource",
     "definition",
+    "definition_in",
     "definition_names",
     "fields",
     "flat_fields",
@@ -74,11 +75,18 @@ def definition_names() -> list[str]:
 def definition(name: str) -> dict[str, Any]:
     """The OpenAPI v3 schema of one component, without descriptions; KeyError when there is none.
 
-    `x-kubernetes-group-version-kind` is left out for types that every group has (`DeleteOptions`, `WatchEvent`), since a
-    document lists only its own group there.
+    `x-kubernetes-group-version-kind` is left out for types that every group has (`DeleteOptions`, `WatchEvent`), since it
+    depends on the document; `definition_in` has it.
     """
     description = _description()
     return _schema.derive(description.definition(name), description)
+
+
+def definition_in(name: str, group: str, version: str) -> dict[str, Any]:
+    """The same as the document of one group version has it."""
+    if name not in _schema.IN_EVERY_GROUP:
+        return definition(name)
+    return {**definition(name), _schema.KINDS: _schema.kinds_in_document(name, group, version)}
 
 
 def structure(name: str) -> Definition:

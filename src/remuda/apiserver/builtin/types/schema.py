@@ -14,6 +14,12 @@ from typing import Any
 from remuda.apiserver.builtin.types.description import Definition, Description, Field, GoType
 
 REFERENCE = "#/components/schemas/"
+KINDS = "x-kubernetes-group-version-kind"
+
+# Types that every group version registers as a kind of its own.
+IN_EVERY_GROUP = frozenset(
+    {"io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent"}
+)
 
 _SCALARS: Mapping[str, Mapping[str, Any]] = {
     "string": {"type": "string"},
@@ -110,3 +116,10 @@ def _struct(definition: Definition, description: Description) -> dict[str, Any]:
     if properties:
         schema["properties"] = dict(sorted(properties.items()))
     return schema
+
+
+def kinds_in_document(name: str, group: str, version: str) -> list[dict[str, str]]:
+    """What a type of every group is called in one document: the core kind, and the document's own."""
+    kind = name.rpartition(".")[2]
+    places = [("", "v1")] if (group, version) == ("", "v1") else [("", "v1"), (group, version)]
+    return [{"group": each_group, "kind": kind, "version": each_version} for each_group, each_version in places]
