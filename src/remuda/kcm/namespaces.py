@@ -1,7 +1,7 @@
 """Namespace deletion: everything in a terminating namespace is deleted, then the namespace lets go of its finalizer.
 
 Every resource that discovery knows and that can be deleted is emptied; pods go first, since what they use must outlive them.
-What remains (because others hold finalizers on it) is told in the namespace's conditions, in kube-controller-manager's words.
+What remains (because others hold finalizers on it) is told in the namespace's conditions, as kube-controller-manager would.
 """
 
 from __future__ import annotations

@@ -1,0 +1,57 @@
+"""Aggregated ClusterRoles get the rules of the roles they select; the sum is computed in `apiserver.authz.aggregation`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.apiserver.authz.aggregation import FIELD_MANAGER, aggregated_rules, is_aggregated
+from remuda.client.api import Client
+from remuda.kube.clock import Clock, Rng
+from remuda.kube.objects import GroupVersionResource, name_of
+from remuda.runtime import Controller, WorkQueue
+
+from .watches import Watches, synced
+
+Obj = dict[str, Any]
+
+CLUSTER_ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles")
+
+
+class ClusterRoleAggregation:
+    name = "clusterrole-aggregation-controller"
+
+    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Watches) -> None:
+        self._client = client
+        self._roles = watches.of(CLUSTER_ROLES)
+        self._aggregated: set[str] = set()
+        self._queue: WorkQueue[str] = WorkQueue(clock, rng)
+
+    async def run(self) -> None:
+        await synced(self._roles)
+        self._roles.on_change(self._changed)
+        await Controller(self.name, self._queue, self.reconcile, concurrency=5).run()
+
+    def _changed(self, new: Obj | None, old: Obj | None) -> None:
+        name = name_of(new or old or {})
+        if new is not None and is_aggregated(new):
+            self._aggregated.add(name)
+        else:
+            self._aggregated.discard(name)
+        # Which aggregate a role belongs to depends on labels before and after; aggregates are few.
+        for aggregate in self._aggregated:
+            self._queue.add(aggregate)
+
+    async def reconcile(self, name: str) -> None:
+        role = self._roles.get("", name)
+        if role is None:
+            return
+        rules = aggregated_rules(role, self._roles.objects())
+        if rules is None:
+            return
+        wanted = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": name},
+            "rules": rules,
+        }
+        await self._client.apply(CLUSTER_ROLES, wanted, field_manager=FIELD_MANAGER, force=True)
