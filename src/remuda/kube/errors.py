@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from .jsonio import Obj, dumps_text
@@ -23,9 +24,12 @@ class ApiError(Exception):
         self.message = message
         self.details = details
         self.retry_after = retry_after
+        # An expired list answers with a token to go on from, in the Status' own metadata.
+        self.continue_token = ""
 
     def status(self) -> Obj:
-        body: Obj = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message}
+        metadata = {"continue": self.continue_token} if self.continue_token else {}
+        body: Obj = {"kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Failure", "message": self.message}
         if self.reason:
             body["reason"] = self.reason
         details = dict(self.details) if self.details else {}
@@ -243,15 +247,22 @@ def go_quote(text: str) -> str:
 
 
 def go_float(value: float) -> str:
-    """A float as Go's %v prints it."""
-    if value == int(value) and abs(value) < 1e21:
-        return str(int(value))
-    text = repr(value)
-    if "e" in text:
-        mantissa, exponent = text.split("e")
-        sign = exponent[0] if exponent[0] in "+-" else "+"
-        return f"{mantissa}e{sign}{exponent.lstrip('+-').zfill(2)}"
-    return text
+    """A float as Go's %v prints it: shortest digits, with an exponent below 1e-4 and from 1e6 on."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return "NaN" if value != value else "+Inf" if value > 0 else "-Inf"
+    if value == 0:
+        return "0"
+    sign, digits, exponent = Decimal(repr(float(value))).as_tuple()
+    shown = "".join(map(str, digits)).rstrip("0")
+    magnitude = len(digits) + int(exponent) - 1
+    minus = "-" if sign else ""
+    if magnitude < -4 or magnitude >= 6:
+        mantissa = shown[0] + ("." + shown[1:] if len(shown) > 1 else "")
+        return f"{minus}{mantissa}e{'+' if magnitude >= 0 else '-'}{abs(magnitude):02d}"
+    if magnitude < 0:
+        return f"{minus}0.{'0' * (-magnitude - 1)}{shown}"
+    whole = shown[: magnitude + 1].ljust(magnitude + 1, "0")
+    return f"{minus}{whole}" + (f".{shown[magnitude + 1 :]}" if len(shown) > magnitude + 1 else "")
 
 
 def show_value(value: Any) -> str:
@@ -274,6 +285,8 @@ def _sorted(value: Any) -> Any:
         return {key: _sorted(value[key]) for key in sorted(value)}
     if isinstance(value, list):
         return [_sorted(item) for item in value]
+    if isinstance(value, float) and abs(value) < 1e21 and value == int(value):
+        return int(value)
     return value
 
 

@@ -1,0 +1,155 @@
+"""A schema made ready: decode, default and validate objects of one CRD version.
+
+:func:`compile_schema` is cheap enough to call whenever a CRD changes; its parts are compiled at first use. What is in
+order is recognised by the quick checks of :mod:`.checks`; everything else goes through the careful modules, whose findings
+match kube-apiserver's to the letter.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.kube.errors import FieldError, invalid_value
+
+from . import cleaning, lists, typedmeta, values
+from .checks import Check, ShapeChecks, ValueChecks
+from .cleaning import DecodeError
+from .defaults import prune_defaults
+from .node import Node, Obj, Resolve, build
+from .ratchet import Correlated
+
+TOO_DEEP = "exceeded max depth"
+
+
+def compile_schema(schema: Obj | None, *, resource: bool = True, resolve: Resolve | None = None) -> CompiledSchema:
+    """`resource`: the schema is that of a whole object, whose apiVersion, kind and metadata are implied."""
+    return CompiledSchema(schema if schema is not None else {}, resource, resolve)
+
+
+class CompiledSchema:
+    """Objects given to these methods are private to the caller and changed in place; `old` ones are only read."""
+
+    def __init__(self, schema: Obj, resource: bool = True, resolve: Resolve | None = None) -> None:
+        self.schema = schema
+        self.resource = resource
+        self.node: Node = build(schema, resolve)
+        if resolve is None:
+            prune_defaults(self.node, resource)
+        self._shape: Check | None = None
+        self._values: Check | None = None
+        self._fill: cleaning.Fill | None = None
+        self._fill_made = False
+
+    # --- decoding --------------------------------------------------------------------------------------------------
+
+    def decode(self, obj: Obj, drop_invalid: bool = False) -> list[str]:
+        """Everything that happens to a body before defaults: typed metadata, pruning, nulls, embedded resources.
+
+        Returns the paths of unknown fields, in kube-apiserver's order; raises :class:`DecodeError`. With `drop_invalid`
+        (objects from the store) broken metadata fields are dropped instead.
+        """
+        try:
+            unknown: list[str] = []
+            if self.resource and "metadata" in obj:
+                try:
+                    obj["metadata"], unknown = typedmeta.decode_meta(obj["metadata"], "metadata", drop_invalid)
+                except typedmeta.MetaError as error:
+                    raise DecodeError(str(error)) from None
+            return unknown + self._clean(obj, drop_invalid)
+        except RecursionError:
+            raise DecodeError(TOO_DEEP) from None
+
+    def _clean(self, obj: Obj, drop_invalid: bool) -> list[str]:
+        if self._shape is None:
+            checks = ShapeChecks()
+            self._shape = checks.root(self.node) if self.resource else checks.of(self.node)
+        if self._shape(obj):
+            return []
+        unknown: list[str] = []
+        cleaning.prune(obj, self.node, unknown, "", self.resource)
+        cleaning.drop_nulls(obj, self.node)
+        cleaning.settle_unknown(obj, self.node)
+        unknown.sort()
+        more: list[str] = []
+        error = cleaning.coerce(obj, self.node, more, "", drop_invalid)
+        if error is not None:
+            raise DecodeError(str(error))
+        return unknown + sorted(more)
+
+    def prune(self, obj: Obj) -> tuple[Obj, list[str]]:
+        """Drop unknown fields only; the paths are sorted."""
+        unknown: list[str] = []
+        cleaning.prune(obj, self.node, unknown, "", self.resource)
+        return obj, sorted(unknown)
+
+    def default(self, obj: Obj) -> None:
+        if not self._fill_made:
+            self._fill = cleaning.filler(self.node)
+            self._fill_made = True
+        if self._fill is not None:
+            self._fill(obj)
+
+    # --- validation ------------------------------------------------------------------------------------------------
+
+    def is_valid(self, value: Any) -> bool:
+        """A quick answer: True is certain, False means that somebody has to look closer."""
+        if self._values is None:
+            self._values = ValueChecks().of(self.node)
+        try:
+            return self._values(value)
+        except RecursionError:
+            return False
+
+    def value_errors(self, value: Any, path: str = "", correlated: Correlated | None = None) -> list[FieldError]:
+        try:
+            return values.errors_of(self.node, value, path, correlated)
+        except RecursionError:
+            return [invalid_value(path or values.NO_PATH, "", TOO_DEEP)]
+
+    def validate(self, value: Any, path: str = "") -> list[FieldError]:
+        """Values, then embedded resources, then duplicates in lists."""
+        if self.is_valid(value):
+            return []
+        errors = self.value_errors(value, path)
+        return errors + self.structure_errors(value, path)
+
+    def structure_errors(self, value: Any, path: str = "") -> list[FieldError]:
+        try:
+            return lists.embedded_errors(value, self.node, path) + lists.list_errors(value, self.node, path)
+        except RecursionError:
+            return []
+
+    def list_errors(self, value: Any, path: str = "") -> list[FieldError]:
+        return lists.list_errors(value, self.node, path)
+
+    def embedded_errors(self, value: Any, path: str = "") -> list[FieldError]:
+        return lists.embedded_errors(value, self.node, path)
+
+    def correlate(self, value: Any, old: Any) -> Correlated:
+        return Correlated(value, old, self.node)
+
+    def validate_update(self, value: Any, old: Any, path: str = "") -> list[FieldError]:
+        """As :meth:`validate`, but what was wrong before and did not change is let pass."""
+        if self.is_valid(value):
+            return []
+        errors = self.value_errors(value, path, self.correlate(value, old))
+        errors += lists.embedded_errors(value, self.node, path)
+        if not lists.list_errors(old, self.node, path):
+            errors += lists.list_errors(value, self.node, path)
+        return errors
+
+    @staticmethod
+    def settle(obj: Obj) -> None:
+        """Last step before storing an object that is valid, but not by the quick answer: whole floats become integers."""
+        cleaning.settle_numbers(obj)
+
+    def admit(self, obj: Obj) -> tuple[list[str], list[FieldError]]:
+        """Decode, default and validate in one go: the unknown fields and the errors."""
+        unknown = self.decode(obj)
+        self.default(obj)
+        if self.is_valid(obj):
+            return unknown, []
+        errors = self.validate(obj)
+        if not errors:
+            self.settle(obj)
+        return unknown, errors
