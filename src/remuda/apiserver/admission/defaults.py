@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from remuda.kube.clock import Clock, Rng
 from remuda.kube.objects import Obj, dig, finalizers_of, name_of, with_metadata
 
 from ..source import ObjectSource
-from . import CREATE, UPDATE, Attributes, Plugin
-from .namespaces import NamespaceLifecycle
-from .serviceaccounts import ServiceAccounts
+from . import CREATE, UPDATE, Attributes
 
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 TOLERATION_SECONDS = 300
@@ -221,16 +217,3 @@ class CertificateSubjectRestriction:
         except (ValueError, binascii.Error) as error:
             raise attributes.forbidden(f"failed to parse CSR: {error}") from None
         return [str(found.value) for found in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
-
-
-def default_plugins(source: ObjectSource, clock: Clock, rng: Rng) -> Sequence[Plugin]:
-    """The plug-ins that are on in every kube-apiserver, in its order; hooks and webhooks go behind them."""
-    return (
-        NamespaceLifecycle(source),
-        ServiceAccounts(source, clock, rng),
-        TaintNodesByCondition(),
-        Priority(source),
-        DefaultTolerationSeconds(),
-        StorageObjectInUseProtection(),
-        CertificateSubjectRestriction(),
-    )

@@ -182,10 +182,8 @@ class MutatingWebhooks:
     @staticmethod
     def _patched(obj: Obj, patch: list[Any]) -> Obj:
         try:
-            patched = jsonpatch.apply_patch(obj, patch)
-        except ApiError as error:
-            raise internal(error.message) from None
-        except ValueError as error:
+            patched = jsonpatch.apply(obj, patch)
+        except jsonpatch.JsonPatchError as error:
             raise internal(str(error)) from None
         if not isinstance(patched, dict):
             raise internal("a patch made of the object something that is no object")
