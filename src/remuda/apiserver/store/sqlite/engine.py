@@ -57,13 +57,13 @@ class SqliteStore:
         self._history_max_bytes = HISTORY_MAX_BYTES
         self._closed = False
         self._loop = asyncio.get_running_loop()
+        revision = reader.newest(connection)
+        newest = connection.execute("SELECT at FROM log ORDER BY id DESC LIMIT 1").fetchall()
         # A point read takes less time than waking a thread would.
         self._direct = connect(path, cache_kib=1024, read_only=True)
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="store-reader")
         self._local = threading.local()
         self._opened: list[sqlite3.Connection] = [self._direct]
-        revision = reader.newest(connection)
-        newest = connection.execute("SELECT at FROM log ORDER BY id DESC LIMIT 1").fetchall()
         self._writer = Writer(connection, clock, self._loop, self._deliver, path, backups)
         self._pruner = Pruner(self, meta, lambda: {"revision": self._writer.committed, "at": self._writer.at})
         self._hub = Hub(revision, self._replay, lambda: self._pruner.floor, lambda: self._writer.committed, backlog)
@@ -87,8 +87,12 @@ class SqliteStore:
             lock = Lock(path)
         try:
             connection = await asyncio.to_thread(open_writer, path, backups)
-            with speaking(path, backups, "open"):
-                store = cls(path, backups, clock, lock, connection, watch_backlog)
+            try:
+                with speaking(path, backups, "open"):
+                    store = cls(path, backups, clock, lock, connection, watch_backlog)
+            except BaseException:
+                connection.close()
+                raise
         except BaseException:
             lock.release()
             raise
