@@ -14,7 +14,7 @@ from typing import Any
 
 from .errors import ApiError, bad_request, go_quote, too_large
 from .jsonio import dumps
-from .mergepatch import same_json
+from .mergepatch import json_kind, same_json
 
 Obj = dict[str, Any]
 
@@ -40,13 +40,13 @@ def decode(value: Any, lenient: bool = False) -> list[Obj]:
         return []
     if not isinstance(value, list):
         kind = "jsonpatch.Patch" if lenient else "[]handlers.jsonPatchOp"
-        raise _undecodable(f"json: cannot unmarshal {_json_kind(value)} into Go value of type {kind}", lenient)
+        raise _undecodable(f"json: cannot unmarshal {json_kind(value)} into Go value of type {kind}", lenient)
     for operation in value:
         if operation is None:
             continue
         if not isinstance(operation, dict):
             kind = "jsonpatch.Operation" if lenient else "handlers.jsonPatchOp"
-            raise _undecodable(f"json: cannot unmarshal {_json_kind(operation)} into Go value of type {kind}", lenient)
+            raise _undecodable(f"json: cannot unmarshal {json_kind(operation)} into Go value of type {kind}", lenient)
         if not lenient:
             _check_members(operation)
     if len(value) > MAX_OPERATIONS:
@@ -60,7 +60,7 @@ def _check_members(operation: Obj) -> None:
         given = operation.get(name)
         if given is not None and not isinstance(given, str):
             field = f"Go struct field jsonPatchOp.{name} of type string"
-            raise _undecodable(f"json: cannot unmarshal {_json_kind(given)} into {field}", False)
+            raise _undecodable(f"json: cannot unmarshal {json_kind(given)} into {field}", False)
 
 
 def _undecodable(detail: str, lenient: bool) -> ApiError:
@@ -82,8 +82,9 @@ def refused() -> ApiError:
     return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
-def patch_object(document: Obj, operations: Sequence[Obj]) -> Any:
-    """`apply` for a client's request: a patch that does not apply is the client's 422."""
+def apply_patch(document: Obj, body: Any, lenient: bool = False) -> Any:
+    """A client's patch, decoded from a request's body, applied; an ApiError when it is no patch or does not apply."""
+    operations = decode(body, lenient)
     try:
         return apply(document, operations)
     except JsonPatchError:
@@ -265,7 +266,7 @@ def _pointer(operation: Obj, name: str, kind: str, reason: str = "") -> str:
     elif given is None:
         reason = f"operation{',' if name == 'from' else ''} missing {name} field: {_MISSING}"
     else:
-        reason = f"json: cannot unmarshal {_json_kind(given)} into Go value of type string"
+        reason = f"json: cannot unmarshal {json_kind(given)} into Go value of type string"
     raise JsonPatchError(f"{kind} operation failed to decode {name}: {reason}")
 
 
@@ -315,16 +316,6 @@ def _delete(container: Any, key: str) -> None:
     if isinstance(index, str):
         raise _Refusal(index)
     del container[index]
-
-
-def _json_kind(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, int | float):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return "array" if isinstance(value, list) else "object"
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,30 @@ from __future__ import annotations
 
 from typing import Any
 
+from .errors import bad_request
+
 Obj = dict[str, Any]
+
+
+def apply_merge_patch(document: Obj, body: Any, lenient: bool = False) -> Obj:
+    """A client's patch, decoded from a request's body, applied; an ApiError when it is no object."""
+    if isinstance(body, dict):
+        return apply(document, body)
+    if body is None or lenient:
+        raise bad_request("Invalid JSON Patch")
+    target = "Go value of type map[string]interface {}"
+    raise bad_request(f"error decoding patch: json: cannot unmarshal {json_kind(body)} into {target}")
+
+
+def json_kind(value: Any) -> str:
+    """What Go's decoder calls a JSON value in its errors."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object"
 
 
 def apply(document: Obj, patch: Obj) -> Obj:

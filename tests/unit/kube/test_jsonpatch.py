@@ -112,7 +112,7 @@ def test_says_why_it_does_not_apply(document: Any, operations: list[dict[str, An
 
 def test_a_client_sees_one_and_the_same_status_for_every_refusal() -> None:
     with pytest.raises(ApiError) as caught:
-        jsonpatch.patch_object({}, [{"op": "remove", "path": "/a"}])
+        jsonpatch.apply_patch({}, [{"op": "remove", "path": "/a"}])
     assert caught.value.status() == {
         "kind": "Status",
         "apiVersion": "v1",

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.kube import mergepatch
+from remuda.kube.errors import ApiError
 from remuda.kube.mergepatch import same_json
 
 VALUES = st.recursive(
@@ -69,3 +70,17 @@ def test_untouched_branches_are_shared() -> None:
     result = mergepatch.apply(document, {"changed": {"z": 2}})
     assert result["kept"] is document["kept"]
     assert result["changed"]["y"] is document["changed"]["y"]
+
+
+@pytest.mark.parametrize(
+    ("body", "lenient", "message"),
+    [
+        ([], False, "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"),
+        (None, False, "Invalid JSON Patch"),
+        ("x", True, "Invalid JSON Patch"),
+    ],
+)
+def test_refuses_what_is_no_patch(body: Any, lenient: bool, message: str) -> None:
+    with pytest.raises(ApiError) as caught:
+        mergepatch.apply_merge_patch({}, body, lenient)
+    assert (caught.value.code, caught.value.message) == (400, message)
