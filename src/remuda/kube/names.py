@@ -48,8 +48,9 @@ _LABEL_VALUE_MSG = (
 )
 
 
-def max_length_problem(limit: int) -> str:
-    return f"must be no more than {limit} bytes"
+def max_length_problem(limit: int, unit: str = "characters") -> str:
+    # Upstream counts in bytes everywhere, but says so only for label keys and values.
+    return f"must be no more than {limit} {unit}"
 
 
 def dns_label_problems(value: str) -> list[str]:
@@ -62,8 +63,8 @@ def dns_label_problems(value: str) -> list[str]:
     return problems
 
 
-def dns_subdomain_problems(value: str) -> list[str]:
-    problems = [max_length_problem(DNS1123_SUBDOMAIN_MAX)] if len(value) > DNS1123_SUBDOMAIN_MAX else []
+def dns_subdomain_problems(value: str, unit: str = "characters") -> list[str]:
+    problems = [max_length_problem(DNS1123_SUBDOMAIN_MAX, unit)] if len(value) > DNS1123_SUBDOMAIN_MAX else []
     if not _SUBDOMAIN.fullmatch(value):
         problems.append(_SUBDOMAIN_MSG)
     return problems
@@ -93,7 +94,7 @@ def qualified_name_problems(value: str) -> list[str]:
         if not prefix:
             problems.append("prefix part must be non-empty")
         else:
-            problems.extend(f"prefix part {problem}" for problem in dns_subdomain_problems(prefix))
+            problems.extend(f"prefix part {problem}" for problem in dns_subdomain_problems(prefix, "bytes"))
     else:
         return [
             "a qualified name " + _QUALIFIED_MSG + " with an optional DNS subdomain prefix and '/' (e.g. "
@@ -102,14 +103,14 @@ def qualified_name_problems(value: str) -> list[str]:
     if not name:
         problems.append("name part must be non-empty")
     elif len(name) > 63:
-        problems.append(f"name part {max_length_problem(63)}")
+        problems.append(f"name part {max_length_problem(63, 'bytes')}")
     if not _QUALIFIED.fullmatch(name):
         problems.append(f"name part {_QUALIFIED_MSG}")
     return problems
 
 
 def label_value_problems(value: str) -> list[str]:
-    problems = [max_length_problem(63)] if len(value) > 63 else []
+    problems = [max_length_problem(63, "bytes")] if len(value) > 63 else []
     if not _LABEL_VALUE.fullmatch(value):
         problems.append(_LABEL_VALUE_MSG)
     return problems

@@ -11,11 +11,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from remuda.kube import names
-from remuda.kube.errors import FieldError, Verbatim, invalid_value, not_supported, required
+from remuda.kube.errors import FieldError, invalid_value, not_supported, required
+from remuda.kube.errors import Verbatim as Verbatim
 from remuda.kube.jsonio import dumps_text
 
 from .. import objectmeta
-from ..objectmeta import IMMUTABLE, NEGATIVE, NameProblems
+from ..objectmeta import IMMUTABLE, NameProblems
+from ..objectmeta import NEGATIVE as NEGATIVE
 
 Obj = dict[str, Any]
 Errors = list[FieldError]

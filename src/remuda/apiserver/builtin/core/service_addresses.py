@@ -1,0 +1,195 @@
+"""Addresses and node ports for services, out of a range, without any state of its own.
+
+The write path calls :func:`allocate` between prepare and validate with what the stored services already use; what it
+chooses depends on the service's own uid, so that two writers rarely choose the same, and a retry after a conflict finds
+the next free one.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import zlib
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from remuda.kube.errors import ApiError, internal, invalid, invalid_value
+
+from ..checks import Obj, sub
+from .service import cluster_ip_errors, needs_cluster_ip, needs_health_check
+
+SERVICE_RANGE = "10.96.0.0/12"
+NODE_PORTS = range(30000, 32768)
+
+
+@dataclass(frozen=True, slots=True)
+class InUse:
+    """What other services hold."""
+
+    addresses: AbstractSet[str]
+    node_ports: AbstractSet[int]
+
+
+def in_use(services: list[Obj]) -> InUse:
+    addresses = {address for each in services for address in sub(each, "spec").get("clusterIPs") or () if address != "None"}
+    ports = {port["nodePort"] for each in services for port in sub(each, "spec").get("ports") or () if port.get("nodePort")}
+    ports |= {each["spec"]["healthCheckNodePort"] for each in services if sub(each, "spec").get("healthCheckNodePort")}
+    return InUse(addresses, ports)
+
+
+def allocate(obj: Obj, old: Obj | None, used: InUse, service_range: str = SERVICE_RANGE) -> None:
+    """Gives `obj` the addresses and ports that it asks for or lacks; raises when one can't be had."""
+    spec = obj.setdefault("spec", {})
+    before = sub(old, "spec") if old is not None else None
+    _normalize(spec, before)
+    if needs_cluster_ip(spec):
+        _set_families(obj, spec, before)
+        _set_addresses(obj, spec, before, used, service_range)
+    _set_node_ports(obj, spec, before, used)
+
+
+def _refuse(obj: Obj, path: str, value: object, why: str) -> ApiError:
+    return invalid("", "Service", sub(obj, "metadata").get("name") or "", [invalid_value(path, value, why)])
+
+
+def _normalize(spec: Obj, before: Obj | None) -> None:
+    """clusterIP and clusterIPs say the same; a writer who knows only the first one is understood."""
+    if before is None:
+        if spec.get("clusterIP") and not spec.get("clusterIPs"):
+            spec["clusterIPs"] = [spec["clusterIP"]]
+        return
+    if needs_cluster_ip(before) and needs_cluster_ip(spec):
+        if not spec.get("clusterIP") and before.get("clusterIP"):
+            spec["clusterIP"] = before["clusterIP"]
+        if not spec.get("clusterIPs") and before.get("clusterIPs") and spec.get("clusterIP") == before.get("clusterIP"):
+            spec["clusterIPs"] = before["clusterIPs"]
+    _keep_node_ports(spec, before)
+    if spec.get("clusterIP") and spec.get("clusterIP") != before.get("clusterIP"):
+        if (spec.get("clusterIPs") or []) == (before.get("clusterIPs") or []):
+            spec["clusterIPs"] = [spec["clusterIP"]]
+
+
+def _keep_node_ports(spec: Obj, before: Obj) -> None:
+    kinds = ("NodePort", "LoadBalancer")
+    if spec.get("type") not in kinds or before.get("type") not in kinds:
+        return
+    known = {(port.get("port"), port.get("protocol")): port.get("nodePort") for port in before.get("ports") or ()}
+    wanted = {port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")}
+    for port in spec.get("ports") or ():
+        kept = known.get((port.get("port"), port.get("protocol")))
+        if not port.get("nodePort") and kept and kept not in wanted:
+            port["nodePort"] = kept
+    if needs_health_check(spec) and needs_health_check(before) and not spec.get("healthCheckNodePort"):
+        spec["healthCheckNodePort"] = before.get("healthCheckNodePort")
+
+
+def _set_families(obj: Obj, spec: Obj, before: Obj | None) -> None:
+    headless_without_selector = spec.get("clusterIP") == "None" and not spec.get("selector")
+    if not spec.get("ipFamilyPolicy"):
+        kept = (before or {}).get("ipFamilyPolicy")
+        spec["ipFamilyPolicy"] = kept or ("RequireDualStack" if headless_without_selector else "SingleStack")
+    errors = cluster_ip_errors(spec, before)
+    if errors:
+        raise invalid("", "Service", sub(obj, "metadata").get("name") or "", errors)
+    policy = spec["ipFamilyPolicy"]
+    families = list(spec.get("ipFamilies") or ())
+    if not families and before is not None and before.get("ipFamilies") and needs_cluster_ip(before):
+        families = list(before["ipFamilies"])
+    if headless_without_selector:
+        families = families or ["IPv4"]
+        if len(families) < 2 and policy != "SingleStack":
+            families.append("IPv6" if families[0] == "IPv4" else "IPv4")
+        spec["ipFamilies"] = families
+        return
+    if policy == "RequireDualStack":
+        raise _refuse(obj, "spec.ipFamilyPolicy", policy, "this cluster is not configured for dual-stack services")
+    for index, family in enumerate(families):
+        if family != "IPv4":
+            raise _refuse(obj, f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
+    for index, address in enumerate(spec.get("clusterIPs") or ()):
+        if ":" in address:
+            why = "IPv6 is not configured on this cluster"
+            raise _refuse(obj, f"spec.clusterIPs[{index}]", spec["clusterIPs"], why)
+    spec["ipFamilies"] = families or ["IPv4"]
+
+
+def _set_addresses(obj: Obj, spec: Obj, before: Obj | None, used: InUse, service_range: str) -> None:
+    addresses = spec.get("clusterIPs") or []
+    if addresses == ["None"]:
+        return
+    network = ipaddress.IPv4Network(service_range)
+    held = set((before or {}).get("clusterIPs") or ())
+    if addresses:
+        if addresses[0] in held:
+            return
+        parsed = ipaddress.ip_address(addresses[0])
+        if parsed not in network or parsed in (network.network_address, network.broadcast_address):
+            why = (
+                f"failed to allocate IP {addresses[0]}: the provided IP ({addresses[0]}) is not in the valid range. "
+                f"The range of valid IPs is {network}"
+            )
+            raise _refuse(obj, "spec.clusterIPs", addresses, why)
+        if addresses[0] in used.addresses:
+            why = f"failed to allocate IP {addresses[0]}: provided IP is already allocated"
+            raise _refuse(obj, "spec.clusterIPs", addresses, why)
+        return
+    chosen = _free_address(network, used.addresses, sub(obj, "metadata").get("uid") or "")
+    if chosen is None:
+        name = sub(obj, "metadata").get("name") or ""
+        raise internal(f'failed to allocate a serviceIP for Service "{name}": range is full')
+    spec["clusterIP"], spec["clusterIPs"] = chosen, [chosen]
+
+
+def _free_address(network: ipaddress.IPv4Network, used: AbstractSet[str], seed: str) -> str | None:
+    # The lowest 16th, at most 256, is left to people who name an address themselves.
+    usable = network.num_addresses - 2
+    reserved = min(max(16, network.num_addresses // 16), 256) if usable > 16 else 0
+    span = usable - reserved
+    start = zlib.crc32(seed.encode()) % span
+    for step in range(span):
+        candidate = str(network.network_address + 1 + reserved + (start + step) % span)
+        if candidate not in used:
+            return candidate
+    return None
+
+
+def _set_node_ports(obj: Obj, spec: Obj, before: Obj | None, used: InUse) -> None:
+    held = {port.get("nodePort") for port in (before or {}).get("ports") or ()} | {(before or {}).get("healthCheckNodePort")}
+    taken = set(used.node_ports)
+    seed = zlib.crc32((sub(obj, "metadata").get("uid") or "").encode())
+    kind = spec.get("type")
+    if kind == "NodePort" or kind == "LoadBalancer":
+        by_port: dict[int, int] = {}
+        for index, port in enumerate(spec.get("ports") or ()):
+            wanted = port.get("nodePort") or 0
+            if wanted:
+                if wanted not in held and by_port.get(port.get("port")) != wanted:
+                    _claim(obj, wanted, taken, f"spec.ports[{index}].nodePort")
+            elif kind == "NodePort" or spec.get("allocateLoadBalancerNodePorts"):
+                wanted = by_port.get(port.get("port")) or _free_port(taken, seed)
+                port["nodePort"] = wanted
+            if wanted:
+                by_port[port.get("port")] = wanted
+                taken.add(wanted)
+    if needs_health_check(spec):
+        if not spec.get("healthCheckNodePort"):
+            spec["healthCheckNodePort"] = _free_port(taken, seed)
+        elif spec["healthCheckNodePort"] not in held and spec["healthCheckNodePort"] in taken:
+            port = spec["healthCheckNodePort"]
+            raise internal(f"failed to allocate requested HealthCheck NodePort {port}: provided port is already allocated")
+
+
+def _claim(obj: Obj, port: int, taken: set[int], path: str) -> None:
+    if port not in NODE_PORTS:
+        why = f"provided port is not in the valid range. The range of valid ports is {NODE_PORTS[0]}-{NODE_PORTS[-1]}"
+        raise _refuse(obj, path, port, why)
+    if port in taken:
+        raise _refuse(obj, path, port, "provided port is already allocated")
+
+
+def _free_port(taken: set[int], seed: int) -> int:
+    for step in range(len(NODE_PORTS)):
+        candidate = NODE_PORTS[(seed + step) % len(NODE_PORTS)]
+        if candidate not in taken:
+            taken.add(candidate)
+            return candidate
+    raise internal("failed to allocate a nodePort: range is full")
