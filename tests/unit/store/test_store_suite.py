@@ -327,6 +327,20 @@ async def test_closing_ends_watches_and_refuses_writes(store: HistoryStore) -> N
         await store.write([Put("/a", b"")])
 
 
+async def test_changes_between_two_revisions_are_told_without_waiting(store: HistoryStore) -> None:
+    for _ in range(4):
+        await store.write([Put(f"/{'ab'[index % 2]}/{index}", b"") for index in range(200)])
+    async with store.watch(0) as events:
+        truth = await take(events, 800)
+    for after, until, prefix in ((0, 4, ""), (1, 3, ""), (0, 99, "/a/"), (2, 2, ""), (3, 1, ""), (4, 4, "")):
+        got = await store.changes(after, until, prefix)
+        assert got == [event for event in truth if after < event.revision <= until and event.key.startswith(prefix)]
+    await store.compact(2)
+    assert len(await store.changes(2, 3)) == 200
+    with pytest.raises(Compacted):
+        await store.changes(1, 3)
+
+
 # Forgetting
 
 

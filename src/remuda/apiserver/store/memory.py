@@ -160,6 +160,11 @@ class MemoryStore:
     def watch(self, after: int, prefix: str = "") -> AbstractAsyncContextManager[AsyncIterator[list[Event]]]:
         return _Watch(self, after, prefix)
 
+    async def changes(self, after: int, until: int, prefix: str = "") -> list[Event]:
+        if after < self._floor:
+            raise Compacted(after, self._floor)
+        return [event for event in self._since(after) if event.revision <= until and event.key.startswith(prefix)]
+
     def _since(self, revision: int) -> list[Event]:
         return self._log[bisect_right(self._log_revisions, revision) :]
 

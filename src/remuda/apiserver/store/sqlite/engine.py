@@ -212,6 +212,18 @@ class SqliteStore:
     def watch(self, after: int, prefix: str = "") -> AbstractAsyncContextManager[AsyncIterator[list[Event]]]:
         return Watcher(self._hub, after, prefix)
 
+    async def changes(self, after: int, until: int, prefix: str = "") -> list[Event]:
+        found: list[Event] = []
+        reached, until = after, min(until, self.revision)
+        while True:
+            if after < self.floor:
+                raise Compacted(after, self.floor)
+            if reached >= until:
+                return found
+            part = await self._replay(reached, until, prefix)
+            found.extend(part.events)
+            reached = part.reached
+
     # The past
 
     async def compact(self, revision: int) -> None:

@@ -109,12 +109,10 @@ class Writer(Thread):
             writes, other = self._drain(self._queue.get())
             if writes:
                 self._commit(writes)
+            if other is None:
+                break
             if isinstance(other, _Job):
                 self._work(other)
-            elif other is None and not writes:
-                break
-            elif other is None:
-                self._queue.put(None)
             self._checkpoint_when_due()
         self._close()
 
