@@ -168,6 +168,12 @@ async def test_pods_tolerate_bad_nodes_for_five_minutes() -> None:
 
 
 async def test_priority_is_resolved_from_the_class(source: Stored) -> None:
+    critical = {
+        "metadata": {"name": "system-node-critical"},
+        "value": 2000001000,
+        "preemptionPolicy": "PreemptLowerPriority",
+    }
+    source.put("scheduling.k8s.io", "priorityclasses", critical)
     attributes = request(pod(priorityClassName="system-node-critical"), "pods")
     await Priority(source).admit(attributes)
     assert attributes.obj is not None

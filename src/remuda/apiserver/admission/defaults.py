@@ -21,33 +21,6 @@ NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unr
 TOLERATION_SECONDS = 300
 
 
-def _priority_class(name: str, value: int, description: str) -> Obj:
-    return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": name},
-        "value": value,
-        "preemptionPolicy": "PreemptLowerPriority",
-        "description": description,
-    }
-
-
-# Every cluster has these two from its first start.
-SYSTEM_PRIORITY_CLASSES = (
-    _priority_class(
-        "system-node-critical",
-        2000001000,
-        "Used for system critical pods that must not be moved from their current node.",
-    ),
-    _priority_class(
-        "system-cluster-critical",
-        2000000000,
-        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
-    ),
-)
-_SYSTEM_BY_NAME = {name_of(found): found for found in SYSTEM_PRIORITY_CLASSES}
-
-
 class DefaultTolerationSeconds:
     """Pods stay on a node that is not ready or unreachable for five minutes unless they say otherwise."""
 
@@ -110,7 +83,7 @@ class Priority:
     def _resolve(self, attributes: Attributes, name: str) -> Obj | None:
         if not name:
             return self._default()
-        found = self._source.get("scheduling.k8s.io", "priorityclasses", "", name) or _SYSTEM_BY_NAME.get(name)
+        found = self._source.get("scheduling.k8s.io", "priorityclasses", "", name)
         if found is None:
             raise attributes.forbidden(f"no PriorityClass with name {name} was found")
         return found
