@@ -1,0 +1,46 @@
+#!/bin/bash
+# Install what the tests need beside Python: scripts/test-deps.sh VENV_BIN. Quiet, and nothing at all when it is all there.
+set -euo pipefail
+
+bin=$1
+cd "$(dirname "$0")/.."
+
+# strace shows the fdatasync before an acknowledgement; go fetches its modules over TLS; git is asked by some of them.
+packages=(strace ca-certificates git)
+
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || missing+=("$package")
+done
+
+if ((${#missing[@]})); then
+  as_root=()
+  if [ "$(id -u)" != 0 ]; then
+    if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
+      echo "the tests need Debian packages: run  apt-get install ${missing[*]}  as root" >&2
+      exit 1
+    fi
+    as_root=(sudo -n)
+  fi
+  echo "installing ${missing[*]}"
+  log=$(mktemp)
+  trap 'rm -f "$log"' EXIT
+  install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}")
+  # Package lists may be absent or stale: then once more after an update.
+  "${install[@]}" >"$log" 2>&1 || { "${as_root[@]}" apt-get update -qq >>"$log" 2>&1 && "${install[@]}" >>"$log" 2>&1; } || {
+    cat "$log" >&2
+    exit 1
+  }
+fi
+
+# Debian's Go may be years too old for the Kubernetes we compare with; the wheel is the same toolchain without root.
+recent_go() {
+  local version
+  version=$(go env GOVERSION 2>/dev/null) || return 1
+  version=${version#go}
+  [ "$(printf '%s\n' 1.26 "$version" | sort -V | head -n 1)" = 1.26 ]
+}
+if ! recent_go; then
+  echo 'installing Go into the virtual environment'
+  "$bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[go]'
+fi

@@ -1,0 +1,40 @@
+#!/bin/bash
+# Make (or complete) the virtual environment: scripts/venv.sh PYTHON DIRECTORY.
+#
+# Debian's python3 comes without ensurepip, so `python3 -m venv` alone fails on a bare machine. In order: the plain way; a
+# bare environment filled by a pip that is already somewhere; as root, Debian's own package; else a sentence saying what to do.
+set -euo pipefail
+
+python=$1 venv=$2
+cd "$(dirname "$0")/.."
+
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+  echo "Python 3.11 or later is needed and '$python' is not one: install it, or say which with make PYTHON=..." >&2
+  exit 1
+fi
+
+usable() { "$venv/bin/python" -m pip --version >/dev/null 2>&1; }
+
+plain() { "$python" -c 'import ensurepip' 2>/dev/null && "$python" -m venv --clear "$venv" >/dev/null && usable; }
+
+borrowed() {
+  "$python" -m pip --version >/dev/null 2>&1 || return 1
+  "$python" -m venv --clear --without-pip "$venv" && "$python" -m pip --python "$venv/bin/python" install --quiet pip && usable
+}
+
+packaged() {
+  command -v apt-get >/dev/null && [ "$(id -u)" = 0 ] || return 1
+  echo 'installing python3-venv, which Debian keeps apart from python3' >&2
+  export DEBIAN_FRONTEND=noninteractive
+  { apt-get install -y -qq --no-install-recommends python3-venv ||
+    { apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-venv; }; } >/dev/null 2>&1 || return 1
+  plain
+}
+
+if ! usable && ! plain && ! borrowed && ! packaged; then
+  rm -rf "$venv"
+  echo "this Python can't make a virtual environment (no ensurepip, no pip): run  apt-get install python3-venv  as root" >&2
+  exit 1
+fi
+
+exec "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
