@@ -174,13 +174,15 @@ def _compare_lists(list_: ListType, old: list[Any], new: list[Any]) -> _Nodes:
     return added or None, modified or None, removed or None
 
 
-def _by_element(list_: ListType, items: list[Any]) -> dict[str, list[Any]]:
+def _by_element(list_: ListType, items: list[Any], lenient: bool = False) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for index, item in enumerate(items):
         try:
             element = list_.element_of(item)
         except ValueError as error:
-            raise TypedError([("", f"element {index}: {error}")]) from None
+            if not lenient:
+                raise TypedError([("", f"element {index}: {error}")]) from None
+            element = ""
         found.setdefault(element, []).append(item)
     return found
 
@@ -268,7 +270,8 @@ def _to_fieldset(type_: Type, value: Any) -> Fields | None:
     if type(value) is not list:
         return None
     found = {}
-    for element, items in _by_element(list_, value).items():
+    # Half-pruned objects come by here too, with items of which nothing is left: one element stands for all of those.
+    for element, items in _by_element(list_, value, lenient=True).items():
         node = _to_fieldset(list_.element, items[0]) if len(items) == 1 else None
         found[element] = _union_nodes(node, MEMBER) if node else MEMBER
     return found or None

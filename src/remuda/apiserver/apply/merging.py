@@ -228,11 +228,11 @@ def with_named_fields(type_: Type | None, fields: Fields) -> Fields:
         child: Type | None = None
         named = False
         if type_ is not None:
-            if element[0] == "f" and type_.map is not None:
+            if element[:1] == "f" and type_.map is not None:
                 name = element[2:]
                 named = name in type_.map.fields
                 child = type_.map.fields.get(name, type_.map.element)
-            elif element[0] == "k" and type_.list is not None:
+            elif element[:1] == "k" and type_.list is not None:
                 child = type_.list.element
         made = with_named_fields(child, node)
         result[element] = {SELF: {}, **made} if named and SELF not in made else made

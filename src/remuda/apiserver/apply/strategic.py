@@ -172,8 +172,26 @@ def _set_orders(result: Obj, patch: Obj, lookup: Lookup) -> None:
             merged = _merged_list(current, change, items, meta.strategy, meta.merge_key, False)
         maps = _holds_maps(current or [], change or [])
         mine, others = _partitioned(merged, wanted, meta.merge_key)
-        result[key] = _in_order(mine, others, wanted, current or [], meta.merge_key, maps)
+        live_order = _live_order(current or [], change or [], meta.merge_key) if maps else current or []
+        result[key] = _in_order(mine, others, wanted, live_order, meta.merge_key, maps)
         patch.pop(key, None)
+
+
+def _live_order(current: list[Any], change: list[Any], merge_key: str) -> list[Any]:
+    """The live list, with new items in the places that deleted ones left.
+
+    That is where apimachinery, which deletes and appends in place, finds them when it puts the server's items in order.
+    """
+    gone = [item.get(merge_key) for item in change if item.get(_DIRECTIVE) == "delete"]
+    left = [item for item in current if not any(_has_key(item, merge_key, key) for key in gone)]
+    if len(left) == len(current):
+        return current
+    new = [
+        item
+        for item in change
+        if _DIRECTIVE not in item and not any(_has_key(other, merge_key, item[merge_key]) for other in left)
+    ]
+    return (left + new)[: len(current)]
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -262,8 +280,8 @@ def _merged_list(
         if deletes:
             return [item for item in current if not any(_same(item, gone) for gone in change)]
         merged = _unique([*current, *change])
-        mine, others = _partitioned(merged, change, "")
-        return _in_order(mine, others, change, current, "", False)
+        mine, others = _partitioned(merged, change, merge_key)
+        return _in_order(mine, others, change, current, merge_key, False)
     if not merge_key:
         raise PatchError(f"cannot merge lists without merge key for {items.kind}")
     current, change = _special_items(current, change, merge_key)
