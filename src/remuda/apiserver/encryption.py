@@ -85,9 +85,7 @@ class Envelope:
         name, colon, body = data[len(PREFIX) :].partition(b":")
         cipher = self._ciphers.get(name) if colon else None
         if cipher is None:
-            raise UnknownKey(
-                f"{key} is encrypted with key {name[:64].decode(errors='replace')!r}, which is not in the keys file"
-            )
+            raise UnknownKey(f"{key} is encrypted with key {name[:64].decode(errors='replace')!r}, which is not in the keys file")
         if len(body) < NONCE + TAG:
             raise Tampered(f"{key} is too short to be encrypted data: restore it from a backup")
         try:

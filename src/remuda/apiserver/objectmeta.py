@@ -46,9 +46,7 @@ def path_segment_name(name: str, prefix: bool) -> list[str]:
     return names.path_segment_problems(name)
 
 
-def validate_object_meta(
-    meta: Obj, namespaced: bool, name_problems: NameProblems, path: str = "metadata"
-) -> list[FieldError]:
+def validate_object_meta(meta: Obj, namespaced: bool, name_problems: NameProblems, path: str = "metadata") -> list[FieldError]:
     errors: list[FieldError] = []
     generate = meta.get("generateName") or ""
     if generate:
@@ -126,9 +124,7 @@ def owner_reference_errors(references: list[Obj] | None, path: str) -> list[Fiel
         this = f"{reference.get('kind') or ''}/{reference.get('name') or ''}"
         if controller:
             shown = Verbatim(dumps_text([_shown_owner(each) for each in references or ()]))
-            why = (
-                f'Only one reference can have Controller set to true. Found "true" in references for {controller} and {this}'
-            )
+            why = f'Only one reference can have Controller set to true. Found "true" in references for {controller} and {this}'
             errors.append(invalid_value(path, shown, why))
         else:
             controller = this

@@ -232,7 +232,7 @@ class _Authority(NamedTuple):
 
 def _complete(pki: Pki, names: tuple[str, ...]) -> None:
     if not pki.service_account_key.exists():
-        write_private(pki.service_account_key, _key_pem(_new_key(pki.entropy)))
+        write_private(pki.service_account_key, new_key_pem(pki.entropy))
     authority = _ensure_authority(pki)
     serving = _subject("remuda", ())
     ends = [
@@ -317,6 +317,11 @@ def _ends(certificate: x509.Certificate) -> float:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Keys and certificates
+
+
+def new_key_pem(entropy: Entropy | None = None) -> bytes:
+    """A fresh private key, for a server that keeps nothing on disk."""
+    return _key_pem(_new_key(entropy or Entropy()))
 
 
 def _new_key(entropy: Entropy) -> ec.EllipticCurvePrivateKey:

@@ -1,0 +1,78 @@
+"""What every Kubernetes has from its first second: the system namespaces, the default roles, two priority classes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from remuda.kube import jsonio
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import GroupVersionKind, name_of, namespace_of
+
+from .api import Api
+from .authz import bootstrap as roles
+from .calls import Call, DeleteOptions
+from .verbs import create, delete, update
+
+Obj = dict[str, Any]
+
+MANAGER = "kube-apiserver"
+NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_CRITICAL = (
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "For pods that the cluster can't do without, but that may move between nodes.",
+    ),
+    ("system-node-critical", 2_000_001_000, "For pods that their node can't do without; nothing is more important."),
+)
+
+
+async def ensure(api: Api) -> None:
+    """Make what is missing. Roles also get back what was taken from them, unless they say otherwise."""
+    for name in NAMESPACES:
+        await _ensure(api, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    for name, value, words in _CRITICAL:
+        await _ensure(
+            api,
+            {
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": {"name": name},
+                "value": value,
+                "description": words,
+            },
+        )
+    # All at once: they share a few commits instead of paying one each.
+    await asyncio.gather(*(_reconcile_role(api, expected) for expected in roles.desired()))
+
+
+def _call(api: Api, obj: Obj, verb: str) -> Call:
+    version = api.registry.by_kind(*GroupVersionKind.of(obj))
+    assert version is not None
+    return Call(version, verb, namespace_of(obj), name_of(obj) if verb == "update" else "", manager=MANAGER, trusted=True)
+
+
+async def _ensure(api: Api, obj: Obj) -> None:
+    call = _call(api, obj, "create")
+    if api.entry(call.version.resource, namespace_of(obj), name_of(obj)) is not None:
+        return
+    try:
+        await create.create(api, call, obj)
+    except ApiError as error:
+        if not error.is_already_exists:
+            raise
+
+
+async def _reconcile_role(api: Api, expected: Obj) -> None:
+    resource = _call(api, expected, "create").version.resource
+    entry = api.entry(resource, namespace_of(expected), name_of(expected))
+    found = roles.reconcile(None if entry is None else entry.object(), expected)
+    match found.operation:
+        case roles.Operation.CREATE:
+            await _ensure(api, found.obj)
+        case roles.Operation.UPDATE:
+            await update.update(api, _call(api, expected, "update"), jsonio.copy(found.obj))
+        case roles.Operation.RECREATE:
+            await delete.delete(api, _call(api, expected, "update"), DeleteOptions())
+            await _ensure(api, found.obj)

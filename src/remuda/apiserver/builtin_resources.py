@@ -1,0 +1,144 @@
+"""The built-in resources that are served, made from the generated description and each kind's strategy.
+
+Left out, because nothing here gives them meaning: admission policies, device and flow-control resources, autoscalers,
+certificate requests, component statuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from remuda.kube import errors
+from remuda.kube.clock import Clock
+from remuda.kube.errors import go_quote
+
+from . import keys
+from .apply import FieldManager
+from .builtin import codec, strategy_for, types
+from .builtin.core import event as events
+from .cache import Cache
+from .resources import Registry, Resource, Subresource, Version
+from .strategy import Strategy
+
+Obj = dict[str, Any]
+
+_SKIPPED_GROUPS = frozenset(
+    ("resource.k8s.io", "flowcontrol.apiserver.k8s.io", "autoscaling", "certificates.k8s.io", "node.k8s.io")
+)
+_SKIPPED = frozenset(
+    (
+        "componentstatuses",
+        "mutatingadmissionpolicies",
+        "mutatingadmissionpolicybindings",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+        "ipaddresses",
+        "servicecidrs",
+        "csistoragecapacities",
+        "volumeattributesclasses",
+    )
+)
+# Subresources that need a kubelet or a network behind them.
+_SKIPPED_SUBRESOURCES = frozenset(("attach", "exec", "log", "portforward", "proxy", "ephemeralcontainers", "resize"))
+_REVIEW_GROUPS = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
+
+
+def register(registry: Registry, cache: Cache, clock: Clock) -> None:
+    for record in types.kinds():
+        if record.group in _SKIPPED_GROUPS or record.name in _SKIPPED:
+            continue
+        registry.add(_resource(record, registry, cache, clock))
+
+
+def _resource(record: types.Resource, registry: Registry, cache: Cache, clock: Clock) -> Resource:
+    resource = Resource(
+        group=record.group,
+        name=record.name,
+        kind=record.kind,
+        list_kind=f"{record.kind}List",
+        singular=record.singular,
+        namespaced=record.namespaced,
+        bucket=cache.bucket(keys.prefix_for(record.group, record.name, builtin=True)),
+        storage_version=record.version,
+        short_names=record.short_names,
+        categories=record.categories,
+        virtual=record.group in _REVIEW_GROUPS or record.name == "bindings",
+    )
+    resource.versions[record.version] = _version(record, resource, clock)
+    if record.group == "events.k8s.io":
+        _share_with_core_events(resource, registry)
+    return resource
+
+
+def _version(record: types.Resource, resource: Resource, clock: Clock) -> Version:
+    definition = types.type_of(record.group, record.version, record.kind)
+    assert definition is not None, f"{record.kind} has no definition"
+    strategy = strategy_for(record.group, record.version, record.kind)
+    version = Version(
+        resource=resource,
+        name=record.version,
+        kind=record.kind,
+        strategy=strategy,
+        decode=decoder(definition, record.kind, record.version),
+        verbs=frozenset(record.verbs),
+        subresources={
+            sub.name: Subresource(sub.name, sub.group, sub.version, sub.kind, frozenset(sub.verbs))
+            for sub in record.subresources
+            if sub.name not in _SKIPPED_SUBRESOURCES
+        },
+        schema={"$ref": types.REFERENCE + definition},
+        schema_name=definition,
+        resolve=types.definition,
+        empty=lambda: {k: v for k, v in codec.zero_of(definition).items() if k not in ("apiVersion", "kind", "metadata")},
+    )
+    version.reset_fields = reset_fields(version, strategy)
+    version.make_field_manager = lambda: field_manager(version, clock)
+    return version
+
+
+def decoder(definition: str, kind: str, version: str) -> Callable[[Obj], tuple[Obj, list[str]]]:
+    decode: Callable[[Obj], tuple[Obj, list[str]]] | None = None
+
+    def run(obj: Obj) -> tuple[Obj, list[str]]:
+        nonlocal decode
+        if decode is None:
+            decode = codec.decoder_for(definition)
+        try:
+            return decode(obj)
+        except codec.DecodeError as error:
+            message = f"{kind} in version {go_quote(version)} cannot be handled as a {kind}: {error}"
+            raise errors.bad_request(message) from None
+
+    return run
+
+
+def reset_fields(version: Version, strategy: Strategy) -> dict[str, list[tuple[str, ...]]]:
+    """Which fields a write through each door does not own, because it can't set them."""
+    if not version.has_status:
+        return {}
+    return {"": [("status",)], "status": [("spec",)]}
+
+
+def field_manager(version: Version, clock: Clock) -> FieldManager:
+    return FieldManager(
+        version.schema,
+        version.resolve,
+        group=version.group,
+        version=version.name,
+        kind=version.kind,
+        reset_fields=version.reset_fields,
+        clock=clock,
+    )
+
+
+def _share_with_core_events(resource: Resource, registry: Registry) -> None:
+    """Events live once, as core/v1; this group shows the same objects under other field names."""
+    core = registry.resource("", "events")
+    assert core is not None
+    resource.stored_as = core.storage
+
+    async def convert(objs: list[Obj], to_version: str) -> list[Obj]:
+        return [events.from_core(obj) if obj.get("apiVersion") == "v1" else events.to_core(obj) for obj in objs]
+
+    resource.convert = convert

@@ -1,0 +1,316 @@
+"""The watch cache: every stored object in memory as bytes, and a ring of recent changes for each resource.
+
+One task reads the store's only watch and applies it here in revision order; lists, gets and watches are served from what it
+has applied. A write waits until its own revision has been applied, so whoever got an answer also reads it back.
+
+A :class:`Bucket` is one resource's objects; the buckets follow from the keys alone, so nothing has to be registered
+before its objects can be loaded. Who watches a bucket, and in which shape, is the business of
+:mod:`remuda.apiserver.watching`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from . import keys
+from .entries import Entry, ensure_canonical
+from .store import Compacted, Event, KeyValue, Store
+
+Obj = dict[str, Any]
+logger = logging.getLogger(__name__)
+
+# A bucket's ring keeps this many changes at least; what is older comes from the store's log until it is compacted.
+RING = 1024
+# Parsed objects kept for kinds that nobody in-process follows.
+PARSED_LIMIT = 4096
+
+
+class Change:
+    """One object's step from `prev` to `entry`; either is None at the ends of its life. Frames are made once and shared."""
+
+    __slots__ = ("entry", "frames", "key", "name", "namespace", "prev", "revision")
+
+    def __init__(self, revision: int, key: str, namespace: str, name: str, entry: Entry | None, prev: Entry | None) -> None:
+        self.revision = revision
+        self.key = key
+        self.namespace = namespace
+        self.name = name
+        self.entry = entry
+        self.prev = prev
+        self.frames: dict[Any, bytes] = {}
+
+
+Follower = Callable[[list[Change]], None]
+
+
+class Bucket:
+    """All objects of one resource, sorted by key, with their recent changes."""
+
+    __slots__ = ("_sorted", "entries", "epoch", "followers", "keep_parsed", "normalize", "prefix", "ring", "ring_floor")
+
+    def __init__(self, prefix: str, floor: int) -> None:
+        self.prefix = prefix
+        self.entries: dict[str, Entry] = {}
+        self._sorted: list[str] | None = []
+        self.ring: deque[Change] = deque()
+        # The ring holds every change with a revision above this.
+        self.ring_floor = floor
+        self.followers: list[Follower] = []
+        self.keep_parsed = False
+        # Set when a schema changes: entries of an older epoch are brought up to date when they are next read.
+        self.epoch = 0
+        self.normalize: Callable[[Entry], None] | None = None
+
+    def load(self, entry: Entry) -> None:
+        self.entries[entry.key] = entry
+        self._sorted = None
+
+    def get(self, key: str) -> Entry | None:
+        entry = self.entries.get(key)
+        if entry is not None and entry.epoch != self.epoch:
+            self._refresh(entry)
+        return entry
+
+    def _refresh(self, entry: Entry) -> None:
+        if self.normalize is not None:
+            self.normalize(entry)
+        entry.epoch = self.epoch
+
+    def new_epoch(self, normalize: Callable[[Entry], None]) -> None:
+        """From now on entries are passed through `normalize` before anybody reads them."""
+        self.normalize = normalize
+        self.epoch += 1
+
+    def keys(self) -> list[str]:
+        if self._sorted is None:
+            self._sorted = sorted(self.entries)
+        return self._sorted
+
+    def scan(self, prefix: str, start: str = "") -> Iterator[Entry]:
+        """Entries whose key begins with `prefix` and is >= `start`, in order."""
+        ordered = self.keys()
+        index = bisect_left(ordered, max(prefix, start))
+        entries = self.entries
+        whole = prefix == self.prefix
+        for key in ordered[index:]:
+            if not whole and not key.startswith(prefix):
+                return
+            entry = entries[key]
+            if entry.epoch != self.epoch:
+                self._refresh(entry)
+            yield entry
+
+    def apply(self, change: Change) -> None:
+        key = change.key
+        if change.entry is None:
+            if self.entries.pop(key, None) is not None and self._sorted is not None:
+                index = bisect_left(self._sorted, key)
+                if index < len(self._sorted) and self._sorted[index] == key:
+                    del self._sorted[index]
+        else:
+            change.entry.epoch = self.epoch
+            if key not in self.entries and self._sorted is not None:
+                insort(self._sorted, key)
+            self.entries[key] = change.entry
+        self.ring.append(change)
+        if len(self.ring) > RING:
+            self.ring_floor = self.ring.popleft().revision
+
+    def since(self, revision: int) -> list[Change] | None:
+        """The changes after `revision`, or None when the ring no longer reaches back so far."""
+        if revision < self.ring_floor:
+            return None
+        found: list[Change] = []
+        for change in reversed(self.ring):
+            if change.revision <= revision:
+                break
+            found.append(change)
+        found.reverse()
+        return found
+
+
+class Opener:
+    """Turns stored bytes into plain ones and back; the encryption layer replaces this one for some buckets."""
+
+    def open(self, key: str, value: bytes) -> bytes:
+        return value
+
+    def seal(self, key: str, value: bytes) -> bytes:
+        return value
+
+
+class Cache:
+    """All buckets, fed by the store's watch."""
+
+    def __init__(self, store: Store, opener: Callable[[str], Opener | None]) -> None:
+        self.store = store
+        self._opener = opener
+        self._openers: dict[str, Opener | None] = {}
+        self._buckets: dict[str, Bucket] = {}
+        self.revision = 0
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._known: dict[int, tuple[bytes, bytes, Obj]] = {}
+        self._parsed: deque[Entry] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self.failed: BaseException | None = None
+        self.on_revision: list[Callable[[int], None]] = []
+
+    # --- start and stop ------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        loaded = await self.store.range(keys.ROOT)
+        self.revision = loaded.revision
+        for kv in loaded.items:
+            bucket = self.bucket(keys.bucket_of(kv.key))
+            bucket.load(self._entry(kv, bucket.prefix))
+        started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._follow(started), name="watch-cache")
+        await started
+
+    def ended(self) -> asyncio.Task[None]:
+        """The task that feeds the cache; it ends only when something is wrong or the server stops."""
+        assert self._task is not None
+        return self._task
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _follow(self, started: asyncio.Future[None]) -> None:
+        try:
+            async with self.store.watch(self.revision, keys.ROOT) as batches:
+                started.set_result(None)
+                async for batch in batches:
+                    self._apply(batch)
+        except Exception as error:
+            # Without its feed the cache would serve stale data for ever: the server must see this and stop.
+            self.failed = error
+            logger.exception("the watch cache lost its feed from the store")
+            for _, waiter in self._waiting:
+                if not waiter.done():
+                    waiter.set_exception(error)
+            if not started.done():
+                started.set_exception(error)
+
+    # --- applying ------------------------------------------------------------------------------------------------------
+
+    def bucket(self, prefix: str) -> Bucket:
+        found = self._buckets.get(prefix)
+        if found is None:
+            found = self._buckets[prefix] = Bucket(prefix, self.revision)
+        return found
+
+    def buckets(self) -> list[Bucket]:
+        return list(self._buckets.values())
+
+    def _opener_for(self, prefix: str) -> Opener | None:
+        if prefix not in self._openers:
+            self._openers[prefix] = self._opener(prefix)
+        return self._openers[prefix]
+
+    def seal(self, prefix: str, key: str, plain: bytes, obj: Obj) -> bytes:
+        """The bytes to store for an object, remembered so that its event needs neither decryption nor parsing."""
+        opener = self._opener_for(prefix)
+        sealed = plain if opener is None else opener.seal(key, plain)
+        self._known[id(sealed)] = (sealed, plain, obj)
+        return sealed
+
+    def unseal_forget(self, sealed: bytes) -> None:
+        """A write did not happen: what was remembered for it is dropped."""
+        self._known.pop(id(sealed), None)
+
+    def _entry(self, kv: KeyValue, prefix: str) -> Entry:
+        namespace, name = keys.split(kv.key, prefix)
+        known = self._known.pop(id(kv.value), None)
+        if known is not None and known[0] is kv.value:
+            entry = Entry(kv.key, namespace, name, kv.mod_revision, known[1])
+            entry.remember(known[2])
+            self._note_parsed(entry)
+            return entry
+        return Entry(kv.key, namespace, name, kv.mod_revision, self.plain(kv, prefix))
+
+    def plain(self, kv: KeyValue, prefix: str) -> bytes:
+        opener = self._opener_for(prefix)
+        return ensure_canonical(kv.value if opener is None else opener.open(kv.key, kv.value))
+
+    def entry_of(self, kv: KeyValue) -> Entry:
+        """A value read from the store itself (a past revision, a lost race) as an entry."""
+        prefix = keys.bucket_of(kv.key)
+        namespace, name = keys.split(kv.key, prefix)
+        return Entry(kv.key, namespace, name, kv.mod_revision, self.plain(kv, prefix))
+
+    def _note_parsed(self, entry: Entry) -> None:
+        self._parsed.append(entry)
+        if len(self._parsed) > PARSED_LIMIT:
+            old = self._parsed.popleft()
+            if not self._buckets[keys.bucket_of(old.key)].keep_parsed:
+                old.forget()
+
+    def _apply(self, batch: list[Event]) -> None:
+        touched: dict[str, list[Change]] = {}
+        for event in batch:
+            prefix = keys.bucket_of(event.key)
+            bucket = self.bucket(prefix)
+            prev = bucket.get(event.key)
+            if event.kv is None:
+                namespace, name = keys.split(event.key, prefix)
+                entry = None
+            else:
+                entry = self._entry(event.kv, prefix)
+                namespace, name = entry.namespace, entry.name
+            change = Change(event.revision, event.key, namespace, name, entry, prev)
+            bucket.apply(change)
+            touched.setdefault(prefix, []).append(change)
+            self.revision = event.revision
+        for prefix, changes in touched.items():
+            for follower in tuple(self._buckets[prefix].followers):
+                follower(changes)
+        for callback in self.on_revision:
+            callback(self.revision)
+        if self._waiting:
+            self._wake()
+
+    def _wake(self) -> None:
+        still: list[tuple[int, asyncio.Future[None]]] = []
+        for revision, waiter in self._waiting:
+            if revision > self.revision:
+                still.append((revision, waiter))
+            elif not waiter.done():
+                waiter.set_result(None)
+        self._waiting = still
+
+    async def reached(self, revision: int) -> None:
+        """Return once everything up to `revision` has been applied."""
+        if self.revision >= revision:
+            return
+        if self.failed is not None:
+            raise self.failed
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((revision, waiter))
+        await waiter
+
+    # --- the past ------------------------------------------------------------------------------------------------------
+
+    async def changes_since(self, bucket: Bucket, revision: int) -> list[Change]:
+        """The changes of one bucket after `revision`, from the ring or else from the store's log. Raises Compacted."""
+        if revision < self.store.floor:
+            raise Compacted(revision, self.store.floor)
+        found = bucket.since(revision)
+        if found is not None:
+            return found
+        return await self._replay(bucket, revision)
+
+    async def _replay(self, bucket: Bucket, revision: int) -> list[Change]:
+        changes: list[Change] = []
+        for event in await self.store.changes(revision, self.revision, bucket.prefix):
+            namespace, name = keys.split(event.key, bucket.prefix)
+            entry = None if event.kv is None else self.entry_of(event.kv)
+            prev = None if event.prev is None else self.entry_of(event.prev)
+            changes.append(Change(event.revision, event.key, namespace, name, entry, prev))
+        return changes

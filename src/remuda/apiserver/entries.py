@@ -1,0 +1,114 @@
+"""One stored object as the cache holds it: its encoded bytes, and what is worked out from them on demand.
+
+Bytes are kept without a resourceVersion, which is the store's revision: it is spliced in when the object leaves. To make
+that a cheap concatenation every stored object begins with `{"kind":…,"apiVersion":…,"metadata":{`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.kube import jsonio
+
+Obj = dict[str, Any]
+
+_METADATA = b'"metadata":{'
+
+
+def prefix_of(api_version: str, kind: str) -> bytes:
+    """How every encoded object of a kind begins, up to and including the brace that opens its metadata."""
+    return b'{"kind":' + jsonio.dumps(kind) + b',"apiVersion":' + jsonio.dumps(api_version) + b"," + _METADATA
+
+
+def encode(obj: Obj) -> bytes:
+    """An object as it is stored: canonical order at the top, no resourceVersion."""
+    metadata = obj.get("metadata") or {}
+    if "resourceVersion" in metadata or "selfLink" in metadata:
+        metadata = {key: value for key, value in metadata.items() if key not in ("resourceVersion", "selfLink")}
+    ordered = {"kind": obj.get("kind", ""), "apiVersion": obj.get("apiVersion", ""), "metadata": metadata}
+    for key, value in obj.items():
+        if key not in ordered:
+            ordered[key] = value
+    return jsonio.dumps(ordered)
+
+
+def ensure_canonical(value: bytes) -> bytes:
+    """`value` if it has the canonical beginning, else the same object encoded anew (somebody else wrote it)."""
+    head = value[:200]
+    at = head.find(_METADATA)
+    if head.startswith(b'{"kind":') and 0 < at < head.find(b"{", 1) + 1:
+        return value
+    return encode(jsonio.loads(value))
+
+
+class Entry:
+    """An object at one revision. Immutable but for what it remembers of itself."""
+
+    __slots__ = ("_object", "converted", "epoch", "fields", "key", "name", "namespace", "revision", "stored")
+
+    def __init__(self, key: str, namespace: str, name: str, revision: int, stored: bytes) -> None:
+        self.key = key
+        self.namespace = namespace
+        self.name = name
+        self.revision = revision
+        self.stored = stored
+        self.epoch = 0
+        self._object: Obj | None = None
+        # Selectable fields, worked out when a field selector first asks.
+        self.fields: dict[str, str] | None = None
+        # The same object in other versions (encoded, without resourceVersion), when a webhook had to make them.
+        self.converted: dict[str, bytes] | None = None
+
+    def object(self) -> Obj:
+        """The parsed object with its resourceVersion: shared, read-only."""
+        found = self._object
+        if found is None:
+            found = self._object = self.parse()
+        return found
+
+    def parse(self) -> Obj:
+        obj: Obj = jsonio.loads(self.stored)
+        if self.revision:
+            obj["metadata"]["resourceVersion"] = str(self.revision)
+        return obj
+
+    def remember(self, obj: Obj) -> None:
+        """Keep `obj`, from which `stored` was encoded, instead of parsing it again."""
+        metadata = dict(obj["metadata"])
+        metadata.pop("resourceVersion", None)
+        if self.revision:
+            metadata["resourceVersion"] = str(self.revision)
+        self._object = {**obj, "metadata": metadata}
+
+    def forget(self) -> None:
+        self._object = None
+
+    @property
+    def parsed(self) -> bool:
+        return self._object is not None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self.object()["metadata"].get("labels") or {}
+
+    def body(self, prefix: bytes, revision: int | None = None) -> bytes:
+        """The encoded object, beginning with `prefix` (which ends inside the metadata), at its own or another revision."""
+        return splice(self.stored, prefix, self.revision if revision is None else revision)
+
+    def at(self, revision: int) -> Entry:
+        """The same state under another revision, as a deletion event shows it."""
+        twin = Entry(self.key, self.namespace, self.name, revision, self.stored)
+        twin.epoch = self.epoch
+        twin.fields = self.fields
+        twin.converted = self.converted
+        if self._object is not None:
+            twin.remember(self._object)
+        return twin
+
+
+def splice(stored: bytes, prefix: bytes, revision: int) -> bytes:
+    start = stored.find(_METADATA) + 12
+    if not revision:
+        return prefix + stored[start:]
+    separator = b'"' if stored[start : start + 1] == b"}" else b'",'
+    return b'%s"resourceVersion":"%d%s%s' % (prefix, revision, separator, stored[start:])

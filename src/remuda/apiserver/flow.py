@@ -1,0 +1,72 @@
+"""Bounded queues for expensive work, fair between users, so that a flood of one kind can't starve the others.
+
+Gets and live watches are cheap and never wait. Large lists and writes pass a :class:`Gate`: so many at once, so many waiting,
+served round-robin by user; who comes when the queue is full is told to try again (429).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from remuda.kube import errors
+
+
+class Gate:
+    def __init__(self, name: str, seats: int, queue: int) -> None:
+        self.name = name
+        self._free = seats
+        self._queue = queue
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self.waiting = 0
+        self.rejected = 0
+
+    @asynccontextmanager
+    async def seat(self, user: str) -> AsyncIterator[None]:
+        await self._enter(user)
+        try:
+            yield
+        finally:
+            self._leave()
+
+    async def _enter(self, user: str) -> None:
+        if self._free > 0:
+            self._free -= 1
+            return
+        if self.waiting >= self._queue:
+            self.rejected += 1
+            raise errors.too_many_requests("too many requests, please try again later")
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(user, deque()).append(turn)
+        self.waiting += 1
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        while self._waiting:
+            user, turns = self._waiting.popitem(last=False)
+            turn = turns.popleft()
+            self.waiting -= 1
+            if turns:
+                self._waiting[user] = turns
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._free += 1
+
+
+class Flow:
+    """The gates of one server."""
+
+    def __init__(self) -> None:
+        self.lists = Gate("lists", seats=2, queue=200)
+        self.writes = Gate("writes", seats=256, queue=4096)
+
+    def gates(self) -> tuple[Gate, ...]:
+        return self.lists, self.writes

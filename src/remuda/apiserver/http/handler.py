@@ -1,0 +1,466 @@
+"""A request from its first byte to its answer: who asks, may they, what for, and the verb that does it.
+
+Everything that is about resources ends in :mod:`remuda.apiserver.verbs`; paths that are not (health, discovery, OpenAPI,
+metrics) are looked up in a table that the server fills.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from remuda.kube import errors, jsonio, yamlio
+from remuda.kube.errors import ApiError
+
+from ..api import Api
+from ..apply import manager_from_user_agent
+from ..authn import Chain, Credentials, anonymous_allowed, impersonation
+from ..authz import Action, forbidden_action
+from ..builtin import protobuf
+from ..calls import Call, ListOptions
+from ..entries import Entry
+from ..flow import Flow
+from ..metrics import Metrics
+from ..resources import Version
+from ..shapes import MetadataShape, TableShape
+from ..subresources import Ask, Subresources
+from ..users import NOBODY, User
+from ..verbs import create, delete, deletecollection, get, patch, update, watch
+from ..verbs import list as listing
+from ..watching import JSON, Feeds, Shape
+from . import negotiation, options, paths, responses
+from .listener import Connection
+from .negotiation import Output
+from .watchstream import WatchStream
+
+logger = logging.getLogger(__name__)
+Obj = dict[str, Any]
+
+BODY_LIMIT = 3 * 1024 * 1024
+# A list of more entries than this passes the gate for lists and is built in slices.
+_LARGE = 500
+_MIN_WATCH_SECONDS = 1800
+
+PathHandler = Callable[[web.BaseRequest, paths.Target, User], Awaitable[web.StreamResponse]]
+
+
+class Handler:
+    def __init__(self, api: Api, feeds: Feeds, chain: Chain, flow: Flow, subresources: Subresources, metrics: Metrics) -> None:
+        self.api = api
+        self.feeds = feeds
+        self.chain = chain
+        self.flow = flow
+        self.subresources = subresources
+        self.metrics = metrics
+        # Exact paths, then prefixes (ending in a slash), for everything that is not a resource.
+        self.paths: dict[str, PathHandler] = {}
+        self.prefixes: dict[str, PathHandler] = {}
+        self.streams: set[WatchStream] = set()
+        self.stopping = False
+        self.impersonator = impersonation.Impersonator(api.authorizer)
+
+    # --- the chain -----------------------------------------------------------------------------------------------------
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        started = self.api.clock.monotonic()
+        target: paths.Target | None = None
+        try:
+            target = paths.parse(request.method, request.raw_path)
+            user = await self._authenticate(request, target)
+            user = self._impersonate(request, target, user)
+            self._authorize(target, user)
+            if target.is_resource:
+                response = await self._resource(request, target, user)
+            else:
+                response = await self._path(request, target, user)
+        except ApiError as failure:
+            response = responses.error(failure)
+            if failure.code == 401:
+                response.headers["WWW-Authenticate"] = "Bearer"
+        except (ConnectionError, web.HTTPException):
+            raise
+        except Exception:
+            logger.exception("%s %s failed", request.method, request.path)
+            response = responses.error(errors.internal("the server met an error of its own; its log has the details"))
+        if target is not None:
+            self.metrics.request(target, response.status, self.api.clock.monotonic() - started)
+        return response
+
+    async def _authenticate(self, request: web.BaseRequest, target: paths.Target) -> User:
+        connection = request.protocol
+        assert isinstance(connection, Connection)
+        headers = request.headers
+        if "Authorization" not in headers and "Sec-WebSocket-Protocol" not in headers:
+            if connection.identity is not None:
+                known: User = connection.identity
+                return known
+            if connection.peer_certificate is not None:
+                user = await self.chain.authenticate(Credentials.of(connection.peer_certificate, headers))
+                if user is not None:
+                    connection.identity = user
+                    return user
+        else:
+            user = await self.chain.authenticate(Credentials.of(connection.peer_certificate, headers))
+            if user is not None:
+                return user
+        if anonymous_allowed(target.path):
+            return NOBODY
+        raise errors.unauthorized()
+
+    def _impersonate(self, request: web.BaseRequest, target: paths.Target, user: User) -> User:
+        wanted = impersonation.parse(request.headers.items())
+        return user if wanted is None else self.impersonator.impersonate(wanted, _action(target, user))
+
+    def _authorize(self, target: paths.Target, user: User) -> None:
+        if user is NOBODY and anonymous_allowed(target.path):
+            return
+        action = _action(target, user)
+        decision = self.api.authorizer.authorize(action)
+        if not decision.allowed:
+            raise forbidden_action(action, decision.reason)
+
+    async def _path(self, request: web.BaseRequest, target: paths.Target, user: User) -> web.StreamResponse:
+        found = self.paths.get(target.path) or self.paths.get(target.path.rstrip("/"))
+        if found is None:
+            for prefix, handler in self.prefixes.items():
+                if target.path.startswith(prefix):
+                    found = handler
+                    break
+        if found is None:
+            raise errors.no_such_path()
+        return await found(request, target, user)
+
+    # --- resources -----------------------------------------------------------------------------------------------------
+
+    async def _resource(self, request: web.BaseRequest, target: paths.Target, user: User) -> web.StreamResponse:
+        version = self.api.registry.find(target.group, target.version, target.resource)
+        if version is None:
+            raise _not_served()
+        if version.resource.namespaced:
+            if not target.namespace and ((target.name and not target.name_from_selector) or target.verb == "create"):
+                raise _not_served()
+        elif target.namespace and not (target.resource == "namespaces" and not target.group):
+            raise _not_served()
+        call = Call(
+            version=version,
+            verb=target.verb,
+            namespace=target.namespace if version.resource.namespaced else "",
+            name="" if target.name_from_selector else target.name,
+            subresource=target.subresource,
+            user=user,
+        )
+        if target.subresource:
+            subresource = version.subresources.get(target.subresource)
+            if subresource is None:
+                raise _not_served()
+            if target.verb not in subresource.verbs:
+                raise errors.method_not_allowed()
+            if target.subresource != "status":
+                response = await self.subresources.serve(self, request, target, call)
+                responses.add_warnings(response, call.warnings)
+                return response
+        elif target.verb not in version.verbs:
+            raise errors.method_not_allowed()
+        if version.deprecation_warning:
+            call.warnings.append(version.deprecation_warning)
+        try:
+            response = await self._verbs[target.verb](self, request, target, call)
+        except ApiError as failure:
+            response = responses.error(failure)
+        if call.warnings and not response.prepared:
+            responses.add_warnings(response, call.warnings)
+        return response
+
+    async def _get(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
+        accept = request.headers.get("Accept", "")
+        output = negotiation.negotiate(accept, False)
+        query = target.query
+        entry = await get.get(self.api, call, query.get("resourceVersion", "") if query else "")
+        if output is negotiation.PLAIN and "pretty" not in query:
+            return responses.plain(call.version.body(entry) + b"\n")
+        return await self.answer(request, target, call, entry, output)
+
+    async def _list(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
+        output = negotiation.negotiate(request.headers.get("Accept", ""), True)
+        listed = options.list_options(target.query)
+        size = len(call.version.resource.bucket.entries)
+        if size > _LARGE and not (0 < listed.limit <= _LARGE):
+            async with self.flow.lists.seat(call.user.name):
+                return await self._list_page(request, target, call, listed, output)
+        return await self._list_page(request, target, call, listed, output)
+
+    async def _list_page(
+        self, request: web.BaseRequest, target: paths.Target, call: Call, listed: ListOptions, output: Output
+    ) -> web.StreamResponse:
+        page = await listing.list_(self.api, call, listed)
+        version = call.version
+        if output.as_ == "Table":
+            data = self._table(target, output).page(version, page, self.api.clock.time())
+        elif output.as_:
+            data = MetadataShape(output.table_version).page(version, page)
+        else:
+            data = await list_body(version, page)
+        return await responses.body(request, data, 200, output.media_type, "pretty" in target.query)
+
+    async def _create(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
+        if call.name:
+            raise errors.method_not_allowed()
+        output = negotiation.negotiate(request.headers.get("Accept", ""), False)
+        self._write_options(request, target, call, "CreateOptions")
+        raw, duplicates = await self.read_body(request, call)
+        if call.version.resource.virtual:
+            answer = await self.subresources.review(call, Ask(raw, duplicates))
+            return await responses.body(request, jsonio.dumps(answer.body) + b"\n", answer.status, output.media_type)
+        if call.version.resource.terminating:
+            raise errors.ApiError(
+                405, "MethodNotAllowed", "create not allowed while custom resource definition is terminating", {}
+            )
+        async with self.flow.writes.seat(call.user.name):
+            entry = await create.create(self.api, call, raw, duplicates)
+        return await self.answer(request, target, call, entry, output, 201)
+
+    async def _update(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
+        if not call.name:
+            raise errors.method_not_allowed()
+        output = negotiation.negotiate(request.headers.get("Accept", ""), False)
+        self._write_options(request, target, call, "UpdateOptions")
+        raw, duplicates = await self.read_body(request, call)
+        async with self.flow.writes.seat(call.user.name):
+            outcome = await update.update(self.api, call, raw, duplicates)
+        return await self.answer(request, target, call, outcome.entry, output, 201 if outcome.created else 200)
+
+    async def _patch(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
+        if not call.name:
+            raise errors.method_not_allowed()
+        content_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        accepted = patch.patch_types(call)
+        if content_type not in accepted:
+            listed = ", ".join(accepted)
+            raise errors.unsupported_media_type(
+                f"the body of the request was in an unknown format - accepted media types include: {listed}"
+            )
+        output = negotiation.negotiate(request.headers.get("Accept", ""), False)
+        self._write_options(request, target, call, "PatchOptions")
+        data = await read_limited(request)
+        found = patch.option_errors(call, content_type)
+        if found:
+            raise errors.invalid("meta.k8s.io", "PatchOptions", "", found)
+        body, duplicates = parse_patch(data, content_type)
+        async with self.flow.writes.seat(call.user.name):
+            outcome = await patch.patch(self.api, call, body, content_type, duplicates)
+        return await self.answer(request, target, call, outcome.entry, output, 201 if outcome.created else 200)
+
+    async def _delete(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
+        output = negotiation.negotiate(request.headers.get("Accept", ""), False)
+        chosen, call.dry_run = options.delete_options(target.query, await self._delete_body(request))
+        async with self.flow.writes.seat(call.user.name):
+            deletion = await delete.delete(self.api, call, chosen)
+        if deletion.done:
+            return await responses.body(
+                request, jsonio.dumps(deletion.status(call)) + b"\n", 200, output.media_type, "pretty" in target.query
+            )
+        return await self.answer(request, target, call, deletion.entry, output)
+
+    async def _deletecollection(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
+        output = negotiation.negotiate(request.headers.get("Accept", ""), True)
+        listed = options.list_options(target.query)
+        chosen, call.dry_run = options.delete_options(target.query, await self._delete_body(request))
+        async with self.flow.writes.seat(call.user.name):
+            page = await deletecollection.delete_collection(self.api, call, listed, chosen)
+        return await responses.body(request, await list_body(call.version, page), 200, output.media_type)
+
+    async def _delete_body(self, request: web.BaseRequest) -> Any:
+        data = await read_limited(request) if request.can_read_body else b""
+        if not data.strip():
+            return None
+        if data.startswith(protobuf.MAGIC):
+            return protobuf.decode(data)
+        return parse_json_or_yaml(data, request.headers.get("Content-Type", ""))[0]
+
+    # --- watch ---------------------------------------------------------------------------------------------------------
+
+    async def _watch(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
+        output = negotiation.negotiate(request.headers.get("Accept", ""), True)
+        listed = options.list_options(target.query)
+        selection = watch.selection_of(call, listed)
+        stream = WatchStream(call.version, self._shape(target, output))
+        begin = await watch.start(self.api, self.feeds, call, listed, selection, stream)
+        feed = self.feeds.feed(call.version)
+        connection = request.protocol
+        assert isinstance(connection, Connection)
+        watcher = begin.watcher
+        watcher.on_close = stream.end
+        connection.on_lost[stream.end] = None
+        self.streams.add(stream)
+        seconds = listed.timeout_seconds or _MIN_WATCH_SECONDS * (1 + self.api.rng.uniform(0, 1))
+        timer = self.api.clock.call_later(seconds, stream.end)
+        stream.bookmarks_for = watcher if listed.bookmarks else None
+        response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
+        if output.as_:
+            response.headers["Content-Type"] = f"application/json;as={output.as_};g=meta.k8s.io;v={output.table_version}"
+        responses.add_warnings(response, call.warnings)
+        response.enable_chunked_encoding()
+        try:
+            if begin.events:
+                for first in range(0, len(begin.events), 200):
+                    stream.hold(begin.events[first : first + 200])
+            if begin.bookmark is not None:
+                stream.bookmark(begin.bookmark, {watch.INITIAL_EVENTS_END: "true"})
+            if self.stopping:
+                stream.end()
+            await response.prepare(request)
+            await stream.run(request, response)
+            await response.write_eof()
+        except (ConnectionError, RuntimeError):
+            pass
+        finally:
+            timer.cancel()
+            stream.end()
+            feed.discard(watcher)
+            self.streams.discard(stream)
+            connection.on_lost.pop(stream.end, None)
+        return response
+
+    def _shape(self, target: paths.Target, output: Output) -> Shape:
+        if output.as_ == "Table":
+            return self._table(target, output)
+        return MetadataShape(output.table_version) if output.as_ else JSON
+
+    def _table(self, target: paths.Target, output: Output) -> TableShape:
+        include = target.query.get("includeObject", "Metadata")
+        if include not in ("None", "Metadata", "Object"):
+            raise errors.bad_request(f'unrecognized includeObject value: "{include}"')
+        return TableShape(output.table_version, include, self.api.clock)
+
+    # --- shared --------------------------------------------------------------------------------------------------------
+
+    def _write_options(self, request: web.BaseRequest, target: paths.Target, call: Call, kind: str) -> None:
+        found = options.WriteOptions(target.query, kind)
+        call.dry_run = found.dry_run
+        call.field_manager = found.field_manager
+        call.field_validation = found.field_validation
+        call.force = found.force
+        call.manager = found.field_manager or manager_from_user_agent(request.headers.get("User-Agent", ""))
+
+    async def read_body(self, request: web.BaseRequest, call: Call) -> tuple[Any, list[str]]:
+        media = negotiation.input_type(request.headers.get("Content-Type", ""), call.version.resource.builtin)
+        data = await read_limited(request)
+        if media == negotiation.PROTOBUF or data.startswith(protobuf.MAGIC):
+            try:
+                return protobuf.decode(data), []
+            except ValueError as error:
+                raise errors.bad_request(str(error)) from None
+        return parse_json_or_yaml(data, media)
+
+    async def answer(
+        self,
+        request: web.BaseRequest,
+        target: paths.Target,
+        call: Call,
+        entry: Entry,
+        output: Output,
+        status: int = 200,
+    ) -> web.Response:
+        version = call.version
+        await version.prepare([entry])
+        if output.as_ == "Table":
+            data = self._table(target, output).single(version, entry, self.api.clock.time())
+        elif output.as_:
+            data = MetadataShape(output.table_version).single(version, entry)
+        else:
+            data = version.body(entry) + b"\n"
+        if output.media_type == negotiation.JSON and len(data) < responses.GZIP_FROM and "pretty" not in target.query:
+            return responses.plain(data, status)
+        return await responses.body(request, data, status, output.media_type, "pretty" in target.query)
+
+    _verbs: dict[str, Callable[..., Awaitable[web.StreamResponse]]] = {
+        "get": _get,
+        "list": _list,
+        "watch": _watch,
+        "create": _create,
+        "update": _update,
+        "patch": _patch,
+        "delete": _delete,
+        "deletecollection": _deletecollection,
+    }
+
+
+def _action(target: paths.Target, user: User) -> Action:
+    if not target.is_resource:
+        return Action.on_path(user, target.verb, target.path)
+    return Action(
+        user=user,
+        verb=target.verb,
+        group=target.group,
+        version=target.version,
+        resource=target.resource,
+        subresource=target.subresource,
+        namespace=target.namespace,
+        name=target.name,
+    )
+
+
+def _not_served() -> ApiError:
+    return errors.no_such_path()
+
+
+async def list_body(version: Version, page: listing.Page) -> bytes:
+    """A list as JSON, joined from the bytes of its items."""
+    head = jsonio.dumps({"kind": version.resource.list_kind, "apiVersion": version.api_version, "metadata": page.metadata()})
+    prefix = version.item_prefix
+    body = version.body
+    items = b",".join([body(entry, prefix) for entry in page.entries])
+    return b'%s,"items":[%s]}\n' % (head[:-1], items)
+
+
+async def read_limited(request: web.BaseRequest) -> bytes:
+    """The whole body, refused with the right Status when it is too large."""
+    declared = request.content_length
+    if declared is not None and declared > BODY_LIMIT:
+        raise errors.too_large(f"limit is {BODY_LIMIT}")
+    if request.headers.get("Content-Encoding", "identity") not in ("", "identity"):
+        raise errors.unsupported_media_type("compressed request bodies are not accepted")
+    content = request.content
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        piece = await content.readany()
+        if not piece:
+            break
+        size += len(piece)
+        if size > BODY_LIMIT:
+            raise errors.too_large(f"limit is {BODY_LIMIT}")
+        pieces.append(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def parse_json_or_yaml(data: bytes, media: str) -> tuple[Any, list[str]]:
+    try:
+        if media.startswith("application/yaml"):
+            value = yamlio.loads(data)
+            return jsonio.loads(jsonio.dumps(value)), []
+        if jsonio.depth_exceeds(data):
+            raise errors.bad_request("the object provided is nested too deeply")
+        return jsonio.loads_reporting_duplicates(data)
+    except jsonio.JsonError as error:
+        raise errors.bad_request(f"couldn't get version/kind; json parse error: {error}") from None
+    except (yamlio.YamlError, TypeError, ValueError) as error:
+        if isinstance(error, ApiError):
+            raise
+        raise errors.bad_request(f"error converting YAML to JSON: {error}") from None
+
+
+def parse_patch(data: bytes, content_type: str) -> tuple[Any, list[str]]:
+    try:
+        if content_type == patch.APPLY_PATCH:
+            return jsonio.loads(jsonio.dumps(yamlio.loads(data))), []
+        if jsonio.depth_exceeds(data):
+            raise errors.bad_request("the object provided is nested too deeply")
+        return jsonio.loads_reporting_duplicates(data)
+    except jsonio.JsonError as error:
+        raise errors.bad_request(f"error decoding patch: {error}") from None
+    except (yamlio.YamlError, TypeError) as error:
+        raise errors.bad_request(f"error decoding YAML: {error}") from None

@@ -1,0 +1,105 @@
+"""The TLS listener: sockets, certificates, connections. What a request means is its handler's business.
+
+One module for every door of Remuda: the API server opens it with its own handler, a gateway may put more in front. Client
+certificates are asked for but not demanded; whoever authenticates looks at :attr:`Connection.peer_certificate`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+# A list of large objects from a slow reader must not pin the connection's memory for ever.
+_BACKLOG = 4096
+
+
+class Connection(RequestHandler):
+    """One client connection; it remembers what its handshake said, and who wants to know when it ends."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.on_lost: dict[Callable[[], None], None] = {}
+        # What an authenticator made of this connection's certificate, so that it need not look again.
+        self.identity: Any = None
+        self._peer: bytes | None = None
+        self._peer_known = False
+        self._owner: Listener | None = None
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """The client's certificate (DER), verified against our CA by the handshake; None when it sent none."""
+        if not self._peer_known:
+            found = self.transport.get_extra_info("ssl_object") if self.transport is not None else None
+            self._peer = found.getpeercert(True) if found is not None else None
+            self._peer_known = True
+        return self._peer
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        for callback in list(self.on_lost):
+            callback()
+        self.on_lost.clear()
+
+
+class _Server(web.Server):
+    def __call__(self) -> RequestHandler:
+        return Connection(self, loop=self._loop, **self._kwargs)
+
+
+def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
+    """TLS 1.2 and 1.3, HTTP/1.1, client certificates optional."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate, key)
+    context.set_alpn_protocols(["http/1.1"])
+    if client_ca is not None:
+        context.load_verify_locations(client_ca)
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+class Listener:
+    """A listening socket with its connections; `close` stops accepting, then lets what is under way finish."""
+
+    def __init__(self, handler: Handler, context: ssl.SSLContext | None) -> None:
+        self._server = _Server(
+            handler,
+            access_log=None,
+            keepalive_timeout=180,
+            max_line_size=16 * 1024,
+            max_field_size=32 * 1024,
+            tcp_keepalive=True,
+            auto_decompress=False,
+        )
+        self._context = context
+        self._sockets: asyncio.Server | None = None
+        self.port = 0
+
+    async def open(self, host: str, port: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._sockets = await loop.create_server(
+            self._server, host, port, ssl=self._context, backlog=_BACKLOG, reuse_address=True
+        )
+        self.port = self._sockets.sockets[0].getsockname()[1]
+        for listening in self._sockets.sockets:
+            with contextlib.suppress(OSError):
+                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    @property
+    def connections(self) -> int:
+        return len(self._server.connections)
+
+    async def close(self, grace: float) -> None:
+        if self._sockets is not None:
+            self._sockets.close()
+        await self._server.shutdown(grace)

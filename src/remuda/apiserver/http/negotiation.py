@@ -1,0 +1,81 @@
+"""Which form a client wants its answer in, and which form it sent its body in."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+
+from remuda.kube import errors
+
+JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
+_SERVED = (JSON, YAML, PROTOBUF)
+
+
+class Output(msgspec.Struct, frozen=True, gc=False):
+    """`as_` is "" for the plain object, else Table, PartialObjectMetadata or PartialObjectMetadataList."""
+
+    media_type: str = JSON
+    as_: str = ""
+    table_version: str = "v1"
+
+
+PLAIN = Output()
+_TRANSFORMS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+
+
+def _split(accept: str) -> list[tuple[float, str, dict[str, str]]]:
+    found: list[tuple[float, str, dict[str, str]]] = []
+    for clause in accept.split(","):
+        media, *parameters = (part.strip() for part in clause.split(";"))
+        values = dict(parameter.partition("=")[::2] for parameter in parameters if "=" in parameter)
+        try:
+            quality = float(values.pop("q", "1"))
+        except ValueError:
+            quality = 1.0
+        if media:
+            found.append((quality, media.lower(), values))
+    found.sort(key=lambda item: -item[0])
+    return found
+
+
+@lru_cache(maxsize=512)
+def negotiate(accept: str, collection: bool) -> Output:
+    """The best form we can give; raises NotAcceptable when there is none."""
+    if not accept or accept == "*/*":
+        return PLAIN
+    for _, media, parameters in _split(accept):
+        if media in ("*/*", "application/*", JSON):
+            media_type = JSON
+        elif media == YAML:
+            media_type = YAML
+        else:
+            continue
+        wanted = parameters.get("as", "")
+        if not wanted:
+            return PLAIN if media_type == JSON else Output(media_type)
+        if parameters.get("g") != "meta.k8s.io" or parameters.get("v") not in ("v1", "v1beta1"):
+            continue
+        if wanted not in _TRANSFORMS:
+            continue
+        if wanted == "PartialObjectMetadataList" and not collection:
+            continue
+        return Output(media_type, wanted, parameters["v"])
+    accepted = ", ".join(_SERVED)
+    raise errors.not_acceptable(f"only the following media types are accepted: {accepted}")
+
+
+def input_type(content_type: str, builtin: bool) -> str:
+    """The media type of a body; Kubernetes takes an absent one for JSON."""
+    media = content_type.partition(";")[0].strip().lower()
+    if not media or media == JSON:
+        return JSON
+    if media in (YAML, "application/x-yaml", "text/yaml"):
+        if media == YAML:
+            return YAML
+    elif media == PROTOBUF and builtin:
+        return PROTOBUF
+    served = ", ".join((JSON, YAML, PROTOBUF)) if builtin else ", ".join((JSON, YAML))
+    raise errors.unsupported_media_type(
+        f"the body of the request was in an unknown format - accepted media types include: {served}"
+    )

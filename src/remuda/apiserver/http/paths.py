@@ -1,0 +1,105 @@
+"""The path grammar of a Kubernetes API: what a method and a path ask for, before anybody looks at what exists."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+_METHOD_VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_NAMESPACE_SUBRESOURCES = frozenset(("status", "finalize"))
+_FALSE = frozenset(("false", "0"))
+
+
+class Target(msgspec.Struct, gc=False):
+    """`resource` is empty for paths that are not about resources (health, discovery); `extra` is what follows a subresource."""
+
+    path: str
+    method: str
+    verb: str
+    query: dict[str, str]
+    group: str = ""
+    version: str = ""
+    namespace: str = ""
+    resource: str = ""
+    name: str = ""
+    subresource: str = ""
+    extra: str = ""
+    # The name only comes from a metadata.name field selector: it counts for permission, not for the path.
+    name_from_selector: bool = False
+
+    @property
+    def is_resource(self) -> bool:
+        return bool(self.resource)
+
+
+def parse_query(text: str) -> dict[str, str]:
+    """The first value of each parameter, as Kubernetes reads them."""
+    found: dict[str, str] = {}
+    if text:
+        for key, value in parse_qsl(text, keep_blank_values=True, errors="replace", max_num_fields=200):
+            found.setdefault(key, value)
+    return found
+
+
+def parse(method: str, raw: str) -> Target:
+    path, _, query_text = raw.partition("?")
+    query = parse_query(query_text)
+    if "%" in path:
+        path = unquote(path, errors="replace")
+    target = Target(path, method, method.lower(), query)
+    parts = path.strip("/").split("/")
+    if len(parts) < 3 or parts[0] not in ("api", "apis"):
+        return target
+    if parts[0] == "apis":
+        if len(parts) < 4:
+            return target
+        target.group, rest = parts[1], parts[2:]
+    else:
+        rest = parts[1:]
+    target.version, rest = rest[0], rest[1:]
+    target.verb = _METHOD_VERBS.get(method, "")
+    if rest[0] == "watch" and len(rest) > 1:
+        # The old way to ask for a watch, by path.
+        target.verb, rest = "watch", rest[1:]
+        query.setdefault("watch", "true")
+    _split_resource(target, rest)
+    if not target.name:
+        _collection_verb(target)
+    return target
+
+
+def _split_resource(target: Target, rest: list[str]) -> None:
+    if rest[0] == "namespaces" and len(rest) > 1:
+        target.namespace = rest[1]
+        if len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
+            rest = rest[2:]
+    target.resource = rest[0]
+    if len(rest) > 1:
+        target.name = rest[1]
+    if len(rest) > 2:
+        target.subresource = rest[2]
+        target.extra = "/".join(rest[3:])
+
+
+def _collection_verb(target: Target) -> None:
+    if target.verb == "get":
+        watch = target.query.get("watch")
+        target.verb = "watch" if watch is not None and watch.lower() not in _FALSE else "list"
+    elif target.verb == "delete":
+        target.verb = "deletecollection"
+    if target.verb not in ("list", "watch", "deletecollection"):
+        return
+    selector = target.query.get("fieldSelector", "")
+    if "metadata.name" in selector:
+        target.name = _pinned_name(selector)
+        target.name_from_selector = bool(target.name)
+
+
+def _pinned_name(selector: str) -> str:
+    for term in selector.split(","):
+        field, _, value = term.partition("=")
+        if field == "metadata.name":
+            value = value.removeprefix("=")
+            return value if "/" not in value and "%" not in value and value not in (".", "..") else ""
+    return ""

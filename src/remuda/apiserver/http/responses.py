@@ -1,0 +1,91 @@
+"""Answers on the wire: JSON (or YAML) bodies, Status for errors, gzip for what is large, Warning headers."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from remuda.kube import jsonio, yamlio
+from remuda.kube.errors import ApiError
+
+from .negotiation import JSON, YAML
+
+_JSON_HEADERS = {"Content-Type": JSON, "Cache-Control": "no-cache, private"}
+# kube-apiserver compresses from here on; below it costs more than it saves.
+GZIP_FROM = 128 * 1024
+# Compressing this much takes long enough to be worth a thread.
+_THREAD_FROM = 512 * 1024
+
+
+def plain(body: bytes, status: int = 200) -> web.Response:
+    return web.Response(body=body, status=status, headers=_JSON_HEADERS)
+
+
+def text(body: str, status: int = 200) -> web.Response:
+    headers = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
+    return web.Response(body=body.encode(), status=status, headers=headers)
+
+
+def error(failure: ApiError) -> web.Response:
+    response = plain(jsonio.dumps(failure.status()) + b"\n", failure.code)
+    if failure.retry_after:
+        response.headers["Retry-After"] = str(failure.retry_after)
+    if failure.code == 403:
+        response.headers["X-Content-Type-Options"] = "nosniff"
+    return response
+
+
+async def body(
+    request: web.BaseRequest, data: bytes, status: int = 200, media_type: str = JSON, pretty: bool = False
+) -> web.Response:
+    if media_type == YAML:
+        data = yamlio.dumps(jsonio.loads(data)).encode()
+    elif pretty:
+        data = msgspec.json.format(data, indent=2)
+    response = plain(data, status)
+    if media_type != JSON:
+        response.headers["Content-Type"] = media_type
+    if len(data) >= GZIP_FROM and "gzip" in request.headers.get("Accept-Encoding", ""):
+        if len(data) >= _THREAD_FROM:
+            response.body = await asyncio.get_running_loop().run_in_executor(None, _gzip, data)
+        else:
+            response.body = _gzip(data)
+        response.headers["Content-Encoding"] = "gzip"
+        response.headers["Vary"] = "Accept-Encoding"
+    return response
+
+
+def _gzip(data: bytes) -> bytes:
+    compressor = zlib.compressobj(1, zlib.DEFLATED, 31)
+    return compressor.compress(data) + compressor.flush()
+
+
+_WARNINGS_BYTES = 4096
+
+
+def add_warnings(response: web.StreamResponse, warnings: Iterable[str]) -> None:
+    """RFC 7234 Warning headers, each text once; very many are cut as kube-apiserver does."""
+    seen: set[str] = set()
+    total = 0
+    for warning in warnings:
+        if warning in seen:
+            continue
+        seen.add(warning)
+        total += len(warning)
+        if total > _WARNINGS_BYTES:
+            warning = warning[:256]
+            if total > 2 * _WARNINGS_BYTES:
+                return
+        cleaned = "".join(char if char.isprintable() else " " for char in warning)
+        escaped = cleaned.replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{escaped}"')
+
+
+def header(response: web.StreamResponse, name: str, value: Any) -> web.StreamResponse:
+    response.headers[name] = str(value)
+    return response

@@ -1,0 +1,71 @@
+"""Which objects a list or a watch is about: namespace, label selector, field selector, checked against the resource."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from remuda.kube import errors
+from remuda.kube.selectors import (
+    EVERY_FIELD,
+    EVERYTHING,
+    FieldSelector,
+    LabelSelector,
+    SelectorError,
+    parse_fields,
+    parse_labels,
+)
+
+from .entries import Entry
+from .resources import Version
+
+_ALWAYS = frozenset(("metadata.name", "metadata.namespace"))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """`name` is set when a field selector pins metadata.name, which makes most lists a single look-up."""
+
+    version: Version
+    namespace: str
+    labels: LabelSelector = EVERYTHING
+    fields: FieldSelector = EVERY_FIELD
+    name: str = ""
+
+    @property
+    def trivial(self) -> bool:
+        """Nothing but the namespace (or the whole resource) is asked for."""
+        return self.labels.empty and self.fields.empty
+
+    def matches(self, entry: Entry) -> bool:
+        if not self.labels.empty and not self.labels.matches(entry.labels):
+            return False
+        return self.fields.empty or self.fields.matches(self._fields_of(entry))
+
+    def _fields_of(self, entry: Entry) -> dict[str, str]:
+        if entry.fields is None:
+            found = dict(self.version.strategy.fields(entry.object()))
+            found["metadata.name"] = entry.name
+            found["metadata.namespace"] = entry.namespace
+            entry.fields = found
+        return entry.fields
+
+
+def select(version: Version, namespace: str, labels: str, fields: str, name: str = "") -> Selection:
+    """Parse and check both selectors; `name` adds metadata.name=name (a watch on one object)."""
+    try:
+        label_selector = parse_labels(labels) if labels else EVERYTHING
+    except SelectorError as error:
+        raise errors.bad_request(str(error)) from None
+    try:
+        field_selector = parse_fields(fields) if fields else EVERY_FIELD
+    except SelectorError as error:
+        raise errors.bad_request(str(error)) from None
+    for requirement in field_selector.requirements:
+        if requirement.field not in _ALWAYS and requirement.field not in version.strategy.field_names:
+            raise errors.bad_request(f"field label not supported: {requirement.field}")
+    pinned = name or field_selector.exact("metadata.name") or ""
+    if name:
+        exact = field_selector.exact("metadata.name")
+        if exact is not None and exact != name:
+            raise errors.bad_request(f"fieldSelector metadata.name doesn't match requested name: {exact} != {name}")
+    return Selection(version, namespace, label_selector, field_selector, pinned)

@@ -1,0 +1,257 @@
+"""The API server, put together: store, cache, registry, access control, admission, and the HTTPS door.
+
+:class:`Server` serves the API alone; the controllers that a Kubernetes needs besides (garbage collection, namespaces, …) are
+added by :mod:`remuda.embedded`, which is what `remuda serve` runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng
+
+from . import bootstrap, builtin_resources, keys
+from .admission.chain import Chain as AdmissionChain
+from .admission.chain import Hooks
+from .admission.defaults import (
+    CertificateSubjectRestriction,
+    DefaultTolerationSeconds,
+    Priority,
+    StorageObjectInUseProtection,
+    TaintNodesByCondition,
+)
+from .admission.namespaces import NamespaceLifecycle
+from .admission.serviceaccounts import ServiceAccounts
+from .admission.webhooks import MutatingWebhooks, ValidatingWebhooks
+from .api import Api, Source
+from .authn import Chain
+from .authn.certificates import CertificateAuthenticator
+from .authn.issuer import TokenIssuer
+from .authn.serviceaccounts import ServiceAccountAuthenticator
+from .authn.tokens import TokenKeys
+from .authz.escalation import EscalationGuard
+from .authz.rbac import Rbac
+from .cache import Cache, Opener
+from .conversion import Converter, InProcess
+from .conversion.webhook import WebhookConverter
+from .custom import CustomResources
+from .encryption import Envelope, load_or_create
+from .flow import Flow
+from .http.handler import Handler
+from .http.listener import Listener, server_context
+from .kinds import Escalation, RegistryKinds
+from .metrics import Metrics
+from .pages import Pages
+from .pki import Pki
+from .resources import Registry
+from .reviews import Services
+from .store import Store
+from .store.memory import MemoryStore
+from .store.sqlite import SqliteStore
+from .subresources import Subresources
+from .upkeep import Upkeep
+from .watching import Feeds
+from .webhook_client import WebhookClient
+
+logger = logging.getLogger(__name__)
+Obj = dict[str, Any]
+
+ISSUER = "https://kubernetes.default.svc.cluster.local"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """`data_dir` None keeps everything in memory: for tests, simulation and preview."""
+
+    data_dir: Path | None
+    host: str = "127.0.0.1"
+    port: int = 8443
+    history_seconds: int = 7 * 86400
+    clock: Clock = field(default=SYSTEM_CLOCK)
+    rng: Rng = field(default_factory=Rng)
+    entropy: Entropy = field(default_factory=Entropy)
+
+
+class _Sealed(Opener):
+    """Secrets at rest: what is in the store is encrypted, what is in the cache is not."""
+
+    def __init__(self, envelope: Envelope) -> None:
+        self._envelope = envelope
+
+    def open(self, key: str, value: bytes) -> bytes:
+        return self._envelope.open(key, value)[0]
+
+    def seal(self, key: str, value: bytes) -> bytes:
+        return self._envelope.seal(key, value)
+
+
+class Server:
+    """Open it, serve, close it. Everything public here is for the in-process client and the rooms above."""
+
+    def __init__(self, config: Config, store: Store, envelope: Envelope | None, pki: Pki | None) -> None:
+        self.config = config
+        self.pki = pki
+        self.store = store
+        clock = config.clock
+        self.metrics = Metrics()
+        self.flow = Flow()
+        self.registry = Registry()
+        sealed = _Sealed(envelope) if envelope is not None else None
+        secrets = keys.prefix_for("", "secrets", builtin=True)
+        self.cache = Cache(store, lambda prefix: sealed if prefix == secrets else None)
+        self.feeds = Feeds(lambda: self.cache.revision)
+        self.hooks = Hooks()
+        self.converters = InProcess()
+        self.source = Source(self.registry, self.cache)
+        self.webhooks = WebhookClient(clock)
+        self._listener: Listener | None = None
+        self._stopped = asyncio.Event()
+        self.api: Api
+        self.rbac: Rbac
+        self.issuer: TokenIssuer
+        self.subresources: Subresources
+        self.handler: Handler
+        self.upkeep: Upkeep
+        self.pages: Pages
+
+    # --- life ----------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    async def open(cls, config: Config) -> Server:
+        """Everything but the listener: state loaded, bootstrap objects there, in-process clients may call."""
+        envelope: Envelope | None = None
+        pki: Pki | None = None
+        store: Store
+        if config.data_dir is None:
+            store = MemoryStore(config.clock)
+        else:
+            config.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            store = await SqliteStore.open(config.data_dir / "state.db", config.clock, history_seconds=config.history_seconds)
+        try:
+            if config.data_dir is not None:
+                pki = Pki.ensure(config.data_dir / "pki", [config.host], config.clock, config.entropy)
+                envelope = load_or_create(config.data_dir / "encryption.yaml", config.entropy)
+            server = cls(config, store, envelope, pki)
+            await server._start()
+        except BaseException:
+            await store.close()
+            raise
+        return server
+
+    async def _start(self) -> None:
+        config, clock = self.config, self.config.clock
+        await self.cache.start()
+        builtin_resources.register(self.registry, self.cache, clock)
+        self.rbac = Rbac(self.source)
+        token_keys = TokenKeys(self._service_account_key)
+        self.issuer = TokenIssuer(token_keys, self.source, clock, config.entropy, ISSUER, [ISSUER])
+        chain = Chain(
+            [
+                CertificateAuthenticator(clock),
+                ServiceAccountAuthenticator(token_keys, self.source, clock, [ISSUER], [ISSUER]),
+            ],
+            [ISSUER],
+        )
+        self.api = Api(
+            registry=self.registry,
+            cache=self.cache,
+            admission=self._admission(),
+            authorizer=self.rbac,
+            source=self.source,
+            clock=clock,
+            rng=config.rng,
+            entropy=config.entropy,
+        )
+        services = Services(chain, self.rbac, clock)
+        self.subresources = Subresources(self.api, services, self.issuer)
+        self.handler = Handler(self.api, self.feeds, chain, self.flow, self.subresources, self.metrics)
+        self.pages = Pages(self, token_keys, ISSUER)
+        self.pages.register(self.handler)
+        custom = CustomResources(self.registry, self.cache, self.feeds, clock, self._converter)
+        self.source.subscribe("apiextensions.k8s.io", "customresourcedefinitions", custom.changed)
+        await bootstrap.ensure(self.api)
+        self.upkeep = Upkeep(self)
+        self.upkeep.start()
+
+    def _service_account_key(self) -> bytes:
+        if self.pki is not None:
+            return self.pki.service_account_key.read_bytes()
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+        key = ec.generate_private_key(ec.SECP256R1())
+        return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    def _admission(self) -> AdmissionChain:
+        source, clock = self.source, self.config.clock
+        kinds = RegistryKinds(self.registry)
+        return AdmissionChain(
+            [
+                NamespaceLifecycle(source),
+                ServiceAccounts(source, clock, self.config.rng),
+                TaintNodesByCondition(),
+                Priority(source),
+                DefaultTolerationSeconds(),
+                StorageObjectInUseProtection(),
+                CertificateSubjectRestriction(),
+                Escalation(EscalationGuard(self.rbac)),
+                self.hooks,
+                MutatingWebhooks(source, kinds, self.webhooks, self.config.entropy),
+                ValidatingWebhooks(source, kinds, self.webhooks, self.config.entropy),
+            ]
+        )
+
+    def _converter(self, crd: Obj) -> Converter | None:
+        spec = crd["spec"]
+        ours = self.converters.get(spec["group"], spec["names"]["plural"])
+        if ours is not None:
+            return ours
+        conversion = spec.get("conversion") or {}
+        if conversion.get("strategy") != "Webhook":
+            return None
+        return WebhookConverter(conversion.get("webhook") or {}, self.webhooks, self.config.entropy)
+
+    async def listen(self) -> None:
+        assert self.pki is not None, "a server without a data directory has no certificates to listen with"
+        context = server_context(self.pki.serving_certificate, self.pki.serving_key, self.pki.ca_certificate)
+        self._listener = Listener(self.handler, context)
+        await self._listener.open(self.config.host, self.config.port)
+        self.pki.write_kubeconfig(self.kubeconfig_path, self.url)
+
+    @property
+    def url(self) -> str:
+        assert self._listener is not None
+        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
+        return f"https://{host}:{self._listener.port}"
+
+    @property
+    def kubeconfig_path(self) -> Path:
+        assert self.config.data_dir is not None
+        return self.config.data_dir / "kubeconfig"
+
+    async def serve_forever(self, stop: asyncio.Event) -> None:
+        """Return when asked to stop, or raise when the store's feed is lost and nothing true can be served any more."""
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait([stopping, self.cache.ended()], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+        if self.cache.failed is not None:
+            raise self.cache.failed
+
+    async def close(self) -> None:
+        """End watches, let requests finish, then the store."""
+        self.handler.stopping = True
+        for stream in list(self.handler.streams):
+            stream.end()
+        if self._listener is not None:
+            await self._listener.close(grace=5.0)
+        await self.upkeep.stop()
+        self.feeds.close()
+        await self.cache.stop()
+        await self.webhooks.close()
+        await self.store.close()

@@ -1,0 +1,155 @@
+"""Other forms of an object: a Table for people (kubectl get), and its metadata alone for who needs no more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from remuda.kube import jsonio
+from remuda.kube.clock import Clock, parse_rfc3339
+from remuda.kube.duration import human_duration
+
+from .entries import Entry
+from .resources import Version
+from .strategy import Column
+from .watching import ADDED
+
+if TYPE_CHECKING:
+    from .verbs.list import Page
+
+Obj = dict[str, Any]
+
+_NAME_HELP = "Unique among the objects of this kind in its namespace; set at creation, never changed."
+_AGE_HELP = "How long ago the object was created."
+
+
+def _name(obj: Obj) -> Any:
+    return obj["metadata"].get("name", "")
+
+
+def _created(obj: Obj) -> Any:
+    return obj["metadata"].get("creationTimestamp")
+
+
+DEFAULT_COLUMNS = (
+    Column("Name", "string", _NAME_HELP, _name, format="name"),
+    Column("Age", "string", _AGE_HELP, _created, format="age"),
+)
+_DEFAULT_CR_COLUMNS = (
+    Column("Name", "string", _NAME_HELP, _name, format="name"),
+    Column("Age", "date", _AGE_HELP, _created),
+)
+
+
+class TableShape:
+    """`include` says how much of each object travels with its row: None, Metadata or Object."""
+
+    def __init__(self, api_version: str, include: str, clock: Clock) -> None:
+        self._api_version = f"meta.k8s.io/{api_version}"
+        self._include = include
+        self._clock = clock
+
+    def __hash__(self) -> int:
+        return hash((self._api_version, self._include))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TableShape) and hash(self) == hash(other)
+
+    def page(self, version: Version, page: Page, now: float) -> bytes:
+        rows = [self._row(version, entry, now, None) for entry in page.entries]
+        return self._table(version, page.metadata(), rows, header=True)
+
+    def single(self, version: Version, entry: Entry, now: float) -> bytes:
+        metadata = {"resourceVersion": str(entry.revision)} if entry.revision else {}
+        return self._table(version, metadata, [self._row(version, entry, now, None)], header=True)
+
+    def frame(self, type_: str, version: Version, entry: Entry, revision: int) -> bytes:
+        rows = [self._row(version, entry, self._clock.time(), revision)]
+        # A watching client has seen the header already, with its list or with the first event.
+        table = self._table(version, {"resourceVersion": str(revision)}, rows, header=type_ == ADDED)
+        return b'{"type":"%s","object":%s}\n' % (type_.encode(), table.rstrip())
+
+    def _columns(self, version: Version) -> tuple[Column, ...]:
+        return version.strategy.columns or (DEFAULT_COLUMNS if version.resource.builtin else _DEFAULT_CR_COLUMNS)
+
+    def _row(self, version: Version, entry: Entry, now: float, revision: int | None) -> Obj:
+        obj = version.object(entry)
+        cells = [_cell(column, column.value(obj), now) for column in self._columns(version)]
+        row: Obj = {"cells": cells}
+        if self._include == "Object":
+            row["object"] = obj
+        elif self._include == "Metadata":
+            metadata = obj["metadata"]
+            if revision is not None and metadata.get("resourceVersion") != str(revision):
+                metadata = {**metadata, "resourceVersion": str(revision)}
+            row["object"] = {"kind": "PartialObjectMetadata", "apiVersion": self._api_version, "metadata": metadata}
+        else:
+            row["object"] = None
+        return row
+
+    def _table(self, version: Version, metadata: Obj, rows: list[Obj], header: bool) -> bytes:
+        definitions = None
+        if header:
+            definitions = [
+                {
+                    "name": column.name,
+                    "type": column.type,
+                    "format": "name" if column.format == "name" else "" if column.format == "age" else column.format,
+                    "description": column.description,
+                    "priority": column.priority,
+                }
+                for column in self._columns(version)
+            ]
+        table = {
+            "kind": "Table",
+            "apiVersion": self._api_version,
+            "metadata": metadata,
+            "columnDefinitions": definitions,
+            "rows": rows,
+        }
+        return jsonio.dumps(table) + b"\n"
+
+
+def _cell(column: Column, value: Any, now: float) -> Any:
+    if column.format != "age":
+        return value
+    if not value:
+        return "<unknown>"
+    try:
+        return human_duration(now - parse_rfc3339(value))
+    except ValueError:
+        return "<unknown>"
+
+
+class MetadataShape:
+    """PartialObjectMetadata: everything a garbage collector or a metadata informer needs."""
+
+    def __init__(self, api_version: str) -> None:
+        self._api_version = f"meta.k8s.io/{api_version}"
+
+    def __hash__(self) -> int:
+        return hash(self._api_version)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MetadataShape) and self._api_version == other._api_version
+
+    def _object(self, version: Version, entry: Entry, revision: int | None = None) -> Obj:
+        metadata = version.object(entry)["metadata"]
+        if revision is not None and metadata.get("resourceVersion") != str(revision):
+            metadata = {**metadata, "resourceVersion": str(revision)}
+        return {"kind": "PartialObjectMetadata", "apiVersion": self._api_version, "metadata": metadata}
+
+    def single(self, version: Version, entry: Entry) -> bytes:
+        return jsonio.dumps(self._object(version, entry)) + b"\n"
+
+    def page(self, version: Version, page: Page) -> bytes:
+        listed = {
+            "kind": "PartialObjectMetadataList",
+            "apiVersion": self._api_version,
+            "metadata": page.metadata(),
+            "items": [self._object(version, entry) for entry in page.entries],
+        }
+        return jsonio.dumps(listed) + b"\n"
+
+    def frame(self, type_: str, version: Version, entry: Entry, revision: int) -> bytes:
+        body = jsonio.dumps(self._object(version, entry, revision))
+        return b'{"type":"%s","object":%s}\n' % (type_.encode(), body)

@@ -1,0 +1,121 @@
+"""What the server does by itself while it runs: bookmarks, compaction, expiry, pruning of history, watching its own lag."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+from collections import deque
+from typing import TYPE_CHECKING
+
+from .store import StoreError
+
+if TYPE_CHECKING:
+    from .server import Server
+
+logger = logging.getLogger(__name__)
+
+# Watches and paged lists may go back this far.
+COMPACT_AFTER = 300.0
+_COMPACT_EVERY = 60.0
+_BOOKMARK_EVERY = 20.0
+_EXPIRE_EVERY = 30.0
+_PRUNE_EVERY = 3600.0
+_LAG_EVERY = 0.5
+
+
+class Upkeep:
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._clock = server.config.clock
+        self._tasks: list[asyncio.Task[None]] = []
+        self._marks: deque[tuple[float, int]] = deque()
+        self._told: dict[object, int] = {}
+
+    def start(self) -> None:
+        loops = (self._bookmarks, self._compact, self._expire, self._prune, self._lag)
+        self._tasks = [asyncio.create_task(loop(), name=f"upkeep {loop.__name__}") for loop in loops]
+        metrics = self._server.metrics
+        metrics.gauge("apiserver_storage_objects", "Objects in the store.", self._objects)
+        metrics.gauge("apiserver_registered_watchers", "Watches that are open.", self._watchers)
+        metrics.gauge("process_resident_memory_bytes", "Resident memory.", lambda: [({}, _resident())])
+        metrics.gauge("process_cpu_seconds_total", "Processor time used.", lambda: [({}, _cpu())], "counter")
+        metrics.gauge("apiserver_current_inqueue_requests", "Requests that wait for a seat.", self._queued)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _objects(self) -> list[tuple[dict[str, str], float]]:
+        return [
+            ({"resource": str(r.group_resource)}, float(len(r.bucket.entries)))
+            for r in self._server.registry.resources()
+            if not r.virtual
+        ]
+
+    def _watchers(self) -> list[tuple[dict[str, str], float]]:
+        return [
+            ({"group": feed.version.group, "kind": feed.version.kind, "version": feed.version.name}, float(feed.count))
+            for feed in self._server.feeds.all()
+        ]
+
+    def _queued(self) -> list[tuple[dict[str, str], float]]:
+        return [({"request_kind": gate.name}, float(gate.waiting)) for gate in self._server.flow.gates()]
+
+    async def _bookmarks(self) -> None:
+        """Tell quiet watchers how far we are, so that they can resume from there."""
+        while True:
+            await self._clock.sleep(_BOOKMARK_EVERY)
+            for stream in list(self._server.handler.streams):
+                watcher = stream.bookmarks_for
+                if watcher is None or watcher.closed:
+                    continue
+                revision = self._server.feeds.feed(stream.version).revision
+                if revision > watcher.revision:
+                    watcher.revision = revision
+                    stream.bookmark(revision)
+
+    async def _compact(self) -> None:
+        while True:
+            await self._clock.sleep(_COMPACT_EVERY)
+            now = self._clock.monotonic()
+            self._marks.append((now, self._server.cache.revision))
+            floor = 0
+            while self._marks and self._marks[0][0] <= now - COMPACT_AFTER:
+                floor = self._marks.popleft()[1]
+            if floor > self._server.store.floor:
+                await self._guarded("compaction", self._server.store.compact(floor))
+
+    async def _expire(self) -> None:
+        while True:
+            await self._clock.sleep(_EXPIRE_EVERY)
+            await self._guarded("expiry", self._server.store.expire(self._clock.time()))
+
+    async def _prune(self) -> None:
+        while True:
+            await self._clock.sleep(_PRUNE_EVERY)
+            await self._guarded("pruning of history", self._server.store.prune())
+
+    async def _lag(self) -> None:
+        while True:
+            before = self._clock.monotonic()
+            await self._clock.sleep(_LAG_EVERY)
+            self._server.metrics.loop_lag(max(self._clock.monotonic() - before - _LAG_EVERY, 0.0))
+
+    @staticmethod
+    async def _guarded(what: str, work: object) -> None:
+        try:
+            await work  # type: ignore[misc]
+        except StoreError as error:
+            logger.warning("%s failed, it will be tried again: %s", what, error)
+
+
+def _resident() -> float:
+    with open("/proc/self/statm", "rb") as file:  # noqa: PTH123
+        return float(file.read().split()[1]) * resource.getpagesize()
+
+
+def _cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime

@@ -1,0 +1,108 @@
+"""Create: decode, admit, validate, store. Also the second half of a PUT or an apply that makes a new object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.kube import errors
+
+from ..admission import CREATE, Attributes
+from ..api import Api
+from ..calls import Call
+from ..entries import Entry, encode
+from ..store import Mismatch
+from . import bodies, metadata
+
+Obj = dict[str, Any]
+
+_GENERATE_ATTEMPTS = 8
+
+
+async def create(api: Api, call: Call, raw: Any, duplicates: list[str] | None = None) -> Entry:
+    obj = bodies.decode(call, raw, duplicates)
+    meta = metadata.own_metadata(obj)
+    metadata.wipe_system_fields(meta)
+    metadata.settle_namespace(call, meta)
+    metadata.dedupe_owner_references(call, meta)
+    call.name = call.name or meta.get("name") or ""
+    obj = call.version.field_manager.on_create(obj, call.manager, call.subresource)
+    attributes = attributes_of(call, obj)
+    await api.admission.admit(attributes)
+    assert attributes.obj is not None
+    obj = attributes.obj
+    metadata.dedupe_owner_references(call, metadata.own_metadata(obj), after_admission=True)
+    return await store_new(api, call, obj, attributes)
+
+
+def attributes_of(call: Call, obj: Obj) -> Attributes:
+    version = call.version
+    namespace = call.namespace
+    if not namespace and version.group == "" and version.resource.name == "namespaces":
+        namespace = call.name
+    return Attributes(
+        operation=CREATE,
+        group=version.group,
+        version=version.name,
+        resource=version.resource.name,
+        kind=version.kind,
+        namespace=namespace,
+        name=call.name,
+        user=call.user,
+        subresource=call.subresource,
+        obj=obj,
+        options=call.options("CreateOptions"),
+        dry_run=call.dry_run,
+        warnings=call.warnings,
+    )
+
+
+async def store_new(api: Api, call: Call, obj: Obj, attributes: Attributes) -> Entry:
+    """Everything after mutating admission. `obj` belongs to this call."""
+    generated = not (obj["metadata"].get("name")) and bool(obj["metadata"].get("generateName"))
+    for attempt in range(_GENERATE_ATTEMPTS):
+        candidate = {**obj, "metadata": dict(obj["metadata"])} if generated else obj
+        try:
+            return await _store_once(api, call, candidate, attributes)
+        except errors.ApiError as error:
+            last = attempt == _GENERATE_ATTEMPTS - 1
+            if not generated or not error.is_already_exists or last:
+                raise
+    raise AssertionError("unreachable")
+
+
+async def _store_once(api: Api, call: Call, obj: Obj, attributes: Attributes) -> Entry:
+    version, resource = call.version, call.version.resource
+    strategy = version.strategy
+    meta = obj["metadata"]
+    metadata.fill_system_fields(api, meta)
+    metadata.generate_name(api, meta)
+    metadata.settle_namespace(call, meta)
+    strategy.prepare_for_create(obj)
+    meta = obj["metadata"]
+    if strategy.generation:
+        meta["generation"] = 1
+    else:
+        meta.pop("generation", None)
+    found = metadata.metadata_errors(version, meta)
+    found.extend(strategy.validate(obj))
+    if found:
+        raise errors.invalid(version.group, version.kind, meta.get("name") or "", found)
+    call.warnings.extend(strategy.warnings(obj, None))
+    attributes.obj, attributes.name = obj, meta["name"]
+    await api.admission.validate(attributes)
+    if meta.get("resourceVersion") not in (None, "", "0"):
+        raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
+    key = resource.key(meta.get("namespace") or "", meta["name"])
+    if resource.bucket.get(key) is not None:
+        raise _exists(call, meta)
+    stored = await version.to_storage(obj)
+    if call.dry_run:
+        return Entry(key, meta.get("namespace") or "", meta["name"], 0, encode(stored))
+    try:
+        return await api.put(resource, key, stored, 0, strategy.ttl)
+    except Mismatch:
+        raise _exists(call, meta) from None
+
+
+def _exists(call: Call, meta: Obj) -> errors.ApiError:
+    return call.version.resource.already_exists(meta["name"])

@@ -1,0 +1,229 @@
+"""Delete: at once, after a grace period, or once every finalizer is gone.
+
+Owner references are followed by the garbage collector (:mod:`remuda.kcm.garbagecollector`); all that happens here is that the
+caller's propagation policy is left on the object as a finalizer for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.kube import errors
+from remuda.kube.clock import parse_rfc3339, rfc3339
+from remuda.kube.errors import invalid_value, not_supported
+from remuda.kube.objects import with_metadata
+
+from ..admission import DELETE, Attributes
+from ..api import Api
+from ..calls import Call, DeleteOptions
+from ..entries import Entry, encode
+from ..store import Mismatch
+
+Obj = dict[str, Any]
+
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+_POLICIES = ("Background", "Foreground", "Orphan")
+
+
+class Deletion:
+    """`done` says that the object is gone; else `entry` shows it on its way out."""
+
+    __slots__ = ("done", "entry")
+
+    def __init__(self, entry: Entry, done: bool) -> None:
+        self.entry = entry
+        self.done = done
+
+    def status(self, call: Call) -> Obj:
+        resource = call.version.resource
+        details: Obj = {"name": self.entry.name}
+        if resource.group:
+            details["group"] = resource.group
+        details["kind"] = resource.name
+        details["uid"] = self.entry.object()["metadata"].get("uid", "")
+        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+
+
+def check_options(options: DeleteOptions) -> None:
+    found: list[errors.FieldError] = []
+    if options.orphan_dependents is not None and options.propagation:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        found.append(invalid_value("propagationPolicy", options.propagation, why))
+    if options.propagation and options.propagation not in _POLICIES:
+        found.append(not_supported("propagationPolicy", options.propagation, ("Foreground", "Background", "Orphan", "nil")))
+    if found:
+        raise errors.invalid("meta.k8s.io", "DeleteOptions", "", found)
+
+
+async def delete(api: Api, call: Call, options: DeleteOptions) -> Deletion:
+    check_options(options)
+    resource = call.version.resource
+    entry = api.entry(resource, call.namespace, call.name)
+    while True:
+        if entry is None:
+            raise resource.not_found(call.name)
+        try:
+            return await _delete_once(api, call, options, entry)
+        except Mismatch as mismatch:
+            entry = None if mismatch.current is None else api.cache.entry_of(mismatch.current)
+            if entry is not None and options.resource_version:
+                raise _wrong_version(call, options, entry.object()) from None
+
+
+async def _delete_once(api: Api, call: Call, options: DeleteOptions, entry: Entry) -> Deletion:
+    live = entry.object()
+    _check_preconditions(call, options, live)
+    await _admit(api, call, options, entry)
+    meta = live["metadata"]
+    graceful, pending, changed = _grace(api, call, options, live)
+    if pending:
+        return Deletion(entry, done=False)
+    finalizers = finalizers_after(call, options, meta)
+    if finalizers != (meta.get("finalizers") or []):
+        changed = with_metadata(changed, finalizers=finalizers or None)
+    if not graceful:
+        if not _holds(call, changed):
+            return await _remove(api, call, entry)
+        changed = _mark_deleting(api, changed)
+    elif changed["metadata"].get("deletionGracePeriodSeconds") == 0 and not _holds(call, changed):
+        return await _remove(api, call, entry)
+    if encode(changed) == entry.stored:
+        return Deletion(entry, done=False)
+    if call.dry_run:
+        return Deletion(Entry(entry.key, entry.namespace, entry.name, entry.revision, encode(changed)), done=False)
+    resource = call.version.resource
+    return Deletion(await api.put(resource, entry.key, changed, entry.revision), done=False)
+
+
+def _holds(call: Call, obj: Obj) -> bool:
+    """Somebody has yet to finish with it. A namespace is also held by its spec, until its content is gone."""
+    if obj["metadata"].get("finalizers"):
+        return True
+    resource = call.version.resource
+    if resource.group == "" and resource.name == "namespaces":
+        return bool((obj.get("spec") or {}).get("finalizers"))
+    return False
+
+
+async def _remove(api: Api, call: Call, entry: Entry) -> Deletion:
+    if call.dry_run:
+        return Deletion(entry, done=True)
+    revision = await api.remove(entry.key, entry.revision)
+    return Deletion(entry.at(revision), done=True)
+
+
+async def _admit(api: Api, call: Call, options: DeleteOptions, entry: Entry) -> None:
+    version = call.version
+    attributes = Attributes(
+        operation=DELETE,
+        group=version.group,
+        version=version.name,
+        resource=version.resource.name,
+        kind=version.kind,
+        namespace=call.namespace or (call.name if version.resource.name == "namespaces" and not version.group else ""),
+        name=call.name,
+        user=call.user,
+        old=await version.load(entry),
+        options=options.to_object(call.dry_run),
+        dry_run=call.dry_run,
+        warnings=call.warnings,
+    )
+    await api.admission.admit(attributes)
+    await api.admission.validate(attributes)
+
+
+def _check_preconditions(call: Call, options: DeleteOptions, live: Obj) -> None:
+    meta = live["metadata"]
+    kind = call.version.kind
+    if options.uid and options.uid != meta.get("uid"):
+        why = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record ({meta.get('uid')}). "
+            "The object might have been deleted and then recreated"
+        )
+        raise errors.conflict(call.version.group, kind, meta["name"], why)
+    if options.resource_version and options.resource_version != meta["resourceVersion"]:
+        raise _wrong_version(call, options, live)
+
+
+def _wrong_version(call: Call, options: DeleteOptions, live: Obj) -> errors.ApiError:
+    meta = live["metadata"]
+    why = (
+        f"the ResourceVersion in the precondition ({options.resource_version}) does not match the ResourceVersion in record "
+        f"({meta['resourceVersion']}). The object might have been modified"
+    )
+    return errors.conflict(call.version.group, call.version.kind, meta["name"], why)
+
+
+def _grace(api: Api, call: Call, options: DeleteOptions, live: Obj) -> tuple[bool, bool, Obj]:
+    """(delete gracefully?, is that under way already?, the object with its times set)."""
+    strategy = call.version.strategy
+    if not strategy.default_grace_seconds:
+        return False, False, live
+    meta = live["metadata"]
+    asked = options.grace_seconds
+    if asked is not None and asked < 0:
+        asked = 1
+    if meta.get("deletionTimestamp"):
+        current = meta.get("deletionGracePeriodSeconds") or 0
+        if current == 0:
+            return False, False, live
+        if asked is None or asked >= current:
+            return False, True, live
+        when = parse_rfc3339(meta["deletionTimestamp"]) - current + asked
+        now = api.clock.time()
+        if when < now:
+            when, asked = now, min(asked, 1)
+        return True, False, with_metadata(live, deletionTimestamp=rfc3339(when), deletionGracePeriodSeconds=asked)
+    period = grace_period(live, asked, strategy.default_grace_seconds)
+    changed = with_metadata(live, deletionTimestamp=rfc3339(api.clock.time() + period), deletionGracePeriodSeconds=period)
+    if meta.get("generation"):
+        changed = with_metadata(changed, generation=meta["generation"] + 1)
+    return True, False, changed
+
+
+def grace_period(pod: Obj, asked: int | None, default: int) -> int:
+    """A pod's grace: as asked, else its own; none when it never ran or has ended."""
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    own = spec.get("terminationGracePeriodSeconds")
+    period: int = asked if asked is not None else default if own is None else own
+    if period < 0:
+        period = 1
+    if not spec.get("nodeName") or status.get("phase") in ("Failed", "Succeeded"):
+        return 0
+    return period
+
+
+def finalizers_after(call: Call, options: DeleteOptions, meta: Obj) -> list[str]:
+    current: list[str] = meta.get("finalizers") or []
+    orphan = foreground = False
+    if options.orphan_dependents is not None:
+        orphan = options.orphan_dependents
+    elif options.propagation:
+        orphan, foreground = options.propagation == "Orphan", options.propagation == "Foreground"
+    else:
+        for finalizer in current:
+            if finalizer in (ORPHAN, FOREGROUND):
+                orphan, foreground = finalizer == ORPHAN, finalizer == FOREGROUND
+                break
+    kept = [finalizer for finalizer in current if finalizer not in (ORPHAN, FOREGROUND)]
+    if orphan:
+        kept.append(ORPHAN)
+    if foreground:
+        kept.append(FOREGROUND)
+    return current if set(kept) == set(current) else kept
+
+
+def _mark_deleting(api: Api, obj: Obj) -> Obj:
+    meta = obj["metadata"]
+    now = api.clock.time()
+    fields: Obj = {"deletionGracePeriodSeconds": 0}
+    if not meta.get("deletionTimestamp"):
+        fields["deletionTimestamp"] = rfc3339(now)
+        if meta.get("generation"):
+            fields["generation"] = meta["generation"] + 1
+    elif parse_rfc3339(meta["deletionTimestamp"]) > now:
+        fields["deletionTimestamp"] = rfc3339(now)
+    changed = with_metadata(obj, **fields)
+    if obj.get("kind") == "Namespace" and obj.get("apiVersion") == "v1":
+        changed["status"] = {**(changed.get("status") or {}), "phase": "Terminating"}
+    return changed

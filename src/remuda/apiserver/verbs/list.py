@@ -1,0 +1,218 @@
+"""List: a consistent page of a resource, now or at the revision that an earlier page or the caller names."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+from remuda.kube import errors, jsonio
+from remuda.kube.errors import FieldError, forbidden_field
+
+from ..api import Api
+from ..calls import Call, ListOptions
+from ..entries import Entry
+from ..selection import Selection, select
+from ..store import Compacted, FutureRevision
+from .get import parse_revision, wait_for
+
+Obj = dict[str, Any]
+
+_EXACT, _NOT_OLDER = "Exact", "NotOlderThan"
+
+
+class Page:
+    """Entries of one list answer, and what its metadata says."""
+
+    __slots__ = ("continue_token", "entries", "remaining", "revision")
+
+    def __init__(self, entries: list[Entry], revision: int, continue_token: str = "", remaining: int | None = None) -> None:
+        self.entries = entries
+        self.revision = revision
+        self.continue_token = continue_token
+        self.remaining = remaining
+
+    def metadata(self) -> Obj:
+        found: Obj = {"resourceVersion": str(self.revision)}
+        if self.continue_token:
+            found["continue"] = self.continue_token
+        if self.remaining:
+            found["remainingItemCount"] = self.remaining
+        return found
+
+
+def option_errors(options: ListOptions) -> list[FieldError]:
+    """The combinations that kube-apiserver refuses."""
+    found: list[FieldError] = []
+    match, version = options.resource_version_match, options.resource_version
+    if options.watch:
+        if options.send_initial_events is not None:
+            if match != _NOT_OLDER:
+                why = f"sendInitialEvents requires setting resourceVersionMatch to {_NOT_OLDER}"
+                found.append(forbidden_field("resourceVersionMatch", why))
+            if options.send_initial_events and not options.bookmarks:
+                found.append(
+                    forbidden_field("allowWatchBookmarks", "sendInitialEvents requires setting allowWatchBookmarks to true")
+                )
+        elif match:
+            found.append(
+                forbidden_field(
+                    "resourceVersionMatch",
+                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+                )
+            )
+        return found
+    if options.send_initial_events is not None:
+        found.append(forbidden_field("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if not match:
+        return found
+    if not version:
+        found.append(
+            forbidden_field("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
+        )
+    if options.continue_token:
+        found.append(forbidden_field("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"))
+    if match not in (_EXACT, _NOT_OLDER):
+        found.append(errors.not_supported("resourceVersionMatch", match, (_EXACT, _NOT_OLDER, "")))
+    if match == _EXACT and version == "0":
+        found.append(forbidden_field("resourceVersionMatch", 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'))
+    return found
+
+
+async def list_(api: Api, call: Call, options: ListOptions) -> Page:
+    found = option_errors(options)
+    if found:
+        raise errors.invalid("meta.k8s.io", "ListOptions", "", found)
+    selection = select(call.version, call.namespace, options.labels, options.fields)
+    return await list_selected(api, call, options, selection)
+
+
+async def list_selected(api: Api, call: Call, options: ListOptions, selection: Selection) -> Page:
+    if options.limit < 0:
+        options.limit = 0
+    if options.continue_token:
+        if options.resource_version not in ("", "0"):
+            raise errors.bad_request("specifying resource version is not allowed when using continue")
+        start, revision = decode_continue(options.continue_token, call.version.resource.bucket.prefix)
+        if revision > 0:
+            return await _list_at(api, call, options, selection, revision, start)
+        return await _list_now(api, call, options, selection, start)
+    if options.resource_version not in ("", "0"):
+        revision = parse_revision(options.resource_version)
+        if options.resource_version_match == _EXACT:
+            return await _list_at(api, call, options, selection, revision, "")
+        await wait_for(api, revision)
+    elif options.resource_version:
+        parse_revision(options.resource_version)
+    return await _list_now(api, call, options, selection, "")
+
+
+async def _list_now(api: Api, call: Call, options: ListOptions, selection: Selection, start: str) -> Page:
+    resource = call.version.resource
+    bucket = resource.bucket
+    revision = api.cache.revision
+    prefix = resource.scope_prefix(selection.namespace)
+    if selection.name and (selection.namespace or not resource.namespaced):
+        entry = bucket.get(resource.key(selection.namespace, selection.name))
+        entries = [entry] if entry is not None and entry.key >= start and selection.matches(entry) else []
+        return await _page(call, entries, revision)
+    if selection.trivial and not options.limit:
+        return await _page(call, list(bucket.scan(prefix, start)), revision)
+    entries = []
+    token = ""
+    remaining: int | None = None
+    scanned = bucket.scan(prefix, start)
+    for entry in scanned:
+        if not selection.matches(entry):
+            continue
+        if options.limit and len(entries) == options.limit:
+            token = encode_continue(entries[-1].key + "\x00", revision, bucket.prefix)
+            if selection.trivial:
+                remaining = 1 + sum(1 for _ in scanned)
+            break
+        entries.append(entry)
+    return await _page(call, entries, revision, token, remaining)
+
+
+async def _list_at(api: Api, call: Call, options: ListOptions, selection: Selection, revision: int, start: str) -> Page:
+    """A past revision: while nothing has changed since, that is now; else the store's history knows."""
+    resource = call.version.resource
+    bucket = resource.bucket
+    await wait_for(api, revision)
+    if revision >= api.cache.store.floor and bucket.since(revision) == []:
+        page = await _list_now(api, call, options, selection, start)
+        page.revision = revision
+        if page.continue_token:
+            page.continue_token = encode_continue(page.entries[-1].key + "\x00", revision, bucket.prefix)
+        return page
+    entries: list[Entry] = []
+    prefix = resource.scope_prefix(selection.namespace)
+    chunk = options.limit + 1 if options.limit else 0
+    remaining: int | None = None
+    token = ""
+    while True:
+        try:
+            found = await api.cache.store.range(prefix, start=start, limit=chunk, revision=revision)
+        except Compacted as error:
+            raise _expired(options, error, bucket.prefix, start) from None
+        except FutureRevision:
+            raise errors.expired(f"The resourceVersion for the provided list is too new: {revision}") from None
+        for index, kv in enumerate(found.items):
+            entry = api.cache.entry_of(kv)
+            if not selection.matches(entry):
+                continue
+            if options.limit and len(entries) == options.limit:
+                token = encode_continue(entries[-1].key + "\x00", revision, bucket.prefix)
+                if selection.trivial:
+                    remaining = len(found.items) - index + found.remaining
+                break
+            entries.append(entry)
+        if token or not found.more:
+            return await _page(call, entries, revision, token, remaining)
+        start = found.items[-1].key + "\x00"
+
+
+async def _page(call: Call, entries: list[Entry], revision: int, token: str = "", remaining: int | None = None) -> Page:
+    if call.version.resource.convert is not None:
+        await call.version.prepare(entries)
+    return Page(entries, revision, token, remaining)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Continue tokens: opaque to clients, the same form as kube-apiserver's
+
+
+def encode_continue(start: str, revision: int, prefix: str) -> str:
+    token = jsonio.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": start[len(prefix) :]})
+    return base64.urlsafe_b64encode(token).rstrip(b"=").decode()
+
+
+def decode_continue(token: str, prefix: str) -> tuple[str, int]:
+    """The key to go on from, and the revision (-1: whatever is newest, after an expired token)."""
+    try:
+        found = jsonio.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        if found["v"] != "meta.k8s.io/v1":
+            raise errors.bad_request(f'continue key is not valid: server does not recognize this encoded version "{found["v"]}"')
+        revision, start = found["rv"], found["start"]
+        if not isinstance(revision, int) or not isinstance(start, str) or revision == 0:
+            raise ValueError
+        if not start or ".." in start.split("/") or start.startswith("/"):
+            raise ValueError
+    except errors.ApiError:
+        raise
+    except (ValueError, KeyError, TypeError, binascii.Error):
+        raise errors.bad_request("continue key is not valid: encoded continue is malformed") from None
+    return prefix + start, revision
+
+
+def _expired(options: ListOptions, error: Compacted, prefix: str, start: str) -> errors.ApiError:
+    if not options.continue_token:
+        return errors.expired(f"The resourceVersion for the provided list is too old: {error.revision}")
+    gone = errors.expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list without the "
+        "continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing "
+        "with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the "
+        "time the first chunk was returned and now may show up in the list."
+    )
+    gone.continue_token = encode_continue(start, -1, prefix)
+    return gone

@@ -1,0 +1,211 @@
+"""Update, and the read-modify-write loop that patch and apply share with it.
+
+The loop takes the newest object, works out the new one, checks everything, and stores it only if nobody was faster; else it
+starts again from what the other one wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from remuda.kube import errors
+from remuda.kube.errors import invalid_value
+
+from ..admission import UPDATE, Attributes
+from ..api import Api
+from ..calls import Call
+from ..entries import Entry, encode
+from ..store import Mismatch
+from . import bodies, create, metadata
+
+Obj = dict[str, Any]
+
+# Works out the new object from the live one (None when there is none): a private object of the call's version.
+Compute = Callable[[Obj | None], Awaitable[Obj]]
+
+
+class Outcome:
+    """What a write did: the entry to answer with, and whether it was new."""
+
+    __slots__ = ("created", "entry")
+
+    def __init__(self, entry: Entry, created: bool = False) -> None:
+        self.entry = entry
+        self.created = created
+
+
+async def update(api: Api, call: Call, raw: Any, duplicates: list[str] | None = None) -> Outcome:
+    obj = bodies.decode(call, raw, duplicates)
+    meta = metadata.own_metadata(obj)
+    metadata.settle_namespace(call, meta)
+    check_name(call, meta)
+    metadata.dedupe_owner_references(call, meta)
+
+    async def compute(live: Obj | None) -> Obj:
+        fresh = {**obj, "metadata": dict(obj["metadata"])}
+        manager = call.version.field_manager
+        if live is None:
+            return manager.on_create(fresh, call.manager, call.subresource)
+        return manager.on_update(live, fresh, call.manager, call.subresource)
+
+    return await guaranteed_update(api, call, compute, uid=meta.get("uid") or "")
+
+
+def check_name(call: Call, meta: Obj) -> None:
+    name, namespace = meta.get("name") or "", meta.get("namespace") or ""
+    if not name:
+        # An object without a name is completed, but only if it says nothing else either.
+        raise errors.bad_request("name must be provided")
+    if name != call.name:
+        raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+    if namespace != (call.namespace if call.version.resource.namespaced else ""):
+        raise errors.bad_request(
+            f"the namespace of the object ({namespace}) does not match the namespace on the request ({call.namespace})"
+        )
+
+
+async def guaranteed_update(
+    api: Api, call: Call, compute: Compute, *, uid: str = "", allow_create: bool = False, retries: int = 1_000_000
+) -> Outcome:
+    version, resource = call.version, call.version.resource
+    entry = api.entry(resource, call.namespace, call.name)
+    attempt = 0
+    while True:
+        if entry is None:
+            if not (version.strategy.allow_create_on_update or allow_create):
+                raise resource.not_found(call.name)
+            if uid:
+                raise resource.conflict(call.name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: ")
+            return await _create_instead(api, call, compute)
+        live = await version.load(entry)
+        if uid and uid != live["metadata"].get("uid"):
+            current = live["metadata"].get("uid")
+            raise resource.conflict(call.name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {current}")
+        try:
+            return await _update_once(api, call, compute, entry, live)
+        except Mismatch as mismatch:
+            attempt += 1
+            if attempt > retries:
+                raise resource.stale(call.name) from None
+            await api.cache.reached(api.cache.store.revision)
+            entry = None if mismatch.current is None else api.cache.entry_of(mismatch.current)
+
+
+async def _create_instead(api: Api, call: Call, compute: Compute) -> Outcome:
+    obj = await compute(None)
+    api.require(call, "create", call.subresource)
+    meta = metadata.own_metadata(obj)
+    metadata.wipe_system_fields(meta)
+    attributes = create.attributes_of(call, obj)
+    await api.admission.admit(attributes)
+    assert attributes.obj is not None
+    return Outcome(await create.store_new(api, call, attributes.obj, attributes), created=True)
+
+
+async def _update_once(api: Api, call: Call, compute: Compute, entry: Entry, live: Obj) -> Outcome:
+    version, resource, strategy = call.version, call.version.resource, call.version.strategy
+    obj = await compute(live)
+    attributes = _attributes(call, obj, live)
+    await api.admission.admit(attributes)
+    assert attributes.obj is not None
+    obj = attributes.obj
+    meta = metadata.own_metadata(obj)
+    metadata.dedupe_owner_references(call, meta, after_admission=True)
+    _check_resource_version(call, meta, live)
+    old_meta = live["metadata"]
+    metadata.settle_namespace(call, meta)
+    if old_meta.get("generation") is not None:
+        meta["generation"] = old_meta["generation"]
+    else:
+        meta.pop("generation", None)
+    _prepare(call, obj, live)
+    meta = obj["metadata"]
+    if strategy.generation and metadata.spec_changed(version, obj, live):
+        meta["generation"] = (old_meta.get("generation") or 0) + 1
+    metadata.carry_over(meta, old_meta)
+    found = metadata.metadata_update_errors(version, meta, old_meta)
+    found.extend(_validate(call, obj, live))
+    if found:
+        raise errors.invalid(version.group, version.kind, meta.get("name") or "", found)
+    call.warnings.extend(strategy.warnings(obj, live))
+    obj = version.field_manager.keep_times(live, obj)
+    attributes.obj = obj
+    await api.admission.validate(attributes)
+    if _finished(obj, live):
+        return await _delete_finished(api, call, entry, obj)
+    stored = await version.to_storage(obj)
+    plain = encode(stored)
+    if plain == entry.stored:
+        return Outcome(entry)
+    if call.dry_run:
+        return Outcome(Entry(entry.key, entry.namespace, entry.name, entry.revision, plain))
+    return Outcome(await api.put(resource, entry.key, stored, entry.revision, strategy.ttl))
+
+
+def _attributes(call: Call, obj: Obj, live: Obj) -> Attributes:
+    version = call.version
+    return Attributes(
+        operation=UPDATE,
+        group=version.group,
+        version=version.name,
+        resource=version.resource.name,
+        kind=version.kind,
+        namespace=call.namespace or (call.name if version.resource.name == "namespaces" and not version.group else ""),
+        name=call.name,
+        user=call.user,
+        subresource=call.subresource,
+        obj=obj,
+        old=live,
+        options=call.options("UpdateOptions"),
+        dry_run=call.dry_run,
+        warnings=call.warnings,
+    )
+
+
+def _check_resource_version(call: Call, meta: Obj, live: Obj) -> None:
+    resource = call.version.resource
+    given = meta.get("resourceVersion") or ""
+    current = live["metadata"]["resourceVersion"]
+    if given in ("", "0"):
+        if not call.version.strategy.allow_unconditional_update:
+            problem = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
+            raise errors.invalid(resource.group, resource.name, call.name, [problem])
+        meta["resourceVersion"] = current
+        return
+    if not given.isdigit():
+        problem = invalid_value("metadata.resourceVersion", given, f'strconv.ParseUint: parsing "{given}": invalid syntax')
+        raise errors.invalid(resource.group, resource.name, call.name, [problem])
+    if given != current:
+        raise resource.stale(call.name)
+
+
+def _prepare(call: Call, obj: Obj, live: Obj) -> None:
+    if call.subresource == "status":
+        call.version.strategy.prepare_for_status_update(obj, live)
+    else:
+        call.version.strategy.prepare_for_update(obj, live)
+
+
+def _validate(call: Call, obj: Obj, live: Obj) -> list[errors.FieldError]:
+    if call.subresource == "status":
+        return call.version.strategy.validate_status_update(obj, live)
+    return call.version.strategy.validate_update(obj, live)
+
+
+def _finished(obj: Obj, live: Obj) -> bool:
+    """The last finalizer of an object that is being deleted is gone: now it goes too."""
+    old = live["metadata"]
+    if obj["metadata"].get("finalizers") or not old.get("deletionTimestamp"):
+        return False
+    if obj.get("spec", {}).get("finalizers") and obj.get("kind") == "Namespace":
+        return False
+    return not old.get("deletionGracePeriodSeconds")
+
+
+async def _delete_finished(api: Api, call: Call, entry: Entry, obj: Obj) -> Outcome:
+    stored = await call.version.to_storage(obj)
+    last = Entry(entry.key, entry.namespace, entry.name, entry.revision, encode(stored))
+    if not call.dry_run:
+        await api.remove(entry.key, entry.revision)
+    return Outcome(last)

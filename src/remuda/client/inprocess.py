@@ -1,0 +1,307 @@
+"""The client of an API server in the same process: the verbs themselves, without HTTP and without serialisation.
+
+Objects that come back are the cache's own: shared and read-only. Objects that go in are copied by the verbs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from remuda.apiserver.cache import Change
+from remuda.apiserver.calls import WARN, Call, DeleteOptions, ListOptions
+from remuda.apiserver.entries import Entry
+from remuda.apiserver.server import Server
+from remuda.apiserver.subresources import Ask
+from remuda.apiserver.users import SYSTEM, User
+from remuda.apiserver.verbs import create, delete, deletecollection, get, patch, update, watch
+from remuda.apiserver.verbs import list as listing
+from remuda.apiserver.watching import DELETED
+from remuda.kube import errors, jsonio
+from remuda.kube.objects import GroupVersionResource, name_of, namespace_of
+
+from .api import APPLY_PATCH, MERGE_PATCH, WatchEvent
+
+Obj = dict[str, Any]
+
+
+class InProcessClient:
+    """Acts as `user`; without one it is the server itself and needs no permission."""
+
+    def __init__(self, server: Server, manager: str = "remuda", user: User | None = None) -> None:
+        self._server = server
+        self._api = server.api
+        self._manager = manager
+        self._user = user
+
+    def _call(
+        self,
+        resource: GroupVersionResource,
+        verb: str,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+    ) -> Call:
+        version = self._api.registry.find(*resource)
+        if version is None:
+            raise errors.no_such_path()
+        if subresource and subresource not in version.subresources:
+            raise errors.no_such_path()
+        call = Call(
+            version=version,
+            verb=verb,
+            namespace=namespace if version.resource.namespaced else "",
+            name=name,
+            subresource=subresource,
+            user=self._user or SYSTEM,
+            manager=field_manager or self._manager,
+            field_manager=field_manager,
+            dry_run=dry_run,
+            field_validation=WARN,
+            trusted=self._user is None,
+        )
+        self._api.require(call, verb, subresource)
+        return call
+
+    async def _object(self, call: Call, entry: Entry) -> Obj:
+        return await call.version.load(entry)
+
+    async def get(
+        self,
+        resource: GroupVersionResource,
+        name: str,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        resource_version: str = "",
+    ) -> Obj:
+        call = self._call(resource, "get", namespace, name, subresource)
+        if subresource and subresource != "status":
+            return (await self._server.subresources.run(call, Ask())).body
+        return await self._object(call, await get.get(self._api, call, resource_version))
+
+    async def list(
+        self,
+        resource: GroupVersionResource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        limit: int = 0,
+        continue_: str = "",
+        resource_version: str = "",
+        resource_version_match: str = "",
+    ) -> Obj:
+        call = self._call(resource, "list", namespace)
+        options = ListOptions(labels, fields, limit, continue_, resource_version, resource_version_match)
+        page = await listing.list_(self._api, call, options)
+        version = call.version
+        return {
+            "kind": version.resource.list_kind,
+            "apiVersion": version.api_version,
+            "metadata": page.metadata(),
+            "items": [version.object(entry) for entry in page.entries],
+        }
+
+    async def watch(
+        self,
+        resource: GroupVersionResource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        resource_version: str = "",
+        bookmarks: bool = True,
+        send_initial_events: bool = False,
+        timeout_seconds: int = 0,
+    ) -> AsyncIterator[WatchEvent]:
+        call = self._call(resource, "watch", namespace)
+        options = ListOptions(
+            labels=labels,
+            fields=fields,
+            resource_version=resource_version,
+            resource_version_match="NotOlderThan" if send_initial_events else "",
+            watch=True,
+            bookmarks=bookmarks,
+            send_initial_events=True if send_initial_events else None,
+            timeout_seconds=timeout_seconds,
+        )
+        selection = watch.selection_of(call, options)
+        queue = _Queue()
+        begin = await watch.start(self._api, self._server.feeds, call, options, selection, queue)
+        begin.watcher.on_close = queue.end
+        feed = self._server.feeds.feed(call.version)
+        timer = self._api.clock.call_later(timeout_seconds, queue.end) if timeout_seconds else None
+        version = call.version
+        try:
+            for type_, change, entry in begin.events:
+                yield WatchEvent(type_, _shown(version, type_, change, entry))
+            if begin.bookmark is not None:
+                yield WatchEvent("BOOKMARK", _bookmark(version, begin.bookmark, {watch.INITIAL_EVENTS_END: "true"}))
+            while (batch := await queue.next()) is not None:
+                for type_, change, entry in batch:
+                    yield WatchEvent(type_, _shown(version, type_, change, entry))
+        finally:
+            if timer is not None:
+                timer.cancel()
+            feed.discard(begin.watcher)
+
+    async def create(
+        self,
+        resource: GroupVersionResource,
+        obj: Obj,
+        namespace: str = "",
+        *,
+        name: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+    ) -> Obj:
+        call = self._call(resource, "create", namespace or namespace_of(obj), name, subresource, dry_run, field_manager)
+        raw = jsonio.copy(obj)
+        if call.version.resource.virtual:
+            return (await self._server.subresources.review(call, Ask(raw))).body
+        if subresource:
+            return (await self._server.subresources.run(call, Ask(raw))).body
+        return await self._object(call, await create.create(self._api, call, raw))
+
+    async def update(
+        self,
+        resource: GroupVersionResource,
+        obj: Obj,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+    ) -> Obj:
+        call = self._call(resource, "update", namespace_of(obj), name_of(obj), subresource, dry_run, field_manager)
+        raw = jsonio.copy(obj)
+        if subresource and subresource != "status":
+            return (await self._server.subresources.run(call, Ask(raw))).body
+        return await self._object(call, (await update.update(self._api, call, raw)).entry)
+
+    async def patch(
+        self,
+        resource: GroupVersionResource,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        *,
+        patch_type: str = MERGE_PATCH,
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+        force: bool = False,
+    ) -> Obj:
+        call = self._call(resource, "patch", namespace, name, subresource, dry_run, field_manager)
+        return await self._patch(call, jsonio.copy(patch), patch_type, force)
+
+    async def _patch(self, call: Call, body: Any, patch_type: str, force: bool) -> Obj:
+        if call.subresource and call.subresource != "status":
+            return (await self._server.subresources.run(call, Ask(body, None, patch_type))).body
+        if patch_type == APPLY_PATCH:
+            call.force = force
+        outcome = await patch.patch(self._api, call, body, patch_type)
+        return await self._object(call, outcome.entry)
+
+    async def apply(
+        self,
+        resource: GroupVersionResource,
+        obj: Obj,
+        *,
+        field_manager: str,
+        force: bool = False,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Obj:
+        call = self._call(resource, "patch", namespace_of(obj), name_of(obj), subresource, dry_run, field_manager)
+        return await self._patch(call, jsonio.copy(obj), APPLY_PATCH, force)
+
+    async def delete(
+        self,
+        resource: GroupVersionResource,
+        name: str,
+        namespace: str = "",
+        *,
+        propagation: str = "",
+        grace_seconds: int | None = None,
+        uid: str = "",
+        resource_version: str = "",
+        dry_run: bool = False,
+    ) -> Obj:
+        call = self._call(resource, "delete", namespace, name, dry_run=dry_run)
+        options = DeleteOptions(grace_seconds, propagation, None, uid, resource_version)
+        deletion = await delete.delete(self._api, call, options)
+        return deletion.status(call) if deletion.done else await self._object(call, deletion.entry)
+
+    async def delete_collection(
+        self,
+        resource: GroupVersionResource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        propagation: str = "",
+    ) -> Obj:
+        call = self._call(resource, "deletecollection", namespace)
+        options = DeleteOptions(propagation=propagation)
+        page = await deletecollection.delete_collection(self._api, call, ListOptions(labels, fields), options)
+        version = call.version
+        return {
+            "kind": version.resource.list_kind,
+            "apiVersion": version.api_version,
+            "metadata": page.metadata(),
+            "items": [version.object(entry) for entry in page.entries],
+        }
+
+    async def raw(self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None) -> Any:
+        if method != "GET":
+            raise errors.method_not_allowed()
+        return self._server.pages.raw(path)
+
+    async def close(self) -> None:
+        """The server outlives its clients."""
+
+
+class _Queue:
+    """The sink of an in-process watch. In-process readers share the loop with the writers, so they are given more room."""
+
+    _LIMIT = 100_000
+
+    def __init__(self) -> None:
+        self._batches: list[tuple[str, Change, Entry]] = []
+        self._wake = asyncio.Event()
+        self._ended = False
+
+    def deliver(self, events: list[tuple[str, Change, Entry]]) -> bool:
+        self._batches.extend(events)
+        self._wake.set()
+        return len(self._batches) <= self._LIMIT
+
+    def end(self) -> None:
+        self._ended = True
+        self._wake.set()
+
+    async def next(self) -> list[tuple[str, Change, Entry]] | None:
+        while not self._batches:
+            if self._ended:
+                return None
+            self._wake.clear()
+            await self._wake.wait()
+        taken, self._batches = self._batches, []
+        return taken
+
+
+def _shown(version: Any, type_: str, change: Change, entry: Entry) -> Obj:
+    if type_ == DELETED and entry.revision != change.revision:
+        entry = entry.at(change.revision)
+    shown: Obj = version.object(entry)
+    return shown
+
+
+def _bookmark(version: Any, revision: int, annotations: dict[str, str]) -> Obj:
+    metadata = {"resourceVersion": str(revision), "annotations": annotations}
+    return {"kind": version.kind, "apiVersion": version.api_version, "metadata": metadata}
