@@ -37,6 +37,7 @@ ALL_GROUP = "system:serviceaccounts"
 _EXTRA = "authentication.kubernetes.io/"
 # Clocks of several servers may differ; go-jose's usual allowance.
 LEEWAY = 60.0
+_DAY = 86_400
 INVALIDATED = "service account token has been invalidated"
 _AUTO_GENERATED = (
     "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated "
@@ -107,6 +108,8 @@ class ServiceAccountAuthenticator:
         self._audiences = tuple(audiences)
         self._on_legacy_use = on_legacy_use
         self._capacity = capacity
+        self._day = -1
+        self._dates = ("", "")
         self._verified: OrderedDict[bytes, _Token] = OrderedDict()
 
     async def identify(self, credentials: Credentials) -> Identity | None:
@@ -213,10 +216,12 @@ class ServiceAccountAuthenticator:
     def _note_use(self, secret: Obj, labels: dict[str, str]) -> None:
         if self._on_legacy_use is None:
             return
-        now = self._clock.time()
-        today, tomorrow = rfc3339(now)[:10], rfc3339(now + 86_400)[:10]
-        if labels.get(LAST_USED) not in (today, tomorrow):
-            self._on_legacy_use(secret, today)
+        day = int(self._clock.time() // _DAY)
+        if day != self._day:
+            # Also tomorrow's date is fine: another server's clock may be ahead.
+            self._day, self._dates = day, (rfc3339(day * _DAY)[:10], rfc3339((day + 1) * _DAY)[:10])
+        if labels.get(LAST_USED) not in self._dates:
+            self._on_legacy_use(secret, self._dates[0])
 
 
 def _marked_invalid(secret: str, token: _Token) -> str:
