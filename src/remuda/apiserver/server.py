@@ -49,7 +49,7 @@ from .pages import Pages
 from .pki import Pki
 from .resources import Registry
 from .reviews import Services
-from .store import Store
+from .store import HistoryStore, Store
 from .store.memory import MemoryStore
 from .store.sqlite import SqliteStore
 from .subresources import Subresources
@@ -96,6 +96,8 @@ class Server:
         self.config = config
         self.pki = pki
         self.store = store
+        # How things were, for stores that keep it.
+        self.history: HistoryStore | None = store if isinstance(store, SqliteStore | MemoryStore) else None
         clock = config.clock
         self.metrics = Metrics()
         self.flow = Flow()

@@ -33,7 +33,9 @@ class Upkeep:
         self._told: dict[object, int] = {}
 
     def start(self) -> None:
-        loops = (self._bookmarks, self._compact, self._expire, self._prune, self._lag)
+        loops = [self._bookmarks, self._compact, self._expire, self._lag]
+        if self._server.history is not None:
+            loops.append(self._prune)
         self._tasks = [asyncio.create_task(loop(), name=f"upkeep {loop.__name__}") for loop in loops]
         metrics = self._server.metrics
         metrics.gauge("apiserver_storage_objects", "Objects in the store.", self._objects)
@@ -93,9 +95,11 @@ class Upkeep:
             await self._guarded("expiry", self._server.store.expire(self._clock.time()))
 
     async def _prune(self) -> None:
+        history = self._server.history
+        assert history is not None
         while True:
             await self._clock.sleep(_PRUNE_EVERY)
-            await self._guarded("pruning of history", self._server.store.prune())
+            await self._guarded("pruning of history", history.prune())
 
     async def _lag(self) -> None:
         while True:

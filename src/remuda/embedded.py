@@ -1,0 +1,38 @@
+"""The embedded management server: the API and the controllers it needs, in one process. This is what `remuda serve` runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from remuda import kcm
+from remuda.apiserver.server import Config, Server
+from remuda.client.inprocess import InProcessClient
+
+
+@asynccontextmanager
+async def running(config: Config, *, controllers: bool = True, listen: bool = True) -> AsyncIterator[Server]:
+    """A server that is up for as long as the block runs; controllers stop before it does."""
+    server = await Server.open(config)
+    try:
+        if listen:
+            await server.listen()
+        task = asyncio.create_task(run_controllers(server), name="kcm") if controllers else None
+        try:
+            yield server
+        finally:
+            if task is not None:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+    finally:
+        await server.close()
+
+
+async def run_controllers(server: Server) -> None:
+    """What kube-controller-manager does, for this server's API."""
+    client = InProcessClient(server, manager="kube-controller-manager")
+    root_ca = "" if server.pki is None else server.pki.ca_pem.decode()
+    await kcm.run(client, server.config.clock, server.config.rng, root_ca=root_ca, tokens=server.issuer)
