@@ -32,9 +32,7 @@ def run_and_kill(path: Path, seed: str, after: int, seconds: float) -> list[list
     """What the child had told when it was killed `seconds` after it was ready. A line cut by the kill is dropped."""
     output = path.with_name("output")
     with output.open("wb") as out:
-        child = subprocess.Popen(
-            [sys.executable, str(CHILD), str(path), seed, str(after)], stdout=out, stderr=subprocess.PIPE
-        )
+        child = subprocess.Popen([sys.executable, str(CHILD), str(path), seed, str(after)], stdout=out, stderr=subprocess.PIPE)
         try:
             while not output.stat().st_size and child.poll() is None:
                 time.sleep(0.005)

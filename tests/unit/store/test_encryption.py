@@ -108,10 +108,7 @@ def test_the_keys_file_is_an_encryption_configuration() -> None:
     assert parse_keys(text) == [("key2", SECOND), ("key1", FIRST)]
 
 
-HEAD = (
-    "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n"
-    "resources:\n- resources: [secrets]\n  providers:\n"
-)
+HEAD = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers:\n"
 
 
 @pytest.mark.parametrize(

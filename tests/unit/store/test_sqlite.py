@@ -52,9 +52,7 @@ async def test_the_settings_that_make_a_commit_durable(sqlite: SqliteStore) -> N
     assert connection.execute("PRAGMA page_size").fetchone() == (8192,)
 
 
-async def test_a_second_opener_is_refused_and_told_who_has_it(
-    sqlite: SqliteStore, clock: VirtualClock, tmp_path: Path
-) -> None:
+async def test_a_second_opener_is_refused_and_told_who_has_it(sqlite: SqliteStore, clock: VirtualClock, tmp_path: Path) -> None:
     with pytest.raises(StoreError) as caught:
         await SqliteStore.open(tmp_path / "state.db", clock)
     assert str(caught.value) == (
@@ -311,9 +309,7 @@ FULL = textwrap.dedent(
 
 
 def test_a_full_disk_acknowledges_nothing_and_reads_go_on(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FULL, str(tmp_path / "state.db")], capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", FULL, str(tmp_path / "state.db")], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert f"could not write to the database {tmp_path / 'state.db'}" in done.stdout
     assert "free some space" in done.stdout

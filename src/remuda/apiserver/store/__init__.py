@@ -157,9 +157,7 @@ class HistoryStore(Store, Protocol):
     async def history(self, key: str) -> list[Version]:
         """The kept states of `key`, newest first."""
 
-    async def read_history(
-        self, key: str, *, at_revision: int | None = None, at_time: float | None = None
-    ) -> Version | None:
+    async def read_history(self, key: str, *, at_revision: int | None = None, at_time: float | None = None) -> Version | None:
         """How `key` was at a revision or a time; None when it did not exist yet. Raises Compacted beyond what is kept."""
 
     async def prune(self) -> int:

@@ -211,9 +211,7 @@ class MemoryStore:
         below = self._base.values.get(key)
         return [] if below is None else [Version(below.mod_revision, 0.0, below)]
 
-    async def read_history(
-        self, key: str, *, at_revision: int | None = None, at_time: float | None = None
-    ) -> Version | None:
+    async def read_history(self, key: str, *, at_revision: int | None = None, at_time: float | None = None) -> Version | None:
         if at_revision is None:
             at_revision = await self.revision_at(at_time) if at_time is not None else self._revision
             if at_time is not None and at_time < self._floor_time:

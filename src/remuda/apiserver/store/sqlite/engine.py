@@ -45,9 +45,7 @@ T = TypeVar("T")
 class SqliteStore:
     """Open it with :meth:`open`; one process at a time, one event loop."""
 
-    def __init__(
-        self, path: Path, backups: Path, clock: Clock, lock: Lock, connection: sqlite3.Connection, backlog: int
-    ) -> None:
+    def __init__(self, path: Path, backups: Path, clock: Clock, lock: Lock, connection: sqlite3.Connection, backlog: int) -> None:
         meta = get_meta(connection)
         self._path = path
         self._backups = backups
@@ -244,9 +242,7 @@ class SqliteStore:
     async def history(self, key: str) -> list[Version]:
         return await self.read(lambda connection: reader.history(connection, key))
 
-    async def read_history(
-        self, key: str, *, at_revision: int | None = None, at_time: float | None = None
-    ) -> Version | None:
+    async def read_history(self, key: str, *, at_revision: int | None = None, at_time: float | None = None) -> Version | None:
         oldest = self.floor if key.startswith(WITHOUT_HISTORY) else self.history_floor
         if at_revision is None:
             at_revision = self.revision if at_time is None else await self.revision_at(at_time)

@@ -20,7 +20,7 @@ from remuda.apiserver.store.sqlite import schema
 
 OLDEST_SQLITE = (3, 35, 0)
 # After a crash the whole file is checked if that takes a fraction of a second; sqlite's own recovery needs no such check.
-CHECK_UP_TO = 128 * 1024 * 1024
+CHECK_UP_TO = 256 * 1024 * 1024
 
 
 class Lock:
@@ -137,8 +137,7 @@ def damaged(path: Path, backups: Path, what: str) -> StoreError:
     else:
         advice = f"restore a copy made by a snapshot (none were found in {backups})"
     return StoreError(
-        f"the database {path} is damaged: {what}. Move it and the files {path.name}-wal and {path.name}-shm aside, "
-        f"then {advice}"
+        f"the database {path} is damaged: {what}. Move it and the files {path.name}-wal and {path.name}-shm aside, then {advice}"
     )
 
 
@@ -155,9 +154,7 @@ def failure(error: sqlite3.Error | OSError, path: Path, backups: Path, doing: st
             "(or look for errors of the disk in the kernel's log) and try again"
         )
     if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")):
-        return StoreError(
-            f"could not {doing} the database {path}: {error}. Check the owner and mode of it and of its directory"
-        )
+        return StoreError(f"could not {doing} the database {path}: {error}. Check the owner and mode of it and of its directory")
     return StoreError(f"could not {doing} the database {path}: {error}")
 
 

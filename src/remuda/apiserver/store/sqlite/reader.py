@@ -13,10 +13,7 @@ from remuda.apiserver.store.transaction import MAX_OPS, after_prefix
 # One read of the log for a watcher; more than a transaction can have, so that none is ever split.
 REPLAY = 2 * MAX_OPS
 
-_GET = (
-    "SELECT log.value, log.created, log.id FROM current JOIN log ON log.id = current.id "
-    "WHERE current.key = ? AND current.live"
-)
+_GET = "SELECT log.value, log.created, log.id FROM current JOIN log ON log.id = current.id WHERE current.key = ? AND current.live"
 
 # From the newest state of each key back to the one that was there at a given id.
 _CHAINS = """

@@ -21,9 +21,7 @@ Read = Callable[[int, int, str], Awaitable[Replay]]
 
 
 class Hub:
-    def __init__(
-        self, published: int, read: Read, floor: Callable[[], int], committed: Callable[[], int], backlog: int
-    ) -> None:
+    def __init__(self, published: int, read: Read, floor: Callable[[], int], committed: Callable[[], int], backlog: int) -> None:
         self.published = published
         self.backlog = backlog
         self.closed = False
