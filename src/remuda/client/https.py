@@ -1,0 +1,465 @@
+"""The :class:`~remuda.client.api.Client` for any Kubernetes, over HTTPS.
+
+One instance is one server and one identity (:mod:`remuda.client.kubeconfig` finds both). Requests and watches have a bounded
+pool of connections each, so that many watches never keep a request from being sent. A GET that the server asks to repeat
+later (429 or 503 with Retry-After) is repeated; nothing else is, because only the caller knows whether it may be.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import ssl
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+from multidict import CIMultiDict
+from yarl import URL
+
+from remuda import __version__
+from remuda.kube import jsonio
+from remuda.kube.clock import SYSTEM_CLOCK, Clock, deadline
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import GroupVersionResource, name_of, namespace_of
+
+from . import answers
+from .api import APPLY_PATCH, MERGE_PATCH, Obj, WatchEvent
+from .credentials import Credential, source_for
+from .kubeconfig import ConfigError, Target, discover, load, select
+from .tls import client_context
+
+log = logging.getLogger(__name__)
+
+REQUEST_SECONDS = 60.0
+CONNECT_SECONDS = 15.0
+RETRIES = 10
+LONGEST_PAUSE = 30.0
+
+_USER_AGENT = f"remuda/{__version__} ({sys.platform})"
+
+
+class Unreachable(ApiError):
+    """There was no answer: the connection failed or ended before one. Whether a write took place is not known."""
+
+    def __init__(self, server: str, why: str) -> None:
+        super().__init__(503, "ServiceUnavailable", f"{server} can't be reached: {why}")
+
+
+class HttpsClient:
+    """Implements `Client`; close it when done."""
+
+    def __init__(
+        self,
+        target: Target,
+        clock: Clock = SYSTEM_CLOCK,
+        *,
+        connections: int = 64,
+        watches: int = 1024,
+        request_seconds: float = REQUEST_SECONDS,
+        on_warning: Callable[[str], None] | None = None,
+    ) -> None:
+        self.target = target
+        self._clock = clock
+        self._limits = (connections, watches)
+        self._request_seconds = request_seconds
+        self._on_warning = on_warning or _log_warning
+        self._credentials = source_for(target, clock)
+        self._proxy = _proxy(target)
+        self._sessions: tuple[aiohttp.ClientSession, aiohttp.ClientSession] | None = None
+        self._tls: ssl.SSLContext | None = None
+        self._shown = (b"", b"")
+
+    @classmethod
+    def from_kubeconfig(cls, path: Path | None = None, context: str = "", clock: Clock = SYSTEM_CLOCK) -> HttpsClient:
+        """The client of one file, or of what kubectl would use here."""
+        if path is None:
+            return cls(discover(context), clock)
+        if not path.exists():
+            raise ConfigError(f"{path} does not exist")
+        return cls(select(load([path]), context), clock)
+
+    # --- objects -------------------------------------------------------------------------------------------------------
+
+    async def get(
+        self,
+        resource: GroupVersionResource,
+        name: str,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        resource_version: str = "",
+    ) -> Obj:
+        path = object_path(resource, namespace, name, subresource)
+        return await self._object("GET", path, {"resourceVersion": resource_version})
+
+    async def list(
+        self,
+        resource: GroupVersionResource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        limit: int = 0,
+        continue_: str = "",
+        resource_version: str = "",
+        resource_version_match: str = "",
+    ) -> Obj:
+        query = {
+            "labelSelector": labels,
+            "fieldSelector": fields,
+            "limit": str(limit) if limit else "",
+            "continue": continue_,
+            "resourceVersion": resource_version,
+            "resourceVersionMatch": resource_version_match,
+        }
+        return await self._object("GET", object_path(resource, namespace), query)
+
+    async def create(
+        self,
+        resource: GroupVersionResource,
+        obj: Obj,
+        namespace: str = "",
+        *,
+        name: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+    ) -> Obj:
+        path = object_path(resource, namespace or namespace_of(obj), name if subresource else "", subresource)
+        return await self._object("POST", path, _write_query(dry_run, field_manager), obj)
+
+    async def update(
+        self,
+        resource: GroupVersionResource,
+        obj: Obj,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+    ) -> Obj:
+        path = object_path(resource, namespace_of(obj), _named(obj), subresource)
+        return await self._object("PUT", path, _write_query(dry_run, field_manager), obj)
+
+    async def patch(
+        self,
+        resource: GroupVersionResource,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        *,
+        patch_type: str = MERGE_PATCH,
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+        force: bool = False,
+    ) -> Obj:
+        query = _write_query(dry_run, field_manager)
+        if force:
+            query["force"] = "true"
+        path = object_path(resource, namespace, name, subresource)
+        return await self._object("PATCH", path, query, patch, patch_type)
+
+    async def apply(
+        self,
+        resource: GroupVersionResource,
+        obj: Obj,
+        *,
+        field_manager: str,
+        force: bool = False,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Obj:
+        return await self.patch(
+            resource,
+            _named(obj),
+            obj,
+            namespace_of(obj),
+            patch_type=APPLY_PATCH,
+            subresource=subresource,
+            dry_run=dry_run,
+            field_manager=field_manager,
+            force=force,
+        )
+
+    async def delete(
+        self,
+        resource: GroupVersionResource,
+        name: str,
+        namespace: str = "",
+        *,
+        propagation: str = "",
+        grace_seconds: int | None = None,
+        uid: str = "",
+        resource_version: str = "",
+        dry_run: bool = False,
+    ) -> Obj:
+        options = _delete_options(propagation, grace_seconds, uid, resource_version, dry_run)
+        return await self._object("DELETE", object_path(resource, namespace, name), {}, options)
+
+    async def delete_collection(
+        self,
+        resource: GroupVersionResource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        propagation: str = "",
+    ) -> Obj:
+        query = {"labelSelector": labels, "fieldSelector": fields}
+        options = _delete_options(propagation, None, "", "", False)
+        return await self._object("DELETE", object_path(resource, namespace), query, options)
+
+    async def raw(self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None) -> Any:
+        content, media_type = await self._request(method, path, query or {}, body)
+        return answers.value(content, media_type)
+
+    # --- watch ---------------------------------------------------------------------------------------------------------
+
+    async def watch(
+        self,
+        resource: GroupVersionResource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        resource_version: str = "",
+        bookmarks: bool = True,
+        send_initial_events: bool = False,
+        timeout_seconds: int = 0,
+    ) -> AsyncIterator[WatchEvent]:
+        query = {
+            "watch": "true",
+            "labelSelector": labels,
+            "fieldSelector": fields,
+            "resourceVersion": resource_version,
+            "allowWatchBookmarks": "true" if bookmarks else "",
+            "timeoutSeconds": str(timeout_seconds) if timeout_seconds else "",
+        }
+        if send_initial_events:
+            query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        async with self._streaming(object_path(resource, namespace), query) as response:
+            async for line in answers.lines(response.content.iter_any(), _CUT):
+                yield answers.event(line)
+
+    @asynccontextmanager
+    async def _streaming(self, path: str, query: Mapping[str, str]) -> AsyncIterator[aiohttp.ClientResponse]:
+        try:
+            async with deadline(self._clock, self._request_seconds):
+                response = await self._answered("GET", path, query, None, "", streaming=True)
+        except TimeoutError:
+            raise Unreachable(self.target.server, f"no answer in {self._request_seconds:.0f} s") from None
+        try:
+            yield response
+        finally:
+            # Not release(): what is still to come on this connection is not for the next request.
+            response.close()
+
+    # --- requests ------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        sessions, self._sessions = self._sessions, None
+        for session in sessions or ():
+            await session.close()
+
+    async def __aenter__(self) -> HttpsClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _object(self, method: str, path: str, query: Mapping[str, str], body: Any = None, content_type: str = "") -> Obj:
+        content, media_type = await self._request(method, path, query, body, content_type)
+        found = answers.value(content, media_type)
+        if not isinstance(found, dict):
+            raise ApiError(500, "InternalError", f"{method} {path} on {self.target.server} gave no JSON object")
+        return found
+
+    async def _request(
+        self, method: str, path: str, query: Mapping[str, str], body: Any = None, content_type: str = ""
+    ) -> tuple[bytes, str]:
+        try:
+            async with deadline(self._clock, self._request_seconds):
+                response = await self._answered(method, path, query, body, content_type)
+                async with response:
+                    return await response.read(), response.content_type
+        except TimeoutError:
+            raise Unreachable(self.target.server, f"no answer in {self._request_seconds:.0f} s") from None
+        except _CUT as error:
+            raise Unreachable(self.target.server, _reason(error)) from None
+
+    async def _answered(
+        self, method: str, path: str, query: Mapping[str, str], body: Any, content_type: str, *, streaming: bool = False
+    ) -> aiohttp.ClientResponse:
+        """The response of a request that succeeded; its body is still to be read."""
+        refused = False
+        for attempt in range(RETRIES + 1):
+            response = await self._send(method, path, query, body, content_type, streaming)
+            for warning in answers.warnings(response.headers.getall("Warning", ())):
+                self._on_warning(warning)
+            if 200 <= response.status < 300:
+                return response
+            async with response:
+                error = answers.failure(response.status, await response.read(), response.headers, method, path)
+            if response.status == 401 and not refused and self._credentials.forget():
+                refused = True
+                continue
+            pause = answers.pause(response.status, response.headers) if method == "GET" else None
+            if pause is None or attempt == RETRIES:
+                raise error
+            await self._clock.sleep(min(pause, LONGEST_PAUSE))
+        raise AssertionError("unreachable")
+
+    async def _send(
+        self, method: str, path: str, query: Mapping[str, str], body: Any, content_type: str, streaming: bool
+    ) -> aiohttp.ClientResponse:
+        credential = await self._credentials.current()
+        session = (await self._open(credential))[1 if streaming else 0]
+        data = body if body is None or isinstance(body, bytes) else jsonio.dumps(body)
+        try:
+            return await session.request(
+                method,
+                self._url(path, query),
+                data=data,
+                headers=self._headers(credential, content_type if data is not None else None),
+                allow_redirects=False,
+                proxy=self._proxy,
+                server_hostname=self.target.tls_server_name or None,
+            )
+        except TimeoutError as error:
+            raise Unreachable(self.target.server, str(error) or "no connection in time") from None
+        except _CUT as error:
+            raise Unreachable(self.target.server, _reason(error)) from None
+
+    async def _open(self, credential: Credential) -> tuple[aiohttp.ClientSession, aiohttp.ClientSession]:
+        """The two sessions; new ones when a plug-in came with another client certificate."""
+        pair = (credential.certificate, credential.key)
+        if self._sessions is not None and pair == self._shown:
+            return self._sessions
+        await self.close()
+        self._shown = pair
+        self._tls = client_context(self.target, *pair) if self.target.server.startswith("https:") else None
+        requests, watches = self._limits
+        self._sessions = self._session(requests), self._session(watches)
+        return self._sessions
+
+    def _session(self, limit: int) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(
+            limit=limit, ssl=self._tls if self._tls is not None else True, keepalive_timeout=90, socket_factory=_socket
+        )
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+        return aiohttp.ClientSession(
+            connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=2**18
+        )
+
+    def _url(self, path: str, query: Mapping[str, str]) -> URL:
+        given = {key: value for key, value in query.items() if value}
+        question = f"{'&' if '?' in path else '?'}{urlencode(given)}" if given else ""
+        return URL(f"{self.target.server}{path if path.startswith('/') else '/' + path}{question}", encoded=True)
+
+    def _headers(self, credential: Credential, content_type: str | None) -> CIMultiDict[str]:
+        headers: CIMultiDict[str] = CIMultiDict({"Accept": "application/json, */*", "User-Agent": _USER_AGENT})
+        if content_type is not None:
+            headers["Content-Type"] = content_type or "application/json"
+        if credential.authorization:
+            headers["Authorization"] = credential.authorization
+        target = self.target
+        if target.impersonate:
+            headers["Impersonate-User"] = target.impersonate
+        if target.impersonate_uid:
+            headers["Impersonate-Uid"] = target.impersonate_uid
+        for group in target.impersonate_groups:
+            headers.add("Impersonate-Group", group)
+        for key, values in target.impersonate_extra:
+            for value in values:
+                headers.add(f"Impersonate-Extra-{quote(key, safe='')}", value)
+        return headers
+
+
+# Every way in which aiohttp says that there is no (whole) answer.
+_CUT = (aiohttp.ClientError, ConnectionError, ssl.SSLError)
+
+
+def object_path(resource: GroupVersionResource, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    """The URL path of a collection, an object or a subresource."""
+    root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    parts = [root]
+    if namespace:
+        parts += ["namespaces", quote(namespace, safe=":")]
+    parts.append(resource.resource)
+    if name:
+        parts.append(quote(name, safe=":"))
+    if subresource:
+        parts.append(subresource)
+    return "/".join(parts)
+
+
+def _named(obj: Obj) -> str:
+    name = name_of(obj)
+    if not name:
+        raise ApiError(400, "BadRequest", "name is required")
+    return name
+
+
+def _write_query(dry_run: bool, field_manager: str) -> dict[str, str]:
+    return {"dryRun": "All" if dry_run else "", "fieldManager": field_manager}
+
+
+def _delete_options(propagation: str, grace_seconds: int | None, uid: str, resource_version: str, dry_run: bool) -> Obj:
+    options: Obj = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if propagation:
+        options["propagationPolicy"] = propagation
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    preconditions = {key: value for key, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
+    if preconditions:
+        options["preconditions"] = preconditions
+    if dry_run:
+        options["dryRun"] = ["All"]
+    return options
+
+
+def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket that notices a vanished peer: a watch may be silent for long, and must not wait for a dead server."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family=family, type=kind, proto=protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 60_000)):
+        if hasattr(socket, option):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return made
+
+
+def _proxy(target: Target) -> URL | None:
+    """The kubeconfig's proxy, else the environment's. (aiohttp's own way would read ~/.netrc, too.)"""
+    parts = urlsplit(target.server)
+    if target.proxy_url:
+        chosen = target.proxy_url
+    elif parts.hostname and not proxy_bypass(parts.hostname):
+        chosen = getproxies().get(parts.scheme, "")
+    else:
+        chosen = ""
+    if not chosen:
+        return None
+    if urlsplit(chosen).scheme not in ("http", "https"):
+        raise ConfigError(f"the proxy {chosen} is neither http nor https")
+    return URL(chosen)
+
+
+def _reason(error: BaseException) -> str:
+    # TLS has its own words and numbers; the rest is an errno that uvloop and asyncio word differently.
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
+        return str(error.args[-1])
+    if isinstance(error, aiohttp.ClientConnectorError) and (error.os_error.errno or 0) > 0:
+        return os.strerror(error.os_error.errno or 0)
+    return str(error) or type(error).__name__
+
+
+def _log_warning(text: str) -> None:
+    log.warning("the server warns: %s", text)

@@ -1,0 +1,261 @@
+"""Where the API server is and who we are: kubeconfig files, or the service account of the pod we run in.
+
+Reading is pure: :func:`load` merges the files of `KUBECONFIG` as kubectl does (the first file to name something wins) and
+:func:`select` picks a context out of the result. What has to be asked again later — token files, exec plug-ins — is a
+:class:`~remuda.client.credentials.TokenSource`; :mod:`remuda.client.https` does the talking.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from remuda.kube import yamlio
+
+Obj = dict[str, Any]
+
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+class ConfigError(Exception):
+    """A kubeconfig that can't be used; the message says which part of which file."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecPlugin:
+    """A program that prints an ExecCredential; `client-go`'s credential plug-ins."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    api_version: str = "client.authentication.k8s.io/v1"
+    install_hint: str = ""
+    provide_cluster_info: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One API server and one identity on it. PEM material is bytes, read when the target was made."""
+
+    server: str
+    namespace: str = "default"
+    ca: bytes = b""
+    insecure: bool = False
+    tls_server_name: str = ""
+    proxy_url: str = ""
+    client_certificate: bytes = b""
+    client_key: bytes = field(default=b"", repr=False)
+    token: str = field(default="", repr=False)
+    token_file: Path | None = None
+    username: str = ""
+    password: str = field(default="", repr=False)
+    exec_plugin: ExecPlugin | None = None
+    impersonate: str = ""
+    impersonate_uid: str = ""
+    impersonate_groups: tuple[str, ...] = ()
+    impersonate_extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    cluster_config: Any = None  # handed to an exec plug-in that asks for the cluster
+
+
+def default_paths(environ: Mapping[str, str] | None = None) -> list[Path]:
+    """The files kubectl would read: those of `KUBECONFIG`, else ~/.kube/config."""
+    values = os.environ if environ is None else environ
+    listed = [Path(part) for part in values.get("KUBECONFIG", "").split(os.pathsep) if part]
+    if listed:
+        return listed
+    home = values.get("HOME")
+    return [(Path(home) if home else Path.home()) / ".kube" / "config"]
+
+
+def load(paths: Sequence[Path]) -> Obj:
+    """The merged configuration. Files that do not exist are left out; relative file names are resolved per file."""
+    merged: Obj = {"clusters": {}, "users": {}, "contexts": {}, "current-context": ""}
+    for path in paths:
+        document = _read(path)
+        if document is None:
+            continue
+        merged["current-context"] = merged["current-context"] or str(document.get("current-context") or "")
+        for section, entry_field in (("clusters", "cluster"), ("users", "user"), ("contexts", "context")):
+            for name, value in _entries(document, section, entry_field, path):
+                merged[section].setdefault(name, _absolute(value, path.parent))
+    return merged
+
+
+def select(config: Obj, context: str = "") -> Target:
+    """The target of `context`, or of the current one."""
+    wanted = context or config["current-context"]
+    if not wanted:
+        raise ConfigError("no context is chosen: set current-context in the kubeconfig or name a context")
+    found = config["contexts"].get(wanted)
+    if found is None:
+        raise ConfigError(f'context "{wanted}" does not exist')
+    cluster_name, user_name = str(found.get("cluster") or ""), str(found.get("user") or "")
+    cluster = config["clusters"].get(cluster_name)
+    if cluster is None:
+        raise ConfigError(f'context "{wanted}" names the cluster "{cluster_name}", which does not exist')
+    user = config["users"].get(user_name)
+    if user is None and user_name:
+        raise ConfigError(f'context "{wanted}" names the user "{user_name}", which does not exist')
+    return _target(cluster, user or {}, str(found.get("namespace") or "") or "default")
+
+
+def in_cluster(environ: Mapping[str, str] | None = None, directory: Path = _SERVICE_ACCOUNT) -> Target | None:
+    """The API server of the cluster this process is a pod of; None when it is not in one."""
+    values = os.environ if environ is None else environ
+    host, port = values.get("KUBERNETES_SERVICE_HOST", ""), values.get("KUBERNETES_SERVICE_PORT", "")
+    token_file = directory / "token"
+    if not host or not port or not token_file.exists():
+        return None
+    namespace = directory / "namespace"
+    return Target(
+        server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
+        namespace=namespace.read_text().strip() if namespace.exists() else "default",
+        ca=_file(directory / "ca.crt"),
+        token_file=token_file,
+    )
+
+
+def discover(context: str = "", environ: Mapping[str, str] | None = None) -> Target:
+    """What a command that was told nothing talks to: a kubeconfig if there is one, else the pod's own cluster."""
+    paths = default_paths(environ)
+    if context or any(path.exists() for path in paths):
+        return select(load(paths), context)
+    found = in_cluster(environ)
+    if found is None:
+        tried = ", ".join(str(path) for path in paths)
+        raise ConfigError(f"there is no kubeconfig ({tried}) and this is no pod: set KUBECONFIG or name a file")
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def _read(path: Path) -> Obj | None:
+    try:
+        document = yamlio.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}") from None
+    except yamlio.YamlError as error:
+        raise ConfigError(f"{path} is not YAML: {error}") from None
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ConfigError(f"{path} is not a kubeconfig")
+    return document
+
+
+def _entries(document: Obj, section: str, entry_field: str, path: Path) -> list[tuple[str, Obj]]:
+    listed = document.get(section) or []
+    if not isinstance(listed, list) or not all(isinstance(item, dict) and item.get("name") for item in listed):
+        raise ConfigError(f"{section} of {path} is not a list of named entries")
+    found = []
+    for item in listed:
+        value = item.get(entry_field) or {}
+        if not isinstance(value, dict):
+            raise ConfigError(f"{section} {item['name']} of {path} has no {entry_field}")
+        found.append((str(item["name"]), value))
+    return found
+
+
+_FILE_FIELDS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+
+
+def _absolute(entry: Obj, directory: Path) -> Obj:
+    resolved = dict(entry)
+    for name in _FILE_FIELDS:
+        if resolved.get(name):
+            resolved[name] = str(directory / str(resolved[name]))
+    plugin = resolved.get("exec")
+    # A bare command is looked up on PATH; one with a slash is relative to the file, as in kubectl.
+    if isinstance(plugin, dict) and "/" in str(plugin.get("command") or ""):
+        resolved["exec"] = {**plugin, "command": str(directory / str(plugin["command"]))}
+    return resolved
+
+
+def _target(cluster: Obj, user: Obj, namespace: str) -> Target:
+    server = str(cluster.get("server") or "")
+    if not server:
+        raise ConfigError("the cluster has no server")
+    if "://" not in server:
+        server = f"https://{server}"
+    insecure = bool(cluster.get("insecure-skip-tls-verify"))
+    ca = _material(cluster, "certificate-authority")
+    if insecure and ca:
+        raise ConfigError("insecure-skip-tls-verify and a certificate authority are both set: keep one of them")
+    certificate, key = _material(user, "client-certificate"), _material(user, "client-key")
+    if bool(certificate) != bool(key):
+        raise ConfigError("a client certificate and its key must be given together")
+    plugin = _exec_plugin(user.get("exec"))
+    extra = user.get("as-user-extra") or {}
+    return Target(
+        server=server.rstrip("/"),
+        namespace=namespace,
+        ca=ca,
+        insecure=insecure,
+        tls_server_name=str(cluster.get("tls-server-name") or ""),
+        proxy_url=str(cluster.get("proxy-url") or ""),
+        client_certificate=certificate,
+        client_key=key,
+        token=str(user.get("token") or ""),
+        token_file=Path(user["tokenFile"]) if user.get("tokenFile") else None,
+        username=str(user.get("username") or ""),
+        password=str(user.get("password") or ""),
+        exec_plugin=plugin,
+        impersonate=str(user.get("as") or ""),
+        impersonate_uid=str(user.get("as-uid") or ""),
+        impersonate_groups=tuple(str(group) for group in user.get("as-groups") or ()),
+        impersonate_extra=tuple((str(key), tuple(str(value) for value in values)) for key, values in extra.items()),
+        cluster_config=_exec_cluster_config(cluster) if plugin is not None and plugin.provide_cluster_info else None,
+    )
+
+
+def _material(entry: Obj, name: str) -> bytes:
+    """PEM that is either inline or in a file; inline wins, as in kubectl."""
+    inline = entry.get(f"{name}-data")
+    if inline:
+        try:
+            return base64.b64decode(str(inline), validate=True)
+        except (binascii.Error, ValueError):
+            raise ConfigError(f"{name}-data is not base64") from None
+    return _file(Path(entry[name])) if entry.get(name) else b""
+
+
+def _file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}") from None
+
+
+def _exec_plugin(entry: Any) -> ExecPlugin | None:
+    if not entry:
+        return None
+    if not isinstance(entry, dict) or not entry.get("command"):
+        raise ConfigError("the user's exec plug-in has no command")
+    api_version = str(entry.get("apiVersion") or "")
+    if api_version not in ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"):
+        raise ConfigError(f'the exec plug-in {entry["command"]} speaks "{api_version}", which is not known')
+    if entry.get("interactiveMode") == "Always":
+        raise ConfigError(f"the exec plug-in {entry['command']} wants to talk to a person, which is not possible here")
+    return ExecPlugin(
+        command=str(entry["command"]),
+        args=tuple(str(argument) for argument in entry.get("args") or ()),
+        env=tuple((str(item["name"]), str(item.get("value") or "")) for item in entry.get("env") or ()),
+        api_version=api_version,
+        install_hint=str(entry.get("installHint") or ""),
+        provide_cluster_info=bool(entry.get("provideClusterInfo")),
+    )
+
+
+def _exec_cluster_config(cluster: Obj) -> Any:
+    for extension in cluster.get("extensions") or ():
+        if extension.get("name") == "client.authentication.k8s.io/exec":
+            return extension.get("extension")
+    return None
