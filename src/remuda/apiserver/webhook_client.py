@@ -21,7 +21,7 @@ import aiohttp
 from cryptography import x509
 from yarl import URL
 
-from remuda.kube import jsonio
+from remuda.kube import jsonio, yamlio
 from remuda.kube.clock import Clock, deadline
 from remuda.kube.errors import ApiError, go_quote
 
@@ -98,22 +98,24 @@ class WebhookClient:
         self._session: aiohttp.ClientSession | None = None
         self._contexts: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
 
-    async def post(self, endpoint: Endpoint, body: Obj, seconds: float, *, tell_timeout: bool = True) -> Obj:
-        """Post `body` as JSON; the JSON object that came back. CallError for everything that goes wrong.
+    async def post(self, endpoint: Endpoint, review: Obj, seconds: float, *, tell_timeout: bool = True) -> Obj:
+        """Post a review as JSON; the review that came back. CallError for everything that goes wrong.
 
         `tell_timeout` adds `?timeout=10s`, which admission webhooks get and conversion webhooks don't.
         """
         shown = f"{endpoint.url}?timeout={int(-(-seconds // 1))}s" if tell_timeout else endpoint.url
         try:
             async with deadline(self._clock, seconds):
-                status, content_type, data = await self._exchange(endpoint, shown, jsonio.dumps(body))
+                status, content_type, data = await self._exchange(endpoint, shown, jsonio.dumps(review))
         except TimeoutError:
             raise CallError(f"Post {go_quote(shown)}: context deadline exceeded") from None
         except CallError as error:
             raise CallError(f"Post {go_quote(shown)}: {error}") from None
         except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
             raise CallError(f"Post {go_quote(shown)}: {_go_words(error, endpoint)}") from None
-        return _answer(status, content_type, data)
+        if not 200 <= status <= 206:
+            raise _refused(status, content_type, data)
+        return _answer(status, content_type, data, review)
 
     async def close(self) -> None:
         if self._session is not None:
@@ -169,23 +171,53 @@ class WebhookClient:
         return context
 
 
-def _answer(status: int, content_type: str, data: bytes) -> Obj:
-    if not 200 <= status <= 206:
-        raise _refused(status, content_type, data)
+def _answer(status: int, content_type: str, data: bytes, review: Obj) -> Obj:
     if not data:
         raise CallError(f"0-length response with status code: {status} and content type: {content_type}")
     try:
-        if jsonio.depth_exceeds(data):
-            raise jsonio.JsonError("exceeded max depth")
-        value = jsonio.loads(data)
-    except jsonio.JsonError as error:
+        value = _parse(data)
+    except ValueError as error:
         raise CallError(f"couldn't get version/kind; json parse error: {error}") from None
     if not isinstance(value, dict):
-        raise CallError("couldn't get version/kind; json parse error: json: cannot unmarshal into Go value of type struct")
-    if value.get("kind") == "Status" and value.get("apiVersion") == "v1" and value.get("status") != "Success":
-        error_status = ApiError.from_status(value)
-        raise CallError(error_status.message or "unknown", error_status)
-    return value
+        raise CallError(no_object(value))
+    wanted, kind = str(review["apiVersion"]), review["kind"]
+    got = (str(value.get("apiVersion") or wanted), str(value.get("kind") or kind))
+    if got == (wanted, kind):
+        return value
+    group, _, version = wanted.rpartition("/")
+    known = {(f"{group}/v1", kind): f"v1.{kind}", (f"{group}/v1beta1", kind): f"v1beta1.{kind}", ("v1", "Status"): "v1.Status"}
+    if got in known:
+        raise CallError(f"converting ({known[got]}) to ({version}.{kind}): unknown conversion")
+    words = f"no kind {go_quote(got[1])} is registered for version {go_quote(got[0])}"
+    raise CallError(f'{words} in scheme "pkg/runtime/scheme.go:111"')
+
+
+def _parse(data: bytes) -> Any:
+    """JSON; ValueError when it is none. A short text is read as YAML, only to be refused in the words Go would use."""
+    if jsonio.depth_exceeds(data):
+        raise ValueError("exceeded max depth")
+    try:
+        return jsonio.loads(data)
+    except jsonio.JsonError:
+        if len(data) <= _TEXT_SHOWN:
+            read = yamlio.loads(data)
+            if not isinstance(read, dict):
+                return read
+        raise
+
+
+def no_object(value: Any) -> str:
+    """What Go says about JSON that should have been an object with a kind."""
+    shape = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+    word = f"json: cannot unmarshal {json_word(value)} into Go value of type {shape}"
+    return f"couldn't get version/kind; json parse error: {word}"
+
+
+def json_word(value: Any) -> str:
+    """A JSON value's type, as Go's decoder calls it."""
+    if isinstance(value, bool):
+        return "bool"
+    return {str: "string", int: "number", float: "number", list: "array", dict: "object"}.get(type(value), "null")
 
 
 def _refused(status: int, content_type: str, data: bytes) -> CallError:

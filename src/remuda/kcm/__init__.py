@@ -1,1 +1,72 @@
-"""What kube-controller-manager would do for the embedded API."""
+"""What kube-controller-manager (and kube-apiserver's own loops) would do for the embedded API.
+
+Each controller is a module; all of them know one `Client` and nothing of the server behind it. :func:`run` runs them until
+cancelled; :func:`controllers` gives them one by one to whoever wants to run a selection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Protocol
+
+from remuda.client.api import Client
+from remuda.kube.clock import Clock, Rng
+
+from .clusterroles import ClusterRoleAggregation
+from .crdcleanup import CrdCleanup
+from .crds import CrdConditions
+from .discovery import CRDS, Discovery
+from .disruption import DisruptionController
+from .garbagecollector import GarbageCollector
+from .namespaces import NamespaceController
+from .recorder import Recorder
+from .serviceaccounts import DefaultServiceAccounts, RootCaPublisher
+from .tokens import TokenIssuer, TokenSecrets
+from .watches import Watches
+
+__all__ = ["Runnable", "TokenIssuer", "controllers", "run"]
+
+
+class Runnable(Protocol):
+    name: str
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+
+
+def controllers(
+    client: Client, clock: Clock, rng: Rng, *, root_ca: str = "", tokens: TokenIssuer | None = None
+) -> list[Runnable]:
+    """Everything that has to run. `root_ca` (PEM) is published to every namespace; `tokens` signs legacy token Secrets."""
+    watches = Watches(client, clock, rng)
+    discovery = Discovery(client, clock, watches.of(CRDS))
+    found: list[Runnable] = [
+        watches,
+        discovery,
+        CrdConditions(client, clock, rng, watches),
+        CrdCleanup(client, clock, rng, watches),
+        GarbageCollector(client, clock, rng, discovery, Recorder(client, clock, GarbageCollector.name)),
+        NamespaceController(client, clock, rng, watches, discovery),
+        DefaultServiceAccounts(client, clock, rng, watches),
+        ClusterRoleAggregation(client, clock, rng, watches),
+        DisruptionController(client, clock, rng, watches, discovery, Recorder(client, clock, "controllermanager")),
+    ]
+    if root_ca:
+        found.append(RootCaPublisher(client, clock, rng, watches, root_ca))
+    if tokens is not None:
+        found.append(TokenSecrets(client, clock, rng, watches, tokens, root_ca))
+    return found
+
+
+async def run_all(runnables: Iterable[Runnable]) -> None:
+    """Run them side by side until cancelled; when one fails in a way it can't repair, all stop and the error is raised."""
+    async with asyncio.TaskGroup() as group:
+        for runnable in runnables:
+            group.create_task(runnable.run(), name=runnable.name)
+
+
+async def run(
+    client: Client, clock: Clock, rng: Rng, *, root_ca: str = "", tokens: TokenIssuer | None = None
+) -> None:
+    await run_all(controllers(client, clock, rng, root_ca=root_ca, tokens=tokens))

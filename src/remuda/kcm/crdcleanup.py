@@ -13,8 +13,8 @@ from remuda.kube.errors import ApiError, aggregate_text
 from remuda.kube.objects import (
     GroupVersionResource,
     dig,
-    find_by,
     finalizers_of,
+    find_by,
     is_being_deleted,
     metadata,
     name_of,
@@ -120,7 +120,7 @@ class CrdCleanup:
     async def _tell(self, crd: Obj, status: str, reason: str, message: str) -> Obj:
         before = dig(crd, "status", "conditions", default=[])
         old = find_by(before, "type", "Terminating")
-        fresh = {
+        fresh: Obj = {
             "type": "Terminating",
             "status": status,
             "lastTransitionTime": rfc3339(self._clock.time()),

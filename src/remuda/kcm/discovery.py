@@ -102,6 +102,8 @@ async def _served(client: Client, api_version: str, failures: dict[str, str]) ->
 class Discovery:
     """Discovery that is kept up to date, with listeners told of every change."""
 
+    name = "discovery"
+
     def __init__(self, client: Client, clock: Clock, crds: Informer) -> None:
         self._client = client
         self._clock = clock

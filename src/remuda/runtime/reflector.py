@@ -92,7 +92,7 @@ class Reflector:
                 limit=self._page_size,
                 continue_=token,
             )
-            found.extend(page.get("items") or ())
+            found.extend(_typed(page))
             metadata = page.get("metadata") or {}
             token = metadata.get("continue") or ""
             if not token:
@@ -115,6 +115,15 @@ class Reflector:
         # A server that ends watches at once must not make this a busy loop.
         await self._clock.sleep(0.01)
         return revision
+
+
+def _typed(page: Obj) -> list[Obj]:
+    """A page's items, each with the kind that lists of built-in types leave out over HTTP."""
+    items: list[Obj] = page.get("items") or []
+    if not items or "kind" in items[0]:
+        return items
+    kind, api_version = str(page.get("kind") or "").removesuffix("List"), page.get("apiVersion")
+    return [{"apiVersion": api_version, "kind": kind, **item} for item in items]
 
 
 @contextlib.asynccontextmanager

@@ -57,9 +57,7 @@ class Widgets:
         if resource.group != "example.com":
             return []
         return [
-            Served(
-                GroupVersionResource("example.com", version, "widgets"), GroupVersionKind("example.com", version, "Widget")
-            )
+            Served(GroupVersionResource("example.com", version, "widgets"), GroupVersionKind("example.com", version, "Widget"))
             for version in self._versions
         ]
 

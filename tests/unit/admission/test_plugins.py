@@ -94,11 +94,7 @@ async def test_a_pod_runs_as_the_default_account_with_its_token_mounted(source: 
     assert volume["projected"]["sources"] == [
         {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-        {
-            "downwardAPI": {
-                "items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]
-            }
-        },
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]}},
     ]
     mount = {"name": volume["name"], "readOnly": True, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
     assert spec["containers"][0]["volumeMounts"] == [mount]
@@ -150,9 +146,7 @@ async def test_mountable_secrets_are_enforced_when_asked_for(source: Stored) -> 
     source.put("", "serviceaccounts", strict)
     obj = pod(serviceAccountName="strict", volumes=[{"name": "v", "secret": {"secretName": "top"}}])
     error = await refused(accounts(source).validate(request(obj, "pods")))
-    expected = (
-        'volume with secret.secretName="top" is not allowed because service account strict does not reference that secret'
-    )
+    expected = 'volume with secret.secretName="top" is not allowed because service account strict does not reference that secret'
     assert error.message.endswith(expected)
 
 

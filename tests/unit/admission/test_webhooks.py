@@ -199,7 +199,24 @@ async def test_an_untrusted_certificate_is_refused(world: World, server: HookSer
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (lambda r: {**respond(r, allowed=True), "kind": "Other"}, "got admission.k8s.io/v1, Kind=Other"),
+        (
+            lambda r: {**respond(r, allowed=True), "kind": "Other"},
+            'no kind "Other" is registered for version "admission.k8s.io/v1" in scheme',
+        ),
+        (
+            lambda r: {"response": {"allowed": True, "uid": r["request"]["uid"]}},
+            "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got /, Kind=",
+        ),
+        (
+            lambda r: {"kind": "Status", "apiVersion": "v1", "status": "Failure"},
+            "failed to call webhook: converting (v1.Status) to (v1.AdmissionReview): unknown conversion",
+        ),
+        (
+            lambda r: respond(r, allowed="yes"),
+            "failed to call webhook: json: cannot unmarshal string into Go struct field "
+            "AdmissionResponse.response.allowed of type bool",
+        ),
+        (lambda r: respond(r, allowed=True, patch="!!"), "failed to call webhook: illegal base64 data at input byte 0"),
         (lambda r: {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1"}, "webhook response was absent"),
         (lambda r: respond({**r, "request": {"uid": "x"}}, allowed=True), 'got "x"'),
         (lambda r: respond(r, allowed=True, patch="W10="), "validating webhook may not return response.patch"),
@@ -209,7 +226,11 @@ async def test_an_untrusted_certificate_is_refused(world: World, server: HookSer
             'an error on the server ("boom") has prevented the request from succeeding',
         ),
         (lambda r: web.Response(text=""), "0-length response with status code: 200 and content type: text/plain"),
-        (lambda r: web.Response(text="<html>"), "couldn't get version/kind; json parse error"),
+        (
+            lambda r: web.Response(text="<html>"),
+            "couldn't get version/kind; json parse error: json: cannot unmarshal string into Go value of type struct "
+            r'{ APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }',
+        ),
     ],
 )
 async def test_answers_that_are_none(world: World, server: HookServer, answer: Any, text: str) -> None:

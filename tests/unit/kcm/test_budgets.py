@@ -43,9 +43,7 @@ def budget(status: Obj | None = None, **spec: Any) -> Obj:
         ({"minAvailable": 0}, 0, 0, 0, 0, 0, 0),
     ],
 )
-def test_allowed_disruptions(
-    spec: Obj, ready: int, unready: int, scale: int, allowed: int, desired: int, expected: int
-) -> None:
+def test_allowed_disruptions(spec: Obj, ready: int, unready: int, scale: int, allowed: int, desired: int, expected: int) -> None:
     counts = count(budget(**spec), pods(ready, unready), scale, NOW)
     assert (counts.allowed, counts.desired_healthy, counts.expected) == (allowed, desired, expected)
     assert counts.current_healthy == ready

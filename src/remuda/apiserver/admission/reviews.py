@@ -11,6 +11,7 @@ from remuda.kube import jsonio
 from remuda.kube.errors import ApiError, go_quote
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource
 
+from ..webhook_client import json_word
 from . import Attributes, Obj
 
 _GROUP = "admission.k8s.io"
@@ -20,6 +21,10 @@ JSON_PATCH = "JSONPatch"
 
 class InvalidResponse(Exception):
     """A webhook answered something that is no answer; the text says what."""
+
+
+class Undecodable(Exception):
+    """A response with a field of the wrong type."""
 
 
 @dataclass(slots=True)
@@ -96,23 +101,60 @@ def review_of(request: Obj, version: str) -> Obj:
     return {"kind": "AdmissionReview", "apiVersion": f"{_GROUP}/{version}", "request": request}
 
 
+_FIELDS = {
+    "uid": (str, "types.UID"),
+    "allowed": (bool, "bool"),
+    "status": (dict, "v1.Status"),
+    "patch": (str, "[]uint8"),
+    "patchType": (str, "v1.PatchType"),
+    "auditAnnotations": (dict, "map[string]string"),
+    "warnings": (list, "[]string"),
+}
+
+
+def _check_types(response: Obj) -> None:
+    for name, (wanted, word) in _FIELDS.items():
+        value = response.get(name)
+        if value is not None and not isinstance(value, wanted):
+            raise _wrong_type(name, value, word)
+    for inner in (*(response.get("warnings") or ()), *(response.get("auditAnnotations") or {}).values()):
+        if not isinstance(inner, str):
+            name = "warnings" if inner in (response.get("warnings") or ()) else "auditAnnotations"
+            raise _wrong_type(name, inner, "string")
+
+
+def _wrong_type(name: str, value: Any, wanted: str) -> Undecodable:
+    field_name = f"AdmissionResponse.response.{name}"
+    return Undecodable(f"json: cannot unmarshal {json_word(value)} into Go struct field {field_name} of type {wanted}")
+
+
 def read_response(review: Obj, uid: str, version: str, mutating: bool) -> Response:
     response = review.get("response")
-    if not isinstance(response, dict):
+    if response is None:
         raise InvalidResponse("webhook response was absent")
+    if not isinstance(response, dict):
+        where = "AdmissionReview.response of type v1.AdmissionResponse"
+        raise Undecodable(f"json: cannot unmarshal {json_word(response)} into Go struct field {where}")
+    _check_types(response)
+    patch = _patch_bytes(response.get("patch") or "")
     if version == "v1":
         _check_v1(review, response, uid, mutating)
-    found = Response(response.get("allowed") is True)
-    result = response.get("status")
-    found.result = result if isinstance(result, dict) else None
-    found.warnings = [text for text in response.get("warnings") or () if isinstance(text, str)]
-    annotations = response.get("auditAnnotations")
-    if isinstance(annotations, dict):
-        found.annotations = {key: value for key, value in annotations.items() if isinstance(value, str)}
-    if mutating and response.get("patch"):
-        found.patch_type = str(response.get("patchType")) if version == "v1" else JSON_PATCH
-        _read_patch(found, response["patch"])
+    found = Response(response.get("allowed") is True, response.get("status"))
+    found.warnings = response.get("warnings") or []
+    found.annotations = response.get("auditAnnotations") or {}
+    if mutating and patch:
+        found.patch_type = response["patchType"] if version == "v1" else JSON_PATCH
+        _read_patch(found, patch)
     return found
+
+
+def _patch_bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        stripped = text.rstrip("=")
+        at = next((i for i, char in enumerate(stripped) if not (char.isascii() and (char.isalnum() or char in "+/"))), len(text))
+        raise Undecodable(f"illegal base64 data at input byte {at}") from None
 
 
 def _check_v1(review: Obj, response: Obj, uid: str, mutating: bool) -> None:
@@ -138,14 +180,15 @@ def _check_v1(review: Obj, response: Obj, uid: str, mutating: bool) -> None:
         raise InvalidResponse('webhook returned invalid response.patchType of ""')
 
 
-def _read_patch(found: Response, patch: Any) -> None:
+def _read_patch(found: Response, patch: bytes) -> None:
     try:
-        operations = jsonio.loads(base64.b64decode(patch, validate=True))
-    except (jsonio.JsonError, binascii.Error, ValueError, TypeError) as error:
-        found.patch_error = str(error)
+        operations = jsonio.loads(patch)
+    except jsonio.JsonError as error:
+        found.patch_error = "unexpected end of JSON input" if "truncated" in str(error) else str(error)
         return
     if not isinstance(operations, list) or not all(isinstance(operation, dict) for operation in operations):
-        found.patch_error = "json: cannot unmarshal value into Go value of type jsonpatch.Patch"
+        word = json_word(operations)
+        found.patch_error = f"json: cannot unmarshal {word} into Go value of type jsonpatch.Patch"
         return
     found.patch = operations
 

@@ -15,7 +15,7 @@ from remuda.kube.clock import Entropy
 from remuda.kube.errors import ApiError, bad_request, go_quote, internal
 
 from ..source import ObjectSource
-from ..webhook_client import CallError, WebhookClient
+from ..webhook_client import CallError, WebhookClient, no_object
 from . import Attributes, Obj
 from .chain import reinvocation_of
 from .matching import Candidate, Index, Kinds, Webhook, selects
@@ -23,6 +23,7 @@ from .reviews import (
     JSON_PATCH,
     InvalidResponse,
     Response,
+    Undecodable,
     denied,
     kind_of,
     read_response,
@@ -82,7 +83,7 @@ class _Webhooks:
         try:
             answer = await self._client.post(webhook.endpoint, review_of(request, version), webhook.timeout)
             response = read_response(answer, request["uid"], version, mutating)
-        except CallError as error:
+        except (CallError, Undecodable) as error:
             raise CallFailed(webhook.name, f"failed to call webhook: {error}") from None
         except InvalidResponse as error:
             raise CallFailed(webhook.name, f"received invalid webhook response: {error}") from None
@@ -148,9 +149,7 @@ class MutatingWebhooks:
             attributes.annotations.setdefault(f"mutation.webhook.admission.k8s.io/{place}", jsonio.dumps_text(noted))
         return changed
 
-    async def _apply(
-        self, candidate: Candidate, attributes: Attributes, request: Obj, response: Response, place: str
-    ) -> bool:
+    async def _apply(self, candidate: Candidate, attributes: Attributes, request: Obj, response: Response, place: str) -> bool:
         webhook = candidate.webhook
         if response.patch_error:
             why = f"received undecodable patch in webhook response: {response.patch_error}"
@@ -166,7 +165,10 @@ class MutatingWebhooks:
         if response.patch_type != JSON_PATCH:
             raise CallFailed(webhook.name, f"unsupported patch type {go_quote(response.patch_type)}")
         after = self._patched(before, response.patch)
-        after = self._webhooks.kinds.default(jsonio.copy(after), candidate.resource, attributes.subresource)
+        try:
+            after = self._webhooks.kinds.default(jsonio.copy(after), candidate.resource, attributes.subresource)
+        except ApiError as error:
+            raise internal(error.message) from None
         noted = {
             "configuration": webhook.configuration,
             "webhook": webhook.name,
@@ -186,7 +188,7 @@ class MutatingWebhooks:
         except jsonpatch.JsonPatchError as error:
             raise internal(str(error)) from None
         if not isinstance(patched, dict):
-            raise internal("a patch made of the object something that is no object")
+            raise internal(no_object(patched))
         return patched
 
 
