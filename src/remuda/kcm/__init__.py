@@ -66,7 +66,5 @@ async def run_all(runnables: Iterable[Runnable]) -> None:
             group.create_task(runnable.run(), name=runnable.name)
 
 
-async def run(
-    client: Client, clock: Clock, rng: Rng, *, root_ca: str = "", tokens: TokenIssuer | None = None
-) -> None:
+async def run(client: Client, clock: Clock, rng: Rng, *, root_ca: str = "", tokens: TokenIssuer | None = None) -> None:
     await run_all(controllers(client, clock, rng, root_ca=root_ca, tokens=tokens))

@@ -116,8 +116,7 @@ class GarbageCollector:
 
     def _follow(self, snapshot: Snapshot) -> None:
         wanted = {
-            (served.resource.group, served.resource.resource): served
-            for served in snapshot.supporting("delete", "list", "watch")
+            (served.resource.group, served.resource.resource): served for served in snapshot.supporting("delete", "list", "watch")
         }
         for key, served in wanted.items():
             monitor = self._monitors.get(key)
