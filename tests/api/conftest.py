@@ -1,0 +1,49 @@
+"""Both servers once per test process, and a fresh namespace on both for each test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.real import need
+from tests.real.cluster import RealCluster
+
+from .harness import OURS, REAL, Endpoint, Pair, RemudaProcess
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def real() -> Iterator[RealCluster]:
+    need.programs("kubernetes", "etcd")
+    with RealCluster(controllers=True, fsync=False) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def remuda(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemudaProcess]:
+    process = RemudaProcess(Path(tmp_path_factory.mktemp("remuda")))
+    process.start()
+    try:
+        yield process
+    finally:
+        process.stop()
+
+
+@pytest.fixture(scope="session")
+def endpoints(real: RealCluster, remuda: RemudaProcess) -> dict[str, Endpoint]:
+    theirs = Endpoint(real.url, Path(real.ca_pem), Path(real.admin_cert), Path(real.admin_key))
+    return {OURS: remuda.endpoint, REAL: theirs}
+
+
+@pytest.fixture
+def pair(endpoints: dict[str, Endpoint], request: pytest.FixtureRequest) -> Pair:
+    """A pair with a namespace of its own that exists on both servers, with its default service account."""
+    pair = Pair(endpoints, ns=f"t{next(_numbers)}-{os.getpid()}")
+    pair.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": pair.ns}})
+    pair.eventually(f"/api/v1/namespaces/{pair.ns}/serviceaccounts/default", lambda answer: answer.status == 200, compare=False)
+    return pair

@@ -1,0 +1,309 @@
+"""Two servers side by side, and requests that go to both.
+
+A :class:`Pair` sends each request to Remuda and to the real server, compares status, body and Warning headers under
+:mod:`.masks`, and gives back both answers so that the next request can use what each server said.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from .masks import masked
+
+OURS, REAL = "ours", "real"
+SIDES = (OURS, REAL)
+MERGE, JSON_PATCH, STRATEGIC, APPLY = (
+    "application/merge-patch+json",
+    "application/json-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+)
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    warnings: list[str]
+    raw: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.raw) if self.raw else None
+
+    @property
+    def body(self) -> Any:
+        try:
+            return self.json
+        except ValueError:
+            return self.raw.decode(errors="replace")
+
+
+class Endpoint:
+    """One server as a client with an admin certificate sees it."""
+
+    def __init__(self, url: str, ca: Path, cert: Path | None, key: Path | None) -> None:
+        parts = urlsplit(url)
+        self.url = url
+        self.host, self.port = parts.hostname or "", parts.port or 443
+        self.context = ssl.create_default_context(cafile=str(ca))
+        self.anonymous_context = ssl.create_default_context(cafile=str(ca))
+        if cert is not None:
+            self.context.load_cert_chain(str(cert), str(key))
+        self._connection: http.client.HTTPSConnection | None = None
+
+    def request(
+        self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None, anonymous: bool = False
+    ) -> Answer:
+        headers = {"User-Agent": "differential/1.0", "Accept": "application/json", **(headers or {})}
+        if anonymous:
+            connection = http.client.HTTPSConnection(self.host, self.port, context=self.anonymous_context, timeout=60)
+            try:
+                return self._exchange(connection, method, path, body, headers)
+            finally:
+                connection.close()
+        for attempt in (1, 2):
+            if self._connection is None:
+                self._connection = http.client.HTTPSConnection(self.host, self.port, context=self.context, timeout=60)
+            try:
+                return self._exchange(self._connection, method, path, body, headers)
+            except (http.client.RemoteDisconnected, ConnectionError):
+                self._connection.close()
+                self._connection = None
+                if attempt == 2:
+                    raise
+        raise AssertionError
+
+    @staticmethod
+    def _exchange(
+        connection: http.client.HTTPSConnection, method: str, path: str, body: bytes | None, headers: dict[str, str]
+    ) -> Answer:
+        connection.request(method, path, body=body, headers=headers)
+        response = connection.getresponse()
+        data = response.read()
+        warnings = response.headers.get_all("Warning") or []
+        return Answer(response.status, {k.lower(): v for k, v in response.headers.items()}, warnings, data)
+
+    @contextmanager
+    def stream(self, path: str, headers: dict[str, str] | None = None) -> Iterator[http.client.HTTPResponse]:
+        connection = http.client.HTTPSConnection(self.host, self.port, context=self.context, timeout=30)
+        connection.request("GET", path, headers={"Accept": "application/json", "User-Agent": "differential/1.0", **(headers or {})})
+        response = connection.getresponse()
+        try:
+            yield response
+        finally:
+            # A watch never ends by itself: cut it.
+            if connection.sock is not None:
+                connection.sock.close()
+            response.close()
+            connection.close()
+
+
+class Watch:
+    """A watch on one server; `next(n)` reads n events."""
+
+    def __init__(self, response: http.client.HTTPResponse) -> None:
+        self._response = response
+        self.status = response.status
+
+    def next(self, count: int, seconds: float = 20.0) -> list[dict[str, Any]]:
+        events = []
+        for _ in range(count):
+            line = self._response.readline()
+            if not line:
+                break
+            events.append(json.loads(line))
+        return events
+
+
+@dataclass
+class Both:
+    ours: Answer
+    real: Answer
+
+    def __getitem__(self, side: str) -> Answer:
+        return self.ours if side == OURS else self.real
+
+    @property
+    def status(self) -> int:
+        return self.real.status
+
+    @property
+    def json(self) -> Any:
+        """The real server's body, for what is the same on both."""
+        return self.real.json
+
+
+# A body may depend on the side: it is then made from what that server said before.
+Body = Any | Callable[[str], Any]
+
+
+@dataclass
+class Pair:
+    endpoints: dict[str, Endpoint]
+    ns: str = "default"
+    log: list[str] = field(default_factory=list)
+
+    def send(
+        self,
+        method: str,
+        path: Body,
+        body: Body = None,
+        headers: dict[str, str] | None = None,
+        *,
+        content_type: str = "application/json",
+        compare: bool = True,
+        raw: bytes | None = None,
+        anonymous: bool = False,
+        ignore: Callable[[Any], Any] | None = None,
+    ) -> Both:
+        """Send to both; `ignore` takes a masked body and gives what is to be compared."""
+        answers = {}
+        for side in SIDES:
+            where = path(side) if callable(path) else path
+            data = raw
+            given = body(side) if callable(body) else body
+            if given is not None:
+                data = given if isinstance(given, bytes) else json.dumps(given).encode()
+            sent = dict(headers or {})
+            if data is not None:
+                sent.setdefault("Content-Type", content_type)
+            answers[side] = self.endpoints[side].request(method, where.format(ns=self.ns) if "{ns}" in where else where, data, sent, anonymous)
+        both = Both(answers[OURS], answers[REAL])
+        if compare:
+            compare_answers(both, f"{method} {path if not callable(path) else path(REAL)}", ignore)
+        return both
+
+    def get(self, path: Body, **kwargs: Any) -> Both:
+        return self.send("GET", path, **kwargs)
+
+    def post(self, path: Body, body: Body = None, **kwargs: Any) -> Both:
+        return self.send("POST", path, body, **kwargs)
+
+    def put(self, path: Body, body: Body = None, **kwargs: Any) -> Both:
+        return self.send("PUT", path, body, **kwargs)
+
+    def delete(self, path: Body, body: Body = None, **kwargs: Any) -> Both:
+        return self.send("DELETE", path, body, **kwargs)
+
+    def patch(self, path: Body, body: Body, kind: str = MERGE, **kwargs: Any) -> Both:
+        return self.send("PATCH", path, body, content_type=kind, **kwargs)
+
+    def apply(self, path: str, body: Body, manager: str = "tester", force: bool = False, **kwargs: Any) -> Both:
+        joint = "&" if "?" in path else "?"
+        where = f"{path}{joint}fieldManager={manager}" + ("&force=true" if force else "")
+        return self.send("PATCH", where, body, content_type=APPLY, **kwargs)
+
+    def watch_both(self, path: Body, act: Callable[[], object], count: int, ignore: Callable[[Any], Any] | None = None) -> dict[str, list[Any]]:
+        """Open a watch on both, act, read `count` events from each, and compare them."""
+        found: dict[str, list[Any]] = {}
+        paths = {side: (path(side) if callable(path) else path).format(ns=self.ns) for side in SIDES}
+        with self.endpoints[OURS].stream(paths[OURS]) as ours, self.endpoints[REAL].stream(paths[REAL]) as real:
+            act()
+            found[OURS], found[REAL] = Watch(ours).next(count), Watch(real).next(count)
+        left, right = masked(found[OURS]), masked(found[REAL])
+        if ignore is not None:
+            left, right = ignore(left), ignore(right)
+        assert left == right, difference(left, right, f"WATCH {path}")
+        return found
+
+    def eventually(self, path: Body, done: Callable[[Answer], bool], seconds: float = 30.0, compare: bool = True, **kwargs: Any) -> Both:
+        """Poll until `done` holds on both sides, then compare."""
+        end = time.monotonic() + seconds
+        while True:
+            both = self.send("GET", path, compare=False)
+            if done(both.ours) and done(both.real):
+                return self.send("GET", path, compare=compare, **kwargs)
+            if time.monotonic() > end:
+                states = {side: (both[side].status, both[side].body, done(both[side])) for side in SIDES}
+                raise AssertionError(f"{path} did not get there: {json.dumps(states, indent=1, default=str)}")
+            time.sleep(0.05)
+
+
+def compare_answers(both: Both, what: str, ignore: Callable[[Any], Any] | None = None) -> None:
+    def shown(answer: Answer) -> Any:
+        body = masked(answer.body)
+        if ignore is not None:
+            body = ignore(body)
+        return {"status": answer.status, "body": body, "warnings": masked(answer.warnings)}
+
+    left, right = shown(both.ours), shown(both.real)
+    assert left == right, difference(left, right, what)
+
+
+def difference(ours: Any, real: Any, what: str) -> str:
+    import difflib
+
+    left = yaml.safe_dump(real, sort_keys=True, width=200).splitlines()
+    right = yaml.safe_dump(ours, sort_keys=True, width=200).splitlines()
+    lines = list(difflib.unified_diff(left, right, "kube-apiserver", "remuda", lineterm="", n=4))
+    return f"{what}\n" + "\n".join(lines[:120])
+
+
+class RemudaProcess:
+    """`remuda serve` as a user starts it, on a directory of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port = _free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.kubeconfig = directory / "kubeconfig"
+        self.log = directory / "serve.log"
+
+    def start(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "remuda", "serve", "--data-dir", str(self.directory), "--listen", f"127.0.0.1:{self.port}"],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
+        end = time.monotonic() + 30
+        while not self.kubeconfig.exists() or not _listening(self.port):
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise RuntimeError(f"remuda serve did not start:\n{self.log.read_text()}")
+            time.sleep(0.02)
+
+    @property
+    def endpoint(self) -> Endpoint:
+        pki = self.directory / "pki"
+        return Endpoint(f"https://127.0.0.1:{self.port}", pki / "ca.crt", pki / "admin.crt", pki / "admin.key")
+
+    def stop(self) -> int:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _listening(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(0.5)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
