@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from remuda.kube import names
@@ -375,7 +375,16 @@ def _reason_errors(reason: str, path: str) -> Errors:
 
 
 def drop_status(obj: Obj) -> None:
-    obj.pop("status", None)
+    obj["status"] = {}
+
+
+def fresh_status(**zeroes: Any) -> Callable[[Obj], None]:
+    """A status that is empty but for the numbers that Go prints even when they are zero."""
+
+    def prepare(obj: Obj) -> None:
+        obj["status"] = dict(zeroes)
+
+    return prepare
 
 
 def keep_status(obj: Obj, old: Obj) -> None:

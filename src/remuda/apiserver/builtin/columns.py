@@ -75,9 +75,10 @@ def length(*path: str) -> Value:
 
 
 NAME = Column("Name", "string", "The object's name, unique among its kind in the namespace.", at("metadata", "name"), "name")
-AGE = Column(
-    "Age", "string", "Time since the object was created.", at("metadata", "creationTimestamp", default=None), AGE_FORMAT
-)
+_CREATED = at("metadata", "creationTimestamp", default=None)
+AGE = Column("Age", "string", "Time since the object was created.", _CREATED, AGE_FORMAT)
+# What a kind without columns of its own shows.
+DEFAULT = (NAME, Column("Created At", "date", "When the object was created.", _CREATED))
 
 
 def format_labels(labels: dict[str, str] | None) -> str:
@@ -113,12 +114,12 @@ def _joined(containers: Iterable[Obj], field: str) -> str:
     return ",".join(container.get(field) or "" for container in containers)
 
 
-def container_columns(*path: str) -> tuple[Column, Column]:
-    """The names and images of the containers at `path`, shown in wide tables."""
+def container_columns(*path: str, wide: bool = True) -> tuple[Column, Column]:
+    """The names and images of the containers at `path`."""
     containers = at(*path, default=())
     return (
-        column("Containers", lambda obj: _joined(containers(obj), "name"), "Names of the containers.", wide=True),
-        column("Images", lambda obj: _joined(containers(obj), "image"), "Images of the containers.", wide=True),
+        column("Containers", lambda obj: _joined(containers(obj), "name"), "Names of the containers.", wide=wide),
+        column("Images", lambda obj: _joined(containers(obj), "image"), "Images of the containers.", wide=wide),
     )
 
 

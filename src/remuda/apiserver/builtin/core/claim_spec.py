@@ -31,9 +31,7 @@ def claim_spec_errors(spec: Obj, path: str, was: Obj | None = None) -> Errors:
     if spec.get("storageClassName"):
         errors += checks.subdomain(spec["storageClassName"], f"{path}.storageClassName")
     errors += checks.supported(spec.get("volumeMode"), VOLUME_MODES, f"{path}.volumeMode", False)
-    lenient = was is not None and any(
-        sub(was, field).get("apiGroup") is not None for field in ("dataSource", "dataSourceRef")
-    )
+    lenient = was is not None and any(sub(was, field).get("apiGroup") is not None for field in ("dataSource", "dataSourceRef"))
     errors += _source_errors(spec.get("dataSource"), f"{path}.dataSource", lenient)
     errors += _source_errors(spec.get("dataSourceRef"), f"{path}.dataSourceRef", lenient)
     errors += _source_pair_errors(spec, path)

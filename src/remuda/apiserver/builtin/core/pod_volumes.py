@@ -204,9 +204,7 @@ def _projected(source: Obj, path: str) -> Errors:
         errors += _token(one.get("serviceAccountToken"), path, f"{at}.serviceAccountToken")
         bundle = one.get("clusterTrustBundle")
         if bundle is not None:
-            errors += _trust_bundle(bundle, f"{at}.clusterTrustBundle") + take(
-                bundle.get("path") or "", bundle.get("path") or ""
-            )
+            errors += _trust_bundle(bundle, f"{at}.clusterTrustBundle") + take(bundle.get("path") or "", bundle.get("path") or "")
         if sum(value is not None for value in one.values()) > 1:
             errors.append(forbidden_field(at, "may not specify more than 1 volume type per source"))
     return errors

@@ -42,10 +42,7 @@ def _default(obj: Obj) -> None:
     spec["sessionAffinity"] = spec.get("sessionAffinity") or "None"
     if spec["sessionAffinity"] == "None":
         spec.pop("sessionAffinityConfig", None)
-    elif (
-        spec["sessionAffinity"] == "ClientIP"
-        and sub(spec, "sessionAffinityConfig", "clientIP").get("timeoutSeconds") is None
-    ):
+    elif spec["sessionAffinity"] == "ClientIP" and sub(spec, "sessionAffinityConfig", "clientIP").get("timeoutSeconds") is None:
         spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": 10800}}
     spec["type"] = spec.get("type") or "ClusterIP"
     for port in spec.get("ports") or ():
@@ -288,9 +285,9 @@ def _class_errors(spec: Obj, before: Obj | None) -> Errors:
     path, name = "spec.loadBalancerClass", spec.get("loadBalancerClass")
     balancer = spec.get("type") == "LoadBalancer"
     errors: Errors = []
-    if before is not None and before.get("type") == "LoadBalancer" and balancer:
-        if before.get("loadBalancerClass") != name:
-            errors.append(invalid_value(path, name, _ONCE))
+    stays = before is not None and before.get("type") == "LoadBalancer" and balancer
+    if stays and sub(before).get("loadBalancerClass") != name:
+        errors.append(invalid_value(path, name, _ONCE))
     if name is not None:
         errors += checks.qualified(name, path) if balancer else [forbidden_field(path, _ONLY_BALANCER)]
     return errors
@@ -326,9 +323,9 @@ def _validate_update(obj: Obj, old: Obj) -> Errors:
     spec, before = sub(obj, "spec"), sub(old, "spec")
     errors = checks.meta_update_errors(obj, old)
     errors += _address_change_errors(spec, before) + _family_change_errors(spec, before) + _class_errors(spec, before)
-    if needs_health_check(before) and needs_health_check(spec):
-        if (before.get("healthCheckNodePort") or 0) != (spec.get("healthCheckNodePort") or 0):
-            errors.append(forbidden_field("spec.healthCheckNodePort", "field is immutable"))
+    moved = (before.get("healthCheckNodePort") or 0) != (spec.get("healthCheckNodePort") or 0)
+    if moved and needs_health_check(before) and needs_health_check(spec):
+        errors.append(forbidden_field("spec.healthCheckNodePort", "field is immutable"))
     return errors + _service_errors(obj, old)
 
 

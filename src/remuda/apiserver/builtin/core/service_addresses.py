@@ -63,9 +63,9 @@ def _normalize(spec: Obj, before: Obj | None) -> None:
         if not spec.get("clusterIPs") and before.get("clusterIPs") and spec.get("clusterIP") == before.get("clusterIP"):
             spec["clusterIPs"] = before["clusterIPs"]
     _keep_node_ports(spec, before)
-    if spec.get("clusterIP") and spec.get("clusterIP") != before.get("clusterIP"):
-        if (spec.get("clusterIPs") or []) == (before.get("clusterIPs") or []):
-            spec["clusterIPs"] = [spec["clusterIP"]]
+    moved = spec.get("clusterIP") and spec.get("clusterIP") != before.get("clusterIP")
+    if moved and (spec.get("clusterIPs") or []) == (before.get("clusterIPs") or []):
+        spec["clusterIPs"] = [spec["clusterIP"]]
 
 
 def _keep_node_ports(spec: Obj, before: Obj) -> None:

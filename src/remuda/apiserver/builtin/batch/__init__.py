@@ -1,0 +1,1 @@
+"""The batch group: jobs and cron jobs."""
