@@ -111,7 +111,7 @@ def format_plain(number: float) -> str:
 
 def checked_duration(ns: int) -> Duration:
     if not INT_MIN <= ns <= INT_MAX:
-        raise EvalError("duration overflow")
+        raise EvalError("integer overflow")
     return Duration(ns)
 
 
