@@ -92,12 +92,12 @@ def _is_healthy(pod: Obj, disrupted: dict[str, str], now: float) -> bool:
 
 
 def is_ready(pod: Obj) -> bool:
-    conditions = dig(pod, "status", "conditions", default=[])
+    conditions = dig(pod, "status", "conditions") or []
     return any(condition.get("type") == "Ready" and condition.get("status") == "True" for condition in conditions)
 
 
 def _disrupted(budget: Obj, pods: list[Obj], now: float) -> tuple[dict[str, str], float | None, list[str]]:
-    noted = dig(budget, "status", "disruptedPods", default={})
+    noted = dig(budget, "status", "disruptedPods") or {}
     kept: dict[str, str] = {}
     recheck_at: float | None = None
     overdue: list[str] = []
@@ -127,7 +127,7 @@ def status_of(budget: Obj, counts: Counts, now: str) -> Obj:
     status["desiredHealthy"] = counts.desired_healthy
     status["expectedPods"] = counts.expected
     truth, reason = ("True", "SufficientPods") if counts.allowed > 0 else ("False", "InsufficientPods")
-    before = dig(budget, "status", "conditions", default=[])
+    before = dig(budget, "status", "conditions") or []
     status["conditions"] = with_condition(before, truth, reason, "", generation, now)
     return status
 

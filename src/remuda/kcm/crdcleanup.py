@@ -67,7 +67,7 @@ class CrdCleanup:
             raise
         if not _awaits_cleanup(crd):
             return None
-        told = find_by(dig(crd, "status", "conditions", default=[]), "type", "Terminating")
+        told = find_by((dig(crd, "status", "conditions") or []), "type", "Terminating")
         if told is None or told.get("reason") not in ("InstanceDeletionInProgress", "InstanceDeletionCheck"):
             crd = await self._tell(crd, "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress")
         if not _is_established(crd):
@@ -118,7 +118,7 @@ class CrdCleanup:
         return found
 
     async def _tell(self, crd: Obj, status: str, reason: str, message: str) -> Obj:
-        before = dig(crd, "status", "conditions", default=[])
+        before = dig(crd, "status", "conditions") or []
         old = find_by(before, "type", "Terminating")
         fresh: Obj = {
             "type": "Terminating",
@@ -150,13 +150,13 @@ def _awaits_cleanup(crd: Obj) -> bool:
 
 
 def _is_established(crd: Obj) -> bool:
-    condition = find_by(dig(crd, "status", "conditions", default=[]), "type", "Established")
+    condition = find_by((dig(crd, "status", "conditions") or []), "type", "Established")
     return condition is not None and condition.get("status") == "True"
 
 
 def _storage_resource(crd: Obj) -> GroupVersionResource:
     """Where the objects can be listed: in their storage version, or else in any that is served."""
-    versions = dig(crd, "spec", "versions", default=[])
+    versions = dig(crd, "spec", "versions") or []
     served = [version for version in versions if version.get("served")] or versions
     chosen = next((version for version in served if version.get("storage")), served[0])
     return GroupVersionResource(crd["spec"]["group"], chosen["name"], crd["spec"]["names"]["plural"])

@@ -235,7 +235,7 @@ def _target_condition(pod: Obj) -> Obj | None:
     """The mark of a disruption that is still to come, on a pod that lives."""
     if is_being_deleted(pod) or dig(pod, "status", "phase") in ("Succeeded", "Failed"):
         return None
-    condition = find_by(dig(pod, "status", "conditions", default=[]), "type", "DisruptionTarget")
+    condition = find_by((dig(pod, "status", "conditions") or []), "type", "DisruptionTarget")
     if condition is None or condition.get("status") != "True" or condition.get("reason") == "TerminationByKubelet":
         return None
     return condition

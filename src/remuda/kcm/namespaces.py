@@ -153,14 +153,14 @@ class NamespaceController:
         return await self._client.update(NAMESPACES, namespace, subresource=subresource, field_manager=MANAGER)
 
     async def _tell(self, namespace: Obj, remains: Remains) -> Obj:
-        before = dig(namespace, "status", "conditions", default=[])
+        before = dig(namespace, "status", "conditions") or []
         after = conditions(before, remains.problems(), rfc3339(self._clock.time()))
         if after == before:
             return namespace
         return await self._write(with_path(namespace, ("status", "conditions"), after), "status")
 
     async def _finalize(self, namespace: Obj) -> None:
-        kept = sorted({found for found in dig(namespace, "spec", "finalizers", default=[]) if found != FINALIZER})
+        kept = sorted({found for found in (dig(namespace, "spec", "finalizers") or []) if found != FINALIZER})
         try:
             await self._write(with_path(namespace, ("spec", "finalizers"), kept), "finalize")
         except ApiError as error:

@@ -25,7 +25,7 @@ REPLICA_SETS = GroupVersionResource("apps", "v1", "replicasets")
 
 
 def condition(obj: Obj, kind: str) -> Obj:
-    return next((found for found in dig(obj, "status", "conditions", default=[]) if found["type"] == kind), {})
+    return next((found for found in (dig(obj, "status", "conditions") or []) if found["type"] == kind), {})
 
 
 async def test_a_namespace_goes_with_everything_in_it(cluster: Cluster) -> None:
