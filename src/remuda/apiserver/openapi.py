@@ -330,7 +330,7 @@ def _operation(version: Version, verb: str, suffix: str, gvk: Obj, answer: str, 
     if parameters:
         operation["parameters"] = parameters
     if body:
-        media_types = _PATCHES if verb == "patch" else ("*/*",)
+        media_types: tuple[str, ...] = _PATCHES if verb == "patch" else ("*/*",)
         if verb == "patch" and not version.resource.builtin:
             media_types = _PATCHES[:3]
         content = {media: {"schema": {"$ref": REFERENCE + body}} for media in media_types}

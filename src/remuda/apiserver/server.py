@@ -46,7 +46,7 @@ from .http.listener import Listener, server_context
 from .kinds import Escalation, RegistryKinds
 from .metrics import Metrics
 from .pages import Pages
-from .pki import Pki
+from .pki import Pki, new_key_pem
 from .resources import Registry
 from .reviews import Services
 from .store import HistoryStore, Store
@@ -182,11 +182,7 @@ class Server:
     def _service_account_key(self) -> bytes:
         if self.pki is not None:
             return self.pki.service_account_key.read_bytes()
-        from cryptography.hazmat.primitives.asymmetric import ec
-        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-        key = ec.generate_private_key(ec.SECP256R1())
-        return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return new_key_pem(self.config.entropy)
 
     def _admission(self) -> AdmissionChain:
         source, clock = self.source, self.config.clock
@@ -200,9 +196,10 @@ class Server:
                 DefaultTolerationSeconds(),
                 StorageObjectInUseProtection(),
                 CertificateSubjectRestriction(),
-                Escalation(EscalationGuard(self.rbac)),
                 self.hooks,
                 MutatingWebhooks(source, kinds, self.webhooks, self.config.entropy),
+                # After the webhooks: what they put into a role must be held by its writer too.
+                Escalation(EscalationGuard(self.rbac)),
                 ValidatingWebhooks(source, kinds, self.webhooks, self.config.entropy),
             ]
         )

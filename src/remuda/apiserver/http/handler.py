@@ -69,13 +69,16 @@ class Handler:
         target: paths.Target | None = None
         try:
             target = paths.parse(request.method, request.raw_path)
-            user = await self._authenticate(request, target)
+            warnings: list[str] = []
+            user = await self._authenticate(request, target, warnings)
             user = self._impersonate(request, target, user)
             self._authorize(target, user)
             if target.is_resource:
                 response = await self._resource(request, target, user)
             else:
                 response = await self._path(request, target, user)
+            if warnings and not response.prepared:
+                responses.add_warnings(response, warnings)
         except ApiError as failure:
             response = responses.error(failure)
             if failure.code == 401:
@@ -89,23 +92,14 @@ class Handler:
             self.metrics.request(target, response.status, self.api.clock.monotonic() - started)
         return response
 
-    async def _authenticate(self, request: web.BaseRequest, target: paths.Target) -> User:
+    async def _authenticate(self, request: web.BaseRequest, target: paths.Target, warnings: list[str]) -> User:
         connection = request.protocol
         assert isinstance(connection, Connection)
-        headers = request.headers
-        if "Authorization" not in headers and "Sec-WebSocket-Protocol" not in headers:
-            if connection.identity is not None:
-                known: User = connection.identity
-                return known
-            if connection.peer_certificate is not None:
-                user = await self.chain.authenticate(Credentials.of(connection.peer_certificate, headers))
-                if user is not None:
-                    connection.identity = user
-                    return user
-        else:
-            user = await self.chain.authenticate(Credentials.of(connection.peer_certificate, headers))
-            if user is not None:
-                return user
+        # Asked on every request: a certificate may expire while its connection lives. Authenticators remember their work.
+        identity = await self.chain.identify(Credentials.of(connection.peer_certificate, request.headers))
+        if identity is not None:
+            warnings.extend(identity.warnings)
+            return identity.user
         if anonymous_allowed(target.path):
             return NOBODY
         raise errors.unauthorized()

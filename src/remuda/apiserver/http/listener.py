@@ -29,11 +29,8 @@ class Connection(RequestHandler):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.on_lost: dict[Callable[[], None], None] = {}
-        # What an authenticator made of this connection's certificate, so that it need not look again.
-        self.identity: Any = None
         self._peer: bytes | None = None
         self._peer_known = False
-        self._owner: Listener | None = None
 
     @property
     def peer_certificate(self) -> bytes | None:
