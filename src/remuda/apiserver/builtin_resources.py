@@ -14,7 +14,7 @@ from remuda.kube.clock import Clock
 from remuda.kube.errors import go_quote
 
 from . import keys
-from .apply import FieldManager
+from .apply import FieldManager, empty_builtin
 from .builtin import codec, strategy_for, types
 from .builtin.core import event as events
 from .cache import Cache
@@ -87,7 +87,6 @@ def _version(record: types.Resource, resource: Resource, clock: Clock) -> Versio
             for sub in record.subresources
             if sub.name not in _SKIPPED_SUBRESOURCES
         },
-        schema={"$ref": types.REFERENCE + definition},
         schema_name=definition,
         resolve=types.definition,
         empty=lambda: {k: v for k, v in codec.zero_of(definition).items() if k not in ("apiVersion", "kind", "metadata")},
@@ -129,6 +128,7 @@ def field_manager(version: Version, clock: Clock) -> FieldManager:
         kind=version.kind,
         reset_fields=version.reset_fields,
         clock=clock,
+        empty=empty_builtin(version.schema_name),
     )
 
 

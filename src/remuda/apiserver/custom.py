@@ -137,7 +137,7 @@ class CustomResources:
             served=bool(spec.get("served")),
             verbs=_VERBS,
             subresources=subresources,
-            schema=schema,
+            own_schema=schema,
             deprecation_warning=_deprecation(crd, spec),
         )
         scale = dig(spec, "subresources", "scale")

@@ -56,8 +56,8 @@ class Version:
     served: bool = True
     verbs: frozenset[str] = frozenset()
     subresources: dict[str, Subresource] = field(default_factory=dict)
-    # The OpenAPI schema, for patches, apply and documents; `resolve` follows its references.
-    schema: Obj | None = None
+    # The OpenAPI schema, for patches, apply and documents; `resolve` follows its references. A built-in's is named.
+    own_schema: Obj | None = None
     schema_name: str = ""
     resolve: Callable[[str], Obj] | None = None
     deprecation_warning: str = ""
@@ -91,6 +91,13 @@ class Version:
         if not self._item_prefix:
             self._item_prefix = b'{"metadata":{' if self.resource.builtin else self.prefix
         return self._item_prefix
+
+    @property
+    def schema(self) -> Obj | None:
+        if self.schema_name:
+            assert self.resolve is not None
+            return self.resolve(self.schema_name)
+        return self.own_schema
 
     @property
     def field_manager(self) -> FieldManager:
