@@ -121,9 +121,7 @@ class FieldManager:
                 return owners
         return _read_or_nothing(live)
 
-    def _updated(
-        self, live: Obj, new: Obj, owners: Owners, manager: str, subresource: str, entries: list[Obj] | None
-    ) -> Obj:
+    def _updated(self, live: Obj, new: Obj, owners: Owners, manager: str, subresource: str, entries: list[Obj] | None) -> Obj:
         try:
             changed = self._with_update(live, new, owners, manager, subresource)
         except TypedError:
@@ -192,9 +190,7 @@ class FieldManager:
             failure = f"failed to convert new object ({self._shown(live)}) to smd typed: {error}"
             raise ApiError(500, "", f"failed to create manager for existing fields: {failure}") from None
 
-    def _applied(
-        self, live: Obj, config: Obj, owners: Owners, manager: str, force: bool, subresource: str
-    ) -> tuple[Obj, Owners]:
+    def _applied(self, live: Obj, config: Obj, owners: Owners, manager: str, force: bool, subresource: str) -> tuple[Obj, Owners]:
         self._check_types(live, config)
         key = OwnerKey.of(manager, APPLY, self._api_version, subresource)
         ignored = self._reset.get(subresource, {})
@@ -290,10 +286,11 @@ def _taken_apart(obj: Obj) -> tuple[Any, Obj]:
 
 
 def _put_together(obj: Obj, entries: list[Obj] | None) -> Obj:
-    if not entries:
+    metadata = obj.get("metadata", {})
+    if not entries or not isinstance(metadata, dict):
         return obj
     result = obj.copy()
-    result["metadata"] = {**(obj.get("metadata") or {}), "managedFields": entries}
+    result["metadata"] = {**metadata, "managedFields": entries}
     return result
 
 

@@ -24,6 +24,8 @@ Path = tuple[str, ...]
 
 SELF = "."
 MEMBER: Fields = {}
+# Longer elements are not remembered: a client could fill the memory with them.
+_LONG = 256
 _PLAIN = re.compile(r"[A-Za-z0-9 _./:@+=,;-]*", re.ASCII)
 _GO_ESCAPES = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029", "\x08": "\\b", "\x0c": "\\f"}
@@ -72,9 +74,13 @@ def value_element(value: Any) -> str:
     return "v:" + scalar_text(value)
 
 
-@lru_cache(maxsize=8192)
 def canonical_element(text: str) -> str | None:
     """The element as this package writes it; None for kinds of elements that it does not know."""
+    return _canonical(text) if len(text) < _LONG else _canonical.__wrapped__(text)
+
+
+@lru_cache(maxsize=8192)
+def _canonical(text: str) -> str | None:
     if len(text) < 2:
         raise FieldsError("key must be 2 characters long:")
     if text[1] != ":":
@@ -99,9 +105,13 @@ def canonical_element(text: str) -> str | None:
     return key_element(value.items())
 
 
-@lru_cache(maxsize=4096)
 def element_text(element: str) -> str:
     """An element as conflicts show it: `.name`, `[name="x"]`, `[="x"]`, `[0]`."""
+    return _element_text(element) if len(element) < _LONG else _element_text.__wrapped__(element)
+
+
+@lru_cache(maxsize=4096)
+def _element_text(element: str) -> str:
     rest = element[2:]
     if element[0] == "f":
         return "." + rest

@@ -72,8 +72,7 @@ def _merge_lists(list_: ListType, live: list[Any], config: list[Any]) -> list[An
     # An item that is there twice is not merged with but replaced: nobody can tell which of the two was meant.
     current_by = {element: item if counts[element] == 1 else None for element, item in current}
     merged = {
-        element: merge(list_.element, current_by[element], item) if element in current_by else item
-        for element, item in wanted
+        element: merge(list_.element, current_by[element], item) if element in current_by else item for element, item in wanted
     }
     order = _merged_order([element for element, _ in current], [element for element, _ in wanted])
     return [merged[element] if element in merged else current[position][1] for element, position in order]

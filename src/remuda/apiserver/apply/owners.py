@@ -76,9 +76,12 @@ def read(entries: Iterable[Obj]) -> Owners:
     """Owners from entries that this server wrote; their sets are used as they are."""
     owners: Owners = {}
     for entry in entries:
-        operation, version = entry["operation"], entry["apiVersion"]
-        key = OwnerKey.of(entry.get("manager", ""), operation, version, entry.get("subresource", ""))
-        owners[key] = Owner(entry.get("fieldsV1") or {}, version, operation == APPLY, entry.get("time"), entry)
+        operation, version, fields = entry["operation"], entry["apiVersion"], entry.get("fieldsV1")
+        if fields is not None and type(fields) is not dict:
+            raise TypeError("fieldsV1 must be an object")
+        applied = operation == APPLY
+        key = OwnerKey(entry.get("manager", ""), operation, "" if applied else version, entry.get("subresource", ""))
+        owners[key] = Owner(fields or {}, version, applied, entry.get("time"), entry)
     return owners
 
 

@@ -24,9 +24,7 @@ class ScalePaths:
 
     def __init__(self, api_version: str, paths: Mapping[str, Sequence[str] | None]) -> None:
         self._api_version = api_version
-        self._paths = {
-            version: None if path is None else tuple(f"f:{name}" for name in path) for version, path in paths.items()
-        }
+        self._paths = {version: None if path is None else tuple(f"f:{name}" for name in path) for version, path in paths.items()}
         self._sets = {version: of_paths([path]) for version, path in paths.items() if path is not None}
 
     def to_scale(self, parent: list[Obj] | None) -> list[Obj]:

@@ -269,9 +269,7 @@ def _holds_maps(*lists: list[Any]) -> bool:
     return found.startswith("map")
 
 
-def _merged_list(
-    current: list[Any], change: list[Any], items: Lookup, strategy: str, merge_key: str, deletes: bool
-) -> list[Any]:
+def _merged_list(current: list[Any], change: list[Any], items: Lookup, strategy: str, merge_key: str, deletes: bool) -> list[Any]:
     if strategy != "merge" and not deletes:
         return change
     if not current and not change:
@@ -356,9 +354,7 @@ def _partitioned(items: list[Any], by: list[Any], merge_key: str) -> tuple[list[
     return mine, others
 
 
-def _in_order(
-    mine: list[Any], others: list[Any], wanted: list[Any], current: list[Any], merge_key: str, maps: bool
-) -> list[Any]:
+def _in_order(mine: list[Any], others: list[Any], wanted: list[Any], current: list[Any], merge_key: str, maps: bool) -> list[Any]:
     """Both lists in their own orders, and the server's items among the patch's where the live order put them."""
     mine = _sorted(mine, wanted, merge_key, maps)
     others = _sorted(others, current, merge_key, maps)

@@ -405,9 +405,7 @@ def _validate(type_: Type, value: Any, path: str, duplicates: bool, problems: li
         _validate_list(type_.list, value, path, duplicates, problems)
 
 
-def _validate_map(
-    map_: MapType, value: dict[str, Any], path: str, duplicates: bool, problems: list[tuple[str, str]]
-) -> None:
+def _validate_map(map_: MapType, value: dict[str, Any], path: str, duplicates: bool, problems: list[tuple[str, str]]) -> None:
     for name, child in value.items():
         member = map_.fields.get(name, map_.element)
         if member is None:
