@@ -23,7 +23,7 @@ from .conversion import Converter
 from .crd.strategy import crd_strategy
 from .discovery import version_order
 from .entries import Entry, encode
-from .resources import Convert, Registry, Resource, Subresource, Version
+from .resources import Convert, Registry, Resource, Subresource, Version, converted_for_manager
 from .schema.cleaning import DecodeError
 from .schema.compiler import CompiledSchema, compile_schema
 from .watching import Feeds
@@ -241,6 +241,8 @@ def _newer_version(crd: Obj, than: str) -> str:
 
 
 def _field_manager(version: Version, clock: Clock) -> FieldManager:
+    resource = version.resource
+    others = {other.api_version: other.own_schema for other in resource.versions.values() if other is not version}
     return FieldManager(
         version.schema,
         types.definition,
@@ -249,7 +251,13 @@ def _field_manager(version: Version, clock: Clock) -> FieldManager:
         kind=version.kind,
         reset_fields=version.reset_fields,
         clock=clock,
+        versions=others,
+        convert=_renamed if resource.convert is None else converted_for_manager,
     )
+
+
+def _renamed(obj: Obj, api_version: str) -> Obj:
+    return {**obj, "apiVersion": api_version}
 
 
 def _same(left: Obj, right: Obj) -> bool:

@@ -9,6 +9,7 @@ custom resources come and go with their CRDs (:mod:`remuda.apiserver.custom`).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +43,28 @@ class Subresource:
     version: str
     kind: str
     verbs: frozenset[str]
+
+
+class NeedsConversion(Exception):
+    """The field manager has to compare an object in a version that only a webhook can make."""
+
+    def __init__(self, obj: Obj, api_version: str) -> None:
+        super().__init__(api_version)
+        self.obj = obj
+        self.api_version = api_version
+
+
+# What the field manager's caller has had converted for it so far.
+_conversions: ContextVar[dict[tuple[str, bytes], Obj] | None] = ContextVar("conversions", default=None)
+
+
+def converted_for_manager(obj: Obj, api_version: str) -> Obj:
+    """The `convert` of field managers whose resource has a conversion webhook: see :meth:`Version.managed`."""
+    known = _conversions.get() or {}
+    found = known.get((api_version, encode(obj)))
+    if found is None:
+        raise NeedsConversion(obj, api_version)
+    return found
 
 
 @dataclass(slots=True, eq=False)
@@ -105,6 +128,20 @@ class Version:
             assert self.make_field_manager is not None
             self._field_manager = self.make_field_manager()
         return self._field_manager
+
+    async def managed(self, work: Callable[[FieldManager], Obj]) -> Obj:
+        """`work` done with the field manager. Where it needs an object in another version first, get that and start again."""
+        known: dict[tuple[str, bytes], Obj] = {}
+        while True:
+            token = _conversions.set(known)
+            try:
+                return work(self.field_manager)
+            except NeedsConversion as need:
+                wanted, obj = need.api_version, need.obj
+            finally:
+                _conversions.reset(token)
+            assert self.resource.convert is not None
+            (known[wanted, encode(obj)],) = await self.resource.convert([obj], wanted.rpartition("/")[2])
 
     @property
     def has_status(self) -> bool:

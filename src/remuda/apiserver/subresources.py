@@ -170,7 +170,7 @@ class Subresources:
             obj: Obj = jsonio.copy(live)
             obj["metadata"]["resourceVersion"] = dig(wanted, "metadata", "resourceVersion", default="") or ""
             obj = with_path(obj, spec_path, dig(wanted, "spec", "replicas", default=0) or 0)
-            return call.version.field_manager.on_update(live, obj, call.manager, "scale")
+            return await call.version.managed(lambda fields: fields.on_update(live, obj, call.manager, "scale"))
 
         outcome = await update.guaranteed_update(self._api, call, compute)
         return self._scale_of(call, await call.version.load(outcome.entry))
@@ -318,7 +318,7 @@ class Subresources:
             obj: Obj = jsonio.copy(live)
             obj["spec"] = raw.get("spec") or {}
             obj["metadata"]["resourceVersion"] = meta.get("resourceVersion") or ""
-            return call.version.field_manager.on_update(live, obj, call.manager, "finalize")
+            return await call.version.managed(lambda fields: fields.on_update(live, obj, call.manager, "finalize"))
 
         outcome = await update.guaranteed_update(self._api, call, compute, uid=meta.get("uid") or "")
         return Answer(await call.version.load(outcome.entry))

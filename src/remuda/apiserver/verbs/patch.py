@@ -50,7 +50,7 @@ async def patch(api: Api, call: Call, body: Any, patch_type: str, duplicates: li
         assert live is not None
         changed = patched(call, live, body, patch_type)
         obj = _decode_result(call, changed, duplicates or [])
-        return call.version.field_manager.on_update(live, obj, call.manager, call.subresource)
+        return await call.version.managed(lambda fields: fields.on_update(live, obj, call.manager, call.subresource))
 
     return await guaranteed_update(api, call, compute, retries=_RETRIES)
 
@@ -110,7 +110,9 @@ async def apply(api: Api, call: Call, config: Any, duplicates: list[str] | None 
             raise errors.bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({call.name})")
 
     async def compute(live: Obj | None) -> Obj:
-        merged = version.field_manager.on_apply(live, config, call.manager, bool(call.force), call.subresource)
+        merged = await version.managed(
+            lambda fields: fields.on_apply(live, config, call.manager, bool(call.force), call.subresource)
+        )
         obj = _decode_result(call, merged, duplicates or [])
         if live is None:
             obj["metadata"]["name"] = call.name

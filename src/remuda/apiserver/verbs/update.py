@@ -44,10 +44,9 @@ async def update(api: Api, call: Call, raw: Any, duplicates: list[str] | None = 
 
     async def compute(live: Obj | None) -> Obj:
         fresh = {**obj, "metadata": dict(obj["metadata"])}
-        manager = call.version.field_manager
         if live is None:
-            return manager.on_create(fresh, call.manager, call.subresource)
-        return manager.on_update(live, fresh, call.manager, call.subresource)
+            return call.version.field_manager.on_create(fresh, call.manager, call.subresource)
+        return await call.version.managed(lambda fields: fields.on_update(live, fresh, call.manager, call.subresource))
 
     return await guaranteed_update(api, call, compute, uid=meta.get("uid") or "")
 
