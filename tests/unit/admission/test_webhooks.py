@@ -13,6 +13,8 @@ from aiohttp import web
 from remuda.apiserver.admission import DELETE, UPDATE, Attributes
 from remuda.apiserver.admission.chain import Chain
 from remuda.apiserver.admission.webhooks import MutatingWebhooks, ValidatingWebhooks
+from remuda.apiserver.authz import Action, Decision
+from remuda.apiserver.users import User
 from remuda.apiserver.webhook_client import NoServices, WebhookClient
 from remuda.kube.clock import Entropy, SystemClock, VirtualClock
 from remuda.kube.errors import ApiError
@@ -316,6 +318,49 @@ async def test_mutating_webhooks_run_in_order_and_again_when_needed(world: World
     assert attributes.obj is not None
     assert attributes.obj["spec"]["b"] == 1
     assert "mutation.webhook.admission.k8s.io/round_1_index_0" in attributes.annotations
+
+
+def conditions(*expressions: str) -> list[Obj]:
+    return [{"name": f"c{number}", "expression": expression} for number, expression in enumerate(expressions)]
+
+
+async def test_match_conditions_decide_before_anybody_is_asked(world: World, server: HookServer) -> None:
+    wanted = conditions("object.spec.size > 3", "request.userInfo.username == 'alice'")
+    world.validating(hook(server.config(), matchConditions=wanted))
+    await world.write(request(widget(size=1), "widgets"))
+    assert server.reviews == []
+    await world.write(request(widget(size=9), "widgets"))
+    assert len(server.reviews) == 1
+
+
+async def test_a_failing_match_condition_follows_the_failure_policy(world: World, server: HookServer) -> None:
+    broken = conditions("object.spec.nothing == 1")
+    world.validating(hook(server.config(), matchConditions=broken))
+    error = await world.refused(request(widget(), "widgets"))
+    why = "expression 'object.spec.nothing == 1' resulted in error: no such key: nothing"
+    assert (error.code, error.message) == (403, f'widgets.example.com "w" is forbidden: {why}')
+    world.validating(hook(server.config(), matchConditions=[*broken, *conditions("false")]))
+    await world.write(request(widget(), "widgets"))
+    world.validating(hook(server.config(), matchConditions=broken, failurePolicy="Ignore"))
+    await world.write(request(widget(), "widgets"))
+    assert server.reviews == []
+
+
+async def test_match_conditions_may_ask_the_authorizer(server: HookServer) -> None:
+    class OnlyAlice:
+        def authorize(self, action: Action) -> Decision:
+            return Decision(action.user.name == "alice" and action.verb == "breakglass")
+
+    source, client = Stored(), WebhookClient(SystemClock())
+    plugin = ValidatingWebhooks(source, Widgets(), client, Entropy(2), OnlyAlice())
+    wanted = conditions("!authorizer.group('example.com').resource('widgets').check('breakglass').allowed()")
+    obj = {"metadata": {"name": "v"}, "webhooks": [hook(server.config(), matchConditions=wanted)]}
+    source.put(GROUP, "validatingwebhookconfigurations", obj)
+    await plugin.validate(request(widget(), "widgets"))
+    assert server.reviews == []
+    await plugin.validate(request(widget(), "widgets", user=User("bob")))
+    assert len(server.reviews) == 1
+    await client.close()
 
 
 async def test_dry_run_needs_a_webhook_without_side_effects(world: World, server: HookServer) -> None:

@@ -5,47 +5,112 @@ Any condition that is false skips the webhook. An error counts only when none is
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from remuda.kube.errors import ApiError, aggregate_text, forbidden
+from remuda.kube.errors import aggregate_text, forbidden
 
+from ..authz import Action, Authorizer
+from ..cel.admissionvars import MATCH_CONDITION_VARIABLES
+from ..cel.errors import CelError, CompileError
+from ..cel.kubelib import AuthorizerValue, Check, Decision
+from ..cel.programs import MATCH_CONDITIONS_BUDGET, Budget, BudgetExceeded, CompiledCondition, compile_condition
+from ..users import AUTHENTICATED, User
 from . import Attributes, Obj
 
-Evaluate = Callable[[dict[str, Any]], Any]
+
+class _Asked:
+    """The server's authorizer, as expressions ask it: on behalf of the request's user or of a service account."""
+
+    def __init__(self, authorizer: Authorizer | None, user: User) -> None:
+        self._authorizer = authorizer
+        self._user = user
+
+    def authorize(self, check: Check) -> Decision:
+        if self._authorizer is None:
+            return Decision(False, error="no authorizer")
+        user = self._user if check.service_account is None else _account_user(*check.service_account)
+        if check.path:
+            action = Action.on_path(user, check.verb, check.path)
+        else:
+            action = Action(
+                user,
+                check.verb,
+                group=check.group,
+                version="*",
+                resource=check.resource,
+                subresource=check.subresource,
+                namespace=check.namespace,
+                name=check.name,
+                field_selector=check.field_selector,
+                label_selector=check.label_selector,
+            )
+        decision = self._authorizer.authorize(action)
+        return Decision(decision.allowed, decision.reason)
 
 
-def _compile(expression: str) -> Evaluate:
-    compiled: Evaluate = importlib.import_module("remuda.apiserver.cel").compile_condition(expression)
-    return compiled
+def _account_user(namespace: str, name: str) -> User:
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
+    return User(f"system:serviceaccount:{namespace}:{name}", groups=groups)
 
 
 class Conditions:
+    """The conditions of one webhook, compiled when they are first needed."""
+
     def __init__(self, conditions: Sequence[Obj], fail_open: bool) -> None:
         self._expressions = [str(condition.get("expression", "")) for condition in conditions]
         self._fail_open = fail_open
-        self._compiled: list[Evaluate] | None = None
+        self._compiled: list[CompiledCondition | CompileError] | None = None
 
-    def hold(self, attributes: Attributes, request: Obj) -> bool:
+    def hold(self, attributes: Attributes, request: Obj, authorizer: Authorizer | None = None) -> bool:
         """Whether to ask the webhook; raises when a condition fails and the policy is to fail."""
+        variables = _variables(attributes, request, authorizer)
+        budget = Budget(MATCH_CONDITIONS_BUDGET)
         errors: list[str] = []
-        activation = {"object": request.get("object"), "oldObject": request.get("oldObject"), "request": request}
-        for evaluate in self._evaluators():
+        for compiled in self._programs():
+            if isinstance(compiled, CompileError):
+                errors.append(f"compilation error: {compiled.detail}")
+                continue
             try:
-                if not evaluate(activation):
+                if compiled.evaluate(variables, budget) is False:
                     return False
-            except ApiError:
-                raise
-            except Exception as error:  # what an expression trips over is its author's business, and is told to the caller
-                errors.append(str(error))
+            except BudgetExceeded as error:
+                errors = [str(error)]
+                break
+            except CelError as error:
+                errors.append(f"expression '{compiled.expression}' resulted in error: {error}")
         if not errors:
             return True
         if self._fail_open:
             return False
         raise forbidden(attributes.group, attributes.resource, attributes.name, aggregate_text(errors))
 
-    def _evaluators(self) -> list[Evaluate]:
+    def _programs(self) -> list[CompiledCondition | CompileError]:
         if self._compiled is None:
             self._compiled = [_compile(expression) for expression in self._expressions]
         return self._compiled
+
+
+def _compile(expression: str) -> CompiledCondition | CompileError:
+    try:
+        return compile_condition(expression, MATCH_CONDITION_VARIABLES)
+    except CompileError as error:
+        return error
+
+
+def _variables(attributes: Attributes, request: Obj, authorizer: Authorizer | None) -> dict[str, Any]:
+    asked = _Asked(authorizer, attributes.user)
+    about = Check(
+        group=attributes.group,
+        resource=attributes.resource,
+        subresource=attributes.subresource,
+        namespace=attributes.namespace,
+        name=attributes.name,
+    )
+    return {
+        "object": request.get("object"),
+        "oldObject": request.get("oldObject"),
+        "request": {key: value for key, value in request.items() if key not in ("uid", "object", "oldObject")},
+        "authorizer": AuthorizerValue(asked),
+        "authorizer.requestResource": AuthorizerValue(asked, about, "ResourceCheck"),
+    }

@@ -14,6 +14,7 @@ from remuda.kube import jsonio, jsonpatch
 from remuda.kube.clock import Entropy
 from remuda.kube.errors import ApiError, bad_request, go_quote, internal
 
+from ..authz import Authorizer
 from ..source import ObjectSource
 from ..webhook_client import CallError, WebhookClient, no_object
 from . import Attributes, Obj
@@ -45,12 +46,21 @@ class CallFailed(Exception):
 class _Webhooks:
     """What both halves share: finding the webhooks of a write and asking one of them."""
 
-    def __init__(self, resource: str, source: ObjectSource, kinds: Kinds, client: WebhookClient, entropy: Entropy) -> None:
+    def __init__(
+        self,
+        resource: str,
+        source: ObjectSource,
+        kinds: Kinds,
+        client: WebhookClient,
+        entropy: Entropy,
+        authorizer: Authorizer | None,
+    ) -> None:
         self.index = Index(source, resource, kinds)
         self.source = source
         self.kinds = kinds
         self._client = client
         self._entropy = entropy
+        self._authorizer = authorizer
 
     async def question(self, candidate: Candidate, attributes: Attributes) -> Obj | None:
         """The review's request, or None when the webhook need not be asked."""
@@ -65,7 +75,7 @@ class _Webhooks:
             old = await self.kinds.convert(old, kind) if old is not None else None
         uid = self._entropy.uuid()
         request = request_of(attributes, uid, resource=candidate.resource, kind=kind, obj=obj, old=old)
-        if webhook.conditions is not None and not webhook.conditions.hold(attributes, request):
+        if webhook.conditions is not None and not webhook.conditions.hold(attributes, request, self._authorizer):
             return None
         return request
 
@@ -105,8 +115,16 @@ class _Webhooks:
 class MutatingWebhooks:
     name = "MutatingAdmissionWebhook"
 
-    def __init__(self, source: ObjectSource, kinds: Kinds, client: WebhookClient, entropy: Entropy) -> None:
-        self._webhooks = _Webhooks("mutatingwebhookconfigurations", source, kinds, client, entropy)
+    def __init__(
+        self,
+        source: ObjectSource,
+        kinds: Kinds,
+        client: WebhookClient,
+        entropy: Entropy,
+        authorizer: Authorizer | None = None,
+    ) -> None:
+        """`authorizer` is what match conditions may ask."""
+        self._webhooks = _Webhooks("mutatingwebhookconfigurations", source, kinds, client, entropy, authorizer)
 
     async def validate(self, attributes: Attributes) -> None:
         pass
@@ -195,8 +213,16 @@ class MutatingWebhooks:
 class ValidatingWebhooks:
     name = "ValidatingAdmissionWebhook"
 
-    def __init__(self, source: ObjectSource, kinds: Kinds, client: WebhookClient, entropy: Entropy) -> None:
-        self._webhooks = _Webhooks("validatingwebhookconfigurations", source, kinds, client, entropy)
+    def __init__(
+        self,
+        source: ObjectSource,
+        kinds: Kinds,
+        client: WebhookClient,
+        entropy: Entropy,
+        authorizer: Authorizer | None = None,
+    ) -> None:
+        """`authorizer` is what match conditions may ask."""
+        self._webhooks = _Webhooks("validatingwebhookconfigurations", source, kinds, client, entropy, authorizer)
 
     async def admit(self, attributes: Attributes) -> None:
         pass
