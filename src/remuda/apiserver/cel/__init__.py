@@ -1,1 +1,97 @@
-"""cel"""
+"""CEL, the expression language of Kubernetes: validation rules of CRDs, match conditions of webhooks, admission policies.
+
+Source text is tokenized (`lexer`), parsed with macros expanded (`parser`, `macros`), typed (`checker`, `unification`,
+`signatures`) against types from OpenAPI schemas (`schematypes`), and planned as closures (`planner`, `selections`,
+`loops`, `calls`) over plain Python data (`values`, `views`). What an expression may cost is estimated from the schema
+(`estimate`) and counted while it runs. `validations` runs all rules of a schema over an object; `ruleadmission` says
+which rules a CRD may bring.
+
+    rule = compile_rule("self.replicas <= self.max", schema)
+    rule.evaluate({"replicas": 3, "max": 5}, None, Budget())
+"""
+
+from __future__ import annotations
+
+from .admissionvars import MATCH_CONDITION_VARIABLES, NAMESPACE, POLICY_VARIABLES, REQUEST
+from .celtypes import (
+    AUTHORIZER,
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DURATION,
+    DYN,
+    INT,
+    RESOURCE_CHECK,
+    STRING,
+    TIMESTAMP,
+    CelType,
+    list_of,
+    map_of,
+    optional_of,
+    struct,
+)
+from .errors import CelError, CompileError, CostExceeded, EvalError
+from .kubelib import Authorizer, AuthorizerValue, Check, Decision
+from .programs import (
+    MATCH_CONDITIONS_BUDGET,
+    RUNTIME_BUDGET,
+    Budget,
+    BudgetExceeded,
+    CompiledCondition,
+    CompiledMessage,
+    CompiledRule,
+    compile_condition,
+    compile_message,
+    compile_rule,
+)
+from .ruleadmission import rule_errors
+from .schematypes import SchemaNode, escape, node_for, unescape
+from .validations import RuleTree, compile_schema_rules, unchanged
+
+__all__ = [
+    "AUTHORIZER",
+    "BOOL",
+    "BYTES",
+    "DOUBLE",
+    "DURATION",
+    "DYN",
+    "INT",
+    "MATCH_CONDITIONS_BUDGET",
+    "MATCH_CONDITION_VARIABLES",
+    "NAMESPACE",
+    "POLICY_VARIABLES",
+    "REQUEST",
+    "RESOURCE_CHECK",
+    "RUNTIME_BUDGET",
+    "STRING",
+    "TIMESTAMP",
+    "Authorizer",
+    "AuthorizerValue",
+    "Budget",
+    "BudgetExceeded",
+    "CelError",
+    "CelType",
+    "Check",
+    "CompileError",
+    "CompiledCondition",
+    "CompiledMessage",
+    "CompiledRule",
+    "CostExceeded",
+    "Decision",
+    "EvalError",
+    "RuleTree",
+    "SchemaNode",
+    "compile_condition",
+    "compile_message",
+    "compile_rule",
+    "compile_schema_rules",
+    "escape",
+    "list_of",
+    "map_of",
+    "node_for",
+    "optional_of",
+    "rule_errors",
+    "struct",
+    "unchanged",
+    "unescape",
+]

@@ -359,7 +359,7 @@ def _sets(overload: str, target: Operand | None, args: list[Operand]) -> CallEst
     return CallEstimate(args[0].known.times(args[1].known).scale(factor).add(_ONE))
 
 
-_SORTABLE = "int uint double bool google.protobuf.Duration google.protobuf.Timestamp string bytes".split()
+_SORTABLE = ["int", "uint", "double", "bool", "google.protobuf.Duration", "google.protobuf.Timestamp", "string", "bytes"]
 _BY_OVERLOAD: dict[str, _Estimate] = {
     "list_slice": _slice,
     "lists_range": _range,

@@ -237,5 +237,3 @@ def _with_regex(node: Call, args: list[Plan], types: list[CelType]) -> Plan:
         return text[span[0] : span[1]] if span is not None else ""
 
     return _dispatching(node, args, types, dict.fromkeys(node.overloads, search))
-
-

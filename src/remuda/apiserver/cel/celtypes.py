@@ -31,8 +31,8 @@ class CelType:
         self.params = params
         self.fields = fields
         inner = ", ".join(param.text for param in params)
-        self.text = f"{self.name}({inner})" if params else self.name
-        self.key = f"{kind}:{self.name}[{','.join(param.key for param in params)}]"
+        self.text: str = f"{self.name}({inner})" if params else self.name
+        self.key: str = f"{kind}:{self.name}[{','.join(param.key for param in params)}]"
 
     def __repr__(self) -> str:
         return f"CelType({self.text})"

@@ -82,6 +82,8 @@ class _Checker:
     def __init__(self, variables: dict[str, CelType], issues: Issues) -> None:
         self.issues = issues
         self.scopes: list[dict[str, CelType]] = [dict(variables)]
+        # Variables whose names look like a selection (`authorizer.requestResource`).
+        self.dotted = frozenset(name for name in variables if "." in name)
         self.substitution = Substitution()
         self.fresh = 0
         self.nodes: list[Expr] = []
@@ -140,8 +142,12 @@ class _Checker:
         self.issues.report(node.position, f"undeclared reference to '{name}' (in container '')")
 
     def _select(self, node: Select) -> None:
+        if self.dotted:
+            name = qualified_name(node)
+            if name in self.dotted:
+                return self._set(node, self.scopes[0][name])
         kind = self._field(node, node.operand, node.field_name, optional=False)
-        self._set(node, BOOL if node.test_only else self.substitution.resolve(kind))
+        return self._set(node, BOOL if node.test_only else self.substitution.resolve(kind))
 
     def _field(self, node: Expr, operand: Expr, name: str, optional: bool) -> CelType:
         self.visit[operand.__class__](operand)

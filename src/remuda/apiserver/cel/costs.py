@@ -161,5 +161,3 @@ CALL_COSTS: dict[str, Any] = {
     # Formats are looked up, not computed.
     **{signature.id: 1 for name, found in FUNCTIONS.items() if name.startswith("format.") for signature in found},
 }
-
-

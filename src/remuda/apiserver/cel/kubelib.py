@@ -48,8 +48,13 @@ def _is_quantity(text: str) -> bool:
     return True
 
 
+def _is_integer(value: Quantity) -> bool:
+    """Kubernetes asks how the number is written, not what it is: `1000m` is no integer, `1k` is."""
+    return value.amount.exponent >= 0 and value.amount.is_integer
+
+
 def _as_integer(value: Quantity) -> int:
-    if not value.amount.is_integer:
+    if not _is_integer(value):
         raise EvalError("cannot convert value to integer")
     return value.amount.value
 
@@ -320,7 +325,7 @@ FUNCTIONS: dict[str, Callable[..., Value]] = {
     "is_quantity_string": _is_quantity,
     "quantity_get_float": lambda value: float(value.amount.as_float()),
     "quantity_get_int": _as_integer,
-    "quantity_is_integer": lambda value: value.amount.is_integer,
+    "quantity_is_integer": _is_integer,
     "quantity_sign": lambda value: value.amount.sign,
     "quantity_compare_to": lambda left, right: left.amount.compare(right.amount),
     "quantity_is_greater_than": lambda left, right: left.amount.compare(right.amount) > 0,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import cmp_to_key
 
 from .errors import EvalError, no_such_overload
+from .signatures import FUNCTIONS as _SIGNATURES
 from .stdlib import FUNCTIONS as _STANDARD
 from .stdlib import contains
-from .signatures import FUNCTIONS as _SIGNATURES
 from .values import NONE, Duration, Optional, Uint, Value, compare, elements, equal, is_list, kind_of, some
 
 

@@ -118,7 +118,7 @@ _ACCEPTED = {
     "x": frozenset({"int", "uint", "string", "bytes"}),
     "o": frozenset({"int", "uint"}),
     "s": frozenset(
-        "list map int uint double bool string timestamp bytes duration type null".split(),
+        ["list", "map", "int", "uint", "double", "bool", "string", "timestamp", "bytes", "duration", "type", "null"],
     ),
 }
 
@@ -126,7 +126,7 @@ _ACCEPTED = {
 def _check_format(node: Call, issues: Issues) -> None:
     args = node.args[0]
     if not isinstance(node.target, Literal) or not isinstance(node.target.value, str) or not isinstance(args, ListExpr):
-        return
+        return None
     used = 0
     try:
         for clause in clauses(node.target.value):

@@ -91,9 +91,7 @@ class _Build:
         result: Expr,
         loop: Loop,
     ) -> Comprehension:
-        return Comprehension(
-            self.position, target, names[0], names[1], ACCUMULATOR, init, condition, step, result, loop
-        )
+        return Comprehension(self.position, target, names[0], names[1], ACCUMULATOR, init, condition, step, result, loop)
 
 
 def _all(position: int, target: Expr, names: tuple[str, str | None], predicate: Expr) -> Expr:

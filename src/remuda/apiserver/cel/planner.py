@@ -16,6 +16,7 @@ from typing import Any
 
 from .calls import plan_call
 from .celtypes import RUNTIME_NAMES
+from .checker import qualified_name
 from .errors import EvalError, no_such_overload
 from .loops import plan_loop
 from .plans import COST, NOTHING, Fn, Frame, Plan, Variable, constant, from_raw
@@ -34,6 +35,7 @@ class Planner:
     def __init__(self, variables: dict[str, SchemaNode | None]) -> None:
         self.scopes: list[dict[str, Variable]] = [{}]
         self.slots = 1
+        self.dotted = frozenset(name for name in variables if "." in name)
         for name, node in variables.items():
             self.scopes[0][name] = Variable(self.slots, node)
             self.slots += 1
@@ -67,6 +69,10 @@ class Planner:
         raise EvalError(f"unknown type: {node.type_name}")
 
     def _select(self, node: Select) -> Plan:
+        if self.dotted:
+            name = qualified_name(node)
+            if name in self.dotted:
+                return _variable(self.scopes[0][name])
         return plan_select(self.plan(node.operand), node.field_name, node.test_only)
 
     def _call(self, node: Call) -> Plan:

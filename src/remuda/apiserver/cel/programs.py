@@ -248,5 +248,3 @@ def _mentions(tree: Expr, name: str) -> bool:
             inner = hidden or name in (node.iter_var, node.iter_var2, node.accu_var)
             pending.extend(((node.iter_range, hidden), (node.accu_init, hidden), (node.step, inner), (node.result, inner)))
     return False
-
-

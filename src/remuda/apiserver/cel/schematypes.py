@@ -19,7 +19,29 @@ Resolve: TypeAlias = Callable[[str], Schema]
 MAX_REQUEST_BYTES = 3 * 1024 * 1024
 
 _RESERVED = frozenset(
-    "true false null in as break const continue else for function if import let loop package namespace return var void while".split()
+    [
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
 )
 _ESCAPABLE = re.compile(r"[a-zA-Z_.\-/][a-zA-Z0-9_.\-/]*")
 _SPECIAL = re.compile(r"__|[-./]")

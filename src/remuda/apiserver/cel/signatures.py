@@ -363,7 +363,7 @@ upperAscii string_upper_ascii string.() -> string
 url string_to_url (string) -> kubernetes.URL
 validate format-validate kubernetes.NamedFormat.(string) -> optional_type(list(string))
 value optional_value optional_type(V).() -> V
-"""
+"""  # noqa: E501
 
 
 def _params(kind: CelType) -> set[str]:

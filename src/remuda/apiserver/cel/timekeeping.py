@@ -6,6 +6,7 @@ Nothing here asks what time it is; all of it is about values inside expressions 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
 from zoneinfo import ZoneInfo
@@ -168,7 +169,7 @@ def timestamp_field(name: str, stamp: Timestamp, zone: str | None = None) -> int
     return _FIELDS[name](when)
 
 
-_FIELDS = {
+_FIELDS: dict[str, Callable[[datetime], int]] = {
     "getFullYear": lambda t: t.year,
     "getMonth": lambda t: t.month - 1,
     "getDayOfYear": lambda t: t.timetuple().tm_yday - 1,
