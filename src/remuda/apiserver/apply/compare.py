@@ -10,10 +10,7 @@ from typing import Any, NamedTuple
 
 from . import gotext
 from .fieldset import MEMBER, SELF, Fields, recursive_difference, union
-from .typed import ABSENT, MAP, SCALAR, ListType, MapType, Type, TypedError, kind_for, scalar_problem
-
-# Scalars of these Python types need no look at their value.
-_EXPECTED = {"string": (str,), "numeric": (int, float), "boolean": (bool,), "untyped": (str, int, float, bool)}
+from .typed import ABSENT, EXPECTED, MAP, SCALAR, ListType, MapType, Type, TypedError, kind_for, scalar_problem
 
 
 class Comparison(NamedTuple):
@@ -188,8 +185,7 @@ def _by_element(list_: ListType, items: list[Any], lenient: bool = False) -> dic
 
 
 def _everything(type_: Type, value: Any, name: str) -> Fields:
-    # Most values are scalars of the expected kind: no call for those.
-    if type_.scalar and type(value) in _EXPECTED[type_.scalar]:
+    if type(value) in EXPECTED[type_.scalar]:
         return MEMBER
     try:
         return everything(type_, value)
@@ -257,6 +253,9 @@ def _to_fieldset(type_: Type, value: Any) -> Fields | None:
         found = {}
         for name, child in value.items():
             member = map_.fields.get(name, map_.element)
+            if member is not None and type(child) in EXPECTED[member.scalar]:
+                found[f"f:{name}"] = MEMBER
+                continue
             node = None if member is None else _to_fieldset(member, child)
             if child is None or child == {} or name not in map_.fields:
                 node = _union_nodes(node, MEMBER) if node else MEMBER

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from .fieldset import SELF, Fields, below, element_text, is_member
-from .typed import MAP, SCALAR, ListType, MapType, Type, TypedError, kind_for
+from .typed import EXPECTED, MAP, SCALAR, ListType, MapType, Type, TypedError, kind_for
 
 
 def merge(type_: Type, live: Any, config: Any) -> Any:
@@ -39,8 +39,13 @@ def _merge_maps(map_: MapType, live: dict[str, Any], config: dict[str, Any]) -> 
     for name, wanted in config.items():
         if name in live:
             current = live[name]
+            if wanted is current:
+                continue
             member = map_.fields.get(name, map_.element)
-            value = _merge_member(name, member, current, wanted)
+            if member is None or type(wanted) in EXPECTED[member.scalar]:
+                value = wanted
+            else:
+                value = _merge_member(name, member, current, wanted)
             if value is current:
                 continue
         else:
@@ -51,9 +56,7 @@ def _merge_maps(map_: MapType, live: dict[str, Any], config: dict[str, Any]) -> 
     return result
 
 
-def _merge_member(name: str, member: Type | None, current: Any, wanted: Any) -> Any:
-    if member is None:
-        return wanted
+def _merge_member(name: str, member: Type, current: Any, wanted: Any) -> Any:
     try:
         return merge(member, current, wanted)
     except TypedError as error:

@@ -26,6 +26,14 @@ _FIELDS_V1 = "io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1"
 
 ABSENT: Any = object()
 _SCALARS = frozenset((str, int, float, bool))
+# The Python types that a scalar may have. Most values are such scalars: the walks check for them before they call on.
+EXPECTED: dict[str, frozenset[type]] = {
+    "": frozenset(),
+    "string": frozenset((str,)),
+    "numeric": frozenset((int, float)),
+    "boolean": frozenset((bool,)),
+    "untyped": _SCALARS,
+}
 
 
 class TypedError(Exception):
@@ -376,57 +384,65 @@ def compile_type(schema: Mapping[str, Any] | None, resolve: Resolve | None) -> T
 # Validation
 
 
+_Problems = list[tuple[str, str]]
+
+
 def validate(type_: Type, value: Any, allow_duplicates: bool = False) -> None:
     """TypedError when the value does not fit."""
-    problems: list[tuple[str, str]] = []
-    _validate(type_, value, "", allow_duplicates, problems)
-    if problems:
+    if problems := _validate(type_, value, allow_duplicates):
         raise TypedError(problems)
 
 
-def _validate(type_: Type, value: Any, path: str, duplicates: bool, problems: list[tuple[str, str]]) -> None:
+def _validate(type_: Type, value: Any, duplicates: bool) -> _Problems | None:
+    """Problems with their paths below the value; paths are put together on the way back, since there are seldom any."""
     kind = kind_for(type_, value)
     if kind == SCALAR:
-        if problem := scalar_problem(type_.scalar, value):
-            problems.append((path, problem))
-        return
+        problem = scalar_problem(type_.scalar, value)
+        return [("", problem)] if problem else None
     if value is None:
-        return
+        return None
     if kind == MAP:
         if type(value) is not dict:
-            problems.append((path, f"expected map, got {_shown(value)}"))
-        else:
-            assert type_.map is not None
-            _validate_map(type_.map, value, path, duplicates, problems)
-    elif type(value) is not list:
-        problems.append((path, f"expected list, got {_shown(value)}"))
-    else:
-        assert type_.list is not None
-        _validate_list(type_.list, value, path, duplicates, problems)
+            return [("", f"expected map, got {_shown(value)}")]
+        assert type_.map is not None
+        return _validate_map(type_.map, value, duplicates)
+    if type(value) is not list:
+        return [("", f"expected list, got {_shown(value)}")]
+    assert type_.list is not None
+    return _validate_list(type_.list, value, duplicates)
 
 
-def _validate_map(map_: MapType, value: dict[str, Any], path: str, duplicates: bool, problems: list[tuple[str, str]]) -> None:
+def _validate_map(map_: MapType, value: dict[str, Any], duplicates: bool) -> _Problems | None:
+    problems: _Problems | None = None
+    fields, element = map_.fields, map_.element
     for name, child in value.items():
-        member = map_.fields.get(name, map_.element)
+        member = fields.get(name, element)
         if member is None:
-            problems.append((f"{path}.{name}", "field not declared in schema"))
-            return
-        _validate(member, child, f"{path}.{name}", duplicates, problems)
+            return [*(problems or ()), (f".{name}", "field not declared in schema")]
+        if type(child) in EXPECTED[member.scalar]:
+            continue
+        found = _validate(member, child, duplicates)
+        if found is not None:
+            problems = [*(problems or ()), *((f".{name}{path}", text) for path, text in found)]
+    return problems
 
 
-def _validate_list(list_: ListType, value: list[Any], path: str, duplicates: bool, problems: list[tuple[str, str]]) -> None:
+def _validate_list(list_: ListType, value: list[Any], duplicates: bool) -> _Problems | None:
+    problems: _Problems = []
     seen: set[str] = set()
     for index, item in enumerate(value):
-        if list_.atomic:
-            shown = f"[{index}]"
-        else:
+        element = ""
+        if not list_.atomic:
             try:
                 element = list_.element_of(item)
             except ValueError as error:
-                problems.append((path, f"element {index}: {error}"))
-                return
-            shown = element_text(element)
+                problems.append(("", f"element {index}: {error}"))
+                break
             if element in seen and not duplicates:
-                problems.append((path, f"duplicate entries for key {shown}"))
+                problems.append(("", f"duplicate entries for key {element_text(element)}"))
             seen.add(element)
-        _validate(list_.element, item, path + shown, duplicates, problems)
+        found = _validate(list_.element, item, duplicates)
+        if found is not None:
+            shown = f"[{index}]" if list_.atomic else element_text(element)
+            problems.extend((shown + path, text) for path, text in found)
+    return problems or None
