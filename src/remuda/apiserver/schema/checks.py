@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import formats, regex, values
+from ..cel import re2
+from . import formats, values
 from .cleaning import META_FIELDS
 from .node import Node
 
 Check = Callable[[Any], bool]
 
+_REMEMBERED, _REMEMBERED_LENGTH = 512, 128
 _MIN, _MAX = values.MIN_INT64, values.MAX_INT64
 
 
@@ -240,7 +242,7 @@ class ValueChecks:
                 if test is None:
                     if forbidden:
                         return False
-                elif isinstance(test, type) or not test(child):
+                elif test is str or test is bool or not test(child):
                     return False
             return True
 
@@ -313,23 +315,36 @@ def _string_check(node: Node) -> Check | type:
     high = node.max_length if node.max_length is not None else 1 << 62
     allowed = frozenset(item for item in node.enum if isinstance(item, str))
     try:
-        search = regex.compile_go(node.pattern).search if node.pattern else None
-    except regex.RegexError:
+        matches = re2.compile_pattern(node.pattern).matches if node.pattern else None
+    except re2.RegexError:
         return _never
     if node.enum:
-        if known is None and search is None and not low and node.max_length is None:
+        if known is None and matches is None and not low and node.max_length is None:
             return lambda value: type(value) is str and value in allowed
-    elif known is None and search is None and not low and node.max_length is None:
+    elif known is None and matches is None and not low and node.max_length is None:
         return str
 
+    if matches is None and known is None:
+        return lambda value: type(value) is str and low <= len(value) <= high and (not allowed or value in allowed)
+    # Names, reasons and times come again with every write: those found good are remembered, a few.
+    good: set[str] = set()
+
     def check(value: Any) -> bool:
-        if type(value) is not str or not low <= len(value) <= high:
+        if type(value) is not str:
             return False
-        if search is not None and search(value) is None:
+        if value in good:
+            return True
+        if not low <= len(value) <= high or (allowed and value not in allowed):
+            return False
+        if matches is not None and not matches(value):
             return False
         if known is not None and not known(value):
             return False
-        return not allowed or value in allowed
+        if len(value) <= _REMEMBERED_LENGTH:
+            if len(good) >= _REMEMBERED:
+                good.clear()
+            good.add(value)
+        return True
 
     return check
 

@@ -159,9 +159,7 @@ def _settled(number: float) -> float:
 # --- embedded resources -------------------------------------------------------------------------------------------
 
 
-def coerce(
-    value: Any, node: Node | None, unknown: list[str], path: str = "", drop_invalid: bool = False
-) -> FieldError | None:
+def coerce(value: Any, node: Node | None, unknown: list[str], path: str = "", drop_invalid: bool = False) -> FieldError | None:
     """Decode the metadata of embedded resources; the first error stops, unless invalid fields are to be dropped."""
     if node is None:
         return None

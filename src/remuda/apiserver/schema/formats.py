@@ -54,7 +54,12 @@ def is_date(text: str) -> bool:
     return 1 <= month <= 12 and 1 <= day <= calendar.monthrange(year or 4, month)[1]
 
 
+_usual_time = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ", _A).fullmatch
+
+
 def is_date_time(text: str) -> bool:
+    if _usual_time(text):
+        return True
     parts = text.lower().split("t")
     if len(text.encode()) < 4 or len(parts) < 2 or not is_date(parts[0]):
         return False
@@ -190,9 +195,7 @@ def _authority_ok(authority: str) -> bool:
     if colon and not re.fullmatch(r"\d*", port, _A):
         return False
     checked = name if colon else host
-    if re.search(r"[\x00-\x20\"<>\[\]^`{|}\\]", checked.replace('"', "")) and not re.fullmatch(
-        r"[^\x00-\x20^`{|}\\#]*", checked
-    ):
+    if re.search(r"[\x00-\x20\"<>\[\]^`{|}\\]", checked.replace('"', "")) and not re.fullmatch(r"[^\x00-\x20^`{|}\\#]*", checked):
         return False
     return _host_escapes_ok(checked)
 
@@ -245,9 +248,7 @@ def is_long_name(text: str) -> bool:
 
 
 def _uuid(third: str = "[0-9a-f]", fourth: str = "[0-9a-f]") -> Check:
-    return _matches(
-        rf"[0-9a-f]{{8}}-?[0-9a-f]{{4}}-?{third}[0-9a-f]{{3}}-?{fourth}[0-9a-f]{{3}}-?[0-9a-f]{{12}}", re.IGNORECASE
-    )
+    return _matches(rf"[0-9a-f]{{8}}-?[0-9a-f]{{4}}-?{third}[0-9a-f]{{3}}-?{fourth}[0-9a-f]{{3}}-?[0-9a-f]{{12}}", re.IGNORECASE)
 
 
 _COLOR = r"\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*"

@@ -67,13 +67,15 @@ class Node:
     not_: Node | None = None
 
 
-def build(schema: Obj, resolve: Resolve | None = None) -> Node:
-    return _Builder(resolve).node(schema)
+def build(schema: Obj, resolve: Resolve | None = None, literal: bool = False) -> Node:
+    """`literal` takes the schema at its word, as defaults are checked: any format counts, int-or-string adds no type."""
+    return _Builder(resolve, literal).node(schema)
 
 
 class _Builder:
-    def __init__(self, resolve: Resolve | None) -> None:
+    def __init__(self, resolve: Resolve | None, literal: bool = False) -> None:
         self._resolve = resolve
+        self._literal = literal
         self._named: dict[str, Node] = {}
 
     def node(self, schema: Any) -> Node:
@@ -104,7 +106,8 @@ class _Builder:
     def _fill(self, node: Node, schema: Obj) -> Node:
         node.type = _text(schema, "type")
         node.int_or_string = schema.get("x-kubernetes-int-or-string") is True
-        node.types = ("integer", "string") if node.int_or_string else (node.type,) if node.type else ()
+        both = node.int_or_string and not self._literal
+        node.types = ("integer", "string") if both else (node.type,) if node.type else ()
         node.nullable = schema.get("nullable") is True
         default = schema.get("default")
         node.default = MISSING if default is None else default
@@ -133,7 +136,8 @@ class _Builder:
 
     def _fill_values(self, node: Node, schema: Obj) -> None:
         wanted = _text(schema, "format")
-        if wanted and formats.recognised(node.types[0] if len(node.types) == 1 else "", wanted):
+        kind = node.types[0] if len(node.types) == 1 else ""
+        if wanted and (self._literal or formats.recognised(kind, wanted)):
             node.format = wanted
         node.minimum = _number(schema, "minimum")
         node.maximum = _number(schema, "maximum")

@@ -86,9 +86,7 @@ class Correlated:
         if type(value) is list:
             return len(value) == len(old) and self._same_items()
         if type(value) is dict:
-            return len(value) == len(old) and all(
-                (child := self.key(name)) is not None and child.unchanged() for name in value
-            )
+            return len(value) == len(old) and all((child := self.key(name)) is not None and child.unchanged() for name in value)
         return bool(value == old)
 
     def _same_items(self) -> bool:

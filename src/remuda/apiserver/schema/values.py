@@ -15,7 +15,8 @@ from remuda.kube import errors
 from remuda.kube.errors import FieldError, go_float, go_quote, show_value
 from remuda.kube.jsonio import dumps_sorted
 
-from . import formats, regex
+from ..cel import re2
+from . import formats
 from .node import Node
 from .ratchet import Correlated
 
@@ -259,8 +260,8 @@ def _string_problem(node: Node, value: str, path: str) -> _Problem | None:
     if not node.pattern:
         return None
     try:
-        matched = regex.compile_go(node.pattern).search(value) is not None
-    except regex.RegexError as error:
+        matched = re2.compile_pattern(node.pattern).matches(value)
+    except re2.RegexError as error:
         return _invalid(path, value, f"{path} in body should match '{node.pattern}, but pattern is invalid: {error}'")
     return None if matched else _invalid(path, value, f"{path} in body should match '{node.pattern}'")
 

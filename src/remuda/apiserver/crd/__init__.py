@@ -1,0 +1,1 @@
+"""CustomResourceDefinitions: what one may say, what becomes of it, and how its objects are served."""

@@ -1,0 +1,175 @@
+"""The conditions of a CRD, worked out from the CRD itself and the others: pure, so that whoever runs it only has to write.
+
+`NamesAccepted` and `Established` say whether it serves, `NonStructuralSchema` and `KubernetesAPIApprovalPolicyConformant`
+appear only when there is something to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+from remuda.kube.errors import FieldError, aggregate_text, go_quote, invalid_value
+
+from .names import accepted_names, decide_names
+from .shapes import Obj, dict_of, list_of, schema_of
+from .structural import conversion_problem, structural_errors
+
+ESTABLISHED = "Established"
+NAMES_ACCEPTED = "NamesAccepted"
+NON_STRUCTURAL = "NonStructuralSchema"
+APPROVAL = "KubernetesAPIApprovalPolicyConformant"
+APPROVED_ANNOTATION = "api-approved.kubernetes.io"
+_POLICY = "see https://github.com/kubernetes/enhancements/pull/1111"
+
+
+def find(crd: Obj, kind: str) -> Obj | None:
+    for condition in list_of(dict_of(crd.get("status")).get("conditions")):
+        if isinstance(condition, dict) and condition.get("type") == kind:
+            return condition
+    return None
+
+
+def is_true(crd: Obj, kind: str) -> bool:
+    condition = find(crd, kind)
+    return condition is not None and condition.get("status") == "True"
+
+
+def is_established(crd: Obj) -> bool:
+    return is_true(crd, ESTABLISHED)
+
+
+def condition(kind: str, status: str, reason: str, message: str) -> Obj:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+def with_condition(conditions: list[Obj], new: Obj, now: str) -> list[Obj]:
+    """The conditions with `new` among them; its time moves only when the status does."""
+    for index, old in enumerate(conditions):
+        if old.get("type") != new["type"]:
+            continue
+        moved = old.get("status") != new["status"] or not old.get("lastTransitionTime")
+        since = now if moved else old["lastTransitionTime"]
+        return [*conditions[:index], _timed(new, since), *conditions[index + 1 :]]
+    return [*conditions, _timed(new, now)]
+
+
+def _timed(new: Obj, since: str) -> Obj:
+    return {
+        "lastTransitionTime": since,
+        "message": new.get("message", ""),
+        "reason": new.get("reason", ""),
+        "status": new["status"],
+        "type": new["type"],
+    }
+
+
+def is_protected_group(group: str) -> bool:
+    return group in ("k8s.io", "kubernetes.io") or group.endswith((".k8s.io", ".kubernetes.io"))
+
+
+def approval_state(crd: Obj) -> tuple[str, str]:
+    """`missing`, `bypassed`, `approved` or `invalid`, and what is said about it."""
+    text = dict_of(dict_of(crd.get("metadata")).get("annotations")).get(APPROVED_ANNOTATION) or ""
+    wanted = f"protected groups must have approval annotation {go_quote(APPROVED_ANNOTATION)}"
+    if not text:
+        return "missing", f"{wanted}, {_POLICY}"
+    if text.startswith("unapproved"):
+        return "bypassed", f"not approved: {go_quote(text)}"
+    try:
+        parts = urlsplit(text)
+        if parts.scheme and parts.netloc and " " not in text:
+            return "approved", f"approved in {text}"
+    except ValueError:
+        pass
+    return "invalid", f'{wanted} with either a URL or a reason starting with "unapproved", {_POLICY}'
+
+
+_APPROVALS = {
+    "invalid": ("False", "InvalidAnnotation"),
+    "missing": ("False", "MissingAnnotation"),
+    "approved": ("True", "ApprovedAnnotation"),
+    "bypassed": ("False", "UnapprovedAnnotation"),
+}
+
+
+def approval_condition(crd: Obj) -> Obj | None:
+    if not is_protected_group(dict_of(crd.get("spec")).get("group") or ""):
+        return None
+    state, message = approval_state(crd)
+    return condition(APPROVAL, *_APPROVALS[state], message)
+
+
+def structural_condition(crd: Obj) -> Obj | None:
+    """Only CRDs from before structural schemas were demanded can have it."""
+    spec = dict_of(crd.get("spec"))
+    errors: list[FieldError] = []
+    if spec.get("preserveUnknownFields"):
+        errors.append(invalid_value("spec.preserveUnknownFields", True, "must be false"))
+    for index, version in enumerate(list_of(spec.get("versions"))):
+        schema = schema_of(dict_of(version).get("schema"))
+        if schema is None:
+            continue
+        problem = conversion_problem(schema)
+        if problem:
+            message = f"failed to check validation schema for version {version.get('name')}: {problem}"
+            return condition(NON_STRUCTURAL, "Unknown", "StructuralError", message)
+        errors += structural_errors(schema, f"spec.versions[{index}].schema.openAPIV3Schema")
+    if not errors:
+        return None
+    unique = list(dict.fromkeys(str(error) for error in errors))
+    return condition(NON_STRUCTURAL, "True", "Violations", aggregate_text(unique))
+
+
+def naming_conditions(crd: Obj, crds: Iterable[Obj]) -> tuple[Obj, Obj, Obj]:
+    """The accepted names, and the NamesAccepted and Established conditions that follow from them."""
+    names, reason, message = decide_names(crd, crds)
+    accepted = condition(NAMES_ACCEPTED, "True" if reason == "NoConflicts" else "False", reason, message)
+    established = find(crd, ESTABLISHED) or condition(ESTABLISHED, "False", "NotAccepted", "not all names are accepted")
+    if established.get("status") != "True" and accepted["status"] == "True":
+        established = condition(ESTABLISHED, "False", "Installing", "the initial names have been accepted")
+    return names, accepted, established
+
+
+def established_condition(crd: Obj, broken_ca_bundle: bool = False) -> Obj | None:
+    """What Established becomes once the names are accepted; None when nothing changes."""
+    if not is_true(crd, NAMES_ACCEPTED) or is_established(crd):
+        return None
+    if broken_ca_bundle:
+        return condition(ESTABLISHED, "False", "InvalidCABundle", "The conversion webhook CABundle is invalid")
+    return condition(ESTABLISHED, "True", "InitialNamesAccepted", "the initial names have been accepted")
+
+
+def next_status(crd: Obj, crds: Iterable[Obj], now: str, broken_ca_bundle: bool = False) -> Obj | None:
+    """The status that the CRD should have, with all conditions settled at once; None when it has it already.
+
+    kube-apiserver's controllers get there in several writes; the outcome is the same. `now` is an RFC 3339 time.
+    """
+    status = dict(dict_of(crd.get("status")))
+    conditions: list[Obj] = list_of(status.get("conditions"))
+    wanted = dict_of(dict_of(crd.get("spec")).get("names"))
+    if wanted != accepted_names(crd):
+        names, accepted, established = naming_conditions(crd, crds)
+        status["acceptedNames"] = names
+        conditions = with_condition(with_condition(conditions, accepted, now), established, now)
+    established_now = established_condition({"status": {"conditions": conditions}}, broken_ca_bundle)
+    if established_now is not None:
+        conditions = with_condition(conditions, established_now, now)
+    conditions = _settle(conditions, NON_STRUCTURAL, structural_condition(crd), now, removable=True)
+    conditions = _settle(conditions, APPROVAL, approval_condition(crd), now, removable=False)
+    status["conditions"] = conditions
+    unchanged = status.get("acceptedNames") == dict_of(crd.get("status")).get("acceptedNames")
+    if unchanged and conditions == list_of(dict_of(crd.get("status")).get("conditions")):
+        return None
+    return status
+
+
+def _settle(conditions: list[Obj], kind: str, new: Obj | None, now: str, removable: bool) -> list[Obj]:
+    if new is not None:
+        return with_condition(conditions, new, now)
+    return [each for each in conditions if each.get("type") != kind] if removable else conditions
+
+
+def served_versions(crd: Obj) -> list[Any]:
+    return [each for each in list_of(dict_of(crd.get("spec")).get("versions")) if dict_of(each).get("served")]

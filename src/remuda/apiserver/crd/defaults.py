@@ -1,0 +1,73 @@
+"""What a CRD says when it says nothing: names derived from the kind, no conversion, the webhook's port."""
+
+from __future__ import annotations
+
+from .shapes import Obj, dict_of, list_of
+
+WEBHOOK_PORT = 443
+
+
+def set_defaults(crd: Obj) -> None:
+    """Fill in a private CRD object, as its decoder does."""
+    spec = crd.get("spec")
+    if not isinstance(spec, dict):
+        crd["spec"] = spec = {}
+    _name_defaults(spec)
+    if spec.get("conversion") is None:
+        spec["conversion"] = {"strategy": "None"}
+    service = dict_of(dict_of(dict_of(spec["conversion"]).get("webhook")).get("clientConfig")).get("service")
+    if isinstance(service, dict) and service.get("port") is None:
+        service["port"] = WEBHOOK_PORT
+    status = crd.get("status")
+    if not list_of(dict_of(status).get("storedVersions")):
+        storage = storage_version(crd)
+        if storage:
+            crd["status"] = {**dict_of(status), "storedVersions": [storage]}
+
+
+def _name_defaults(spec: Obj) -> None:
+    names = spec.get("names")
+    if not isinstance(names, dict):
+        spec["names"] = names = {}
+    kind = names.get("kind") or ""
+    if not names.get("singular") and kind:
+        names["singular"] = kind.lower()
+    if not names.get("listKind") and kind:
+        names["listKind"] = f"{kind}List"
+
+
+def storage_version(crd: Obj) -> str:
+    """The version in which objects are stored; empty when none is marked."""
+    for version in list_of(dict_of(crd.get("spec")).get("versions")):
+        if isinstance(version, dict) and version.get("storage"):
+            return str(version.get("name") or "")
+    return ""
+
+
+def version_of(crd: Obj, name: str) -> Obj:
+    """The version's own part of the CRD; empty when there is none."""
+    for version in list_of(dict_of(crd.get("spec")).get("versions")):
+        if isinstance(version, dict) and version.get("name") == name:
+            return version
+    return {}
+
+
+def prepare_for_create(crd: Obj) -> None:
+    """A new CRD has no status but the version that it will store."""
+    storage = storage_version(crd)
+    crd["status"] = {"storedVersions": [storage]} if storage else {}
+
+
+def prepare_for_update(crd: Obj, old: Obj) -> None:
+    """The status stays as it was, except that a new storage version counts as stored from now on."""
+    status = dict(dict_of(old.get("status")))
+    storage = storage_version(crd)
+    stored = list_of(status.get("storedVersions"))
+    if storage and storage not in stored:
+        status["storedVersions"] = [*stored, storage]
+    crd["status"] = status
+
+
+def prepare_for_status_update(crd: Obj, old: Obj) -> None:
+    """Only the status may change; of the metadata, what a status writer may touch was settled before."""
+    crd["spec"] = old.get("spec", {})

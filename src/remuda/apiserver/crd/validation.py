@@ -1,0 +1,572 @@
+"""Everything kube-apiserver checks on a CustomResourceDefinition itself, in its order and words.
+
+Schemas are :mod:`.structural`, :mod:`.schemarules` and :mod:`.defaultrules`; here is the rest: names, versions, subresources,
+columns, selectable fields, conversion, stored versions, and what an update may not change. Metadata is checked by the verbs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.kube import names as rules
+from remuda.kube.errors import (
+    FieldError,
+    duplicate,
+    forbidden_field,
+    invalid_value,
+    not_supported,
+    required,
+    too_many,
+)
+
+from ..objectmeta import IMMUTABLE
+from . import celrules, fieldpaths, schemarules, webhooks
+from .conditions import approval_state, is_established, is_protected_group
+from .defaultrules import default_errors
+from .schemarules import Options
+from .shapes import (
+    Internal,
+    Obj,
+    dict_of,
+    internal,
+    list_of,
+    same,
+    schema_of,
+    set_fields,
+    shown_schema,
+    shown_text,
+    shown_versions,
+)
+from .structural import conversion_problem, every_schema, structural_errors
+
+Errors = list[FieldError]
+
+COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
+MAX_SELECTABLE_FIELDS = 8
+APPROVED_ANNOTATION = "api-approved.kubernetes.io"
+_ALLOWED_AT_ROOT = (
+    "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems "
+    "MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations"
+)
+
+
+def name_problems(crd: Obj) -> list[str]:
+    """What is wrong with the CRD's own name, besides the rules for any name."""
+    spec = dict_of(crd.get("spec"))
+    wanted = f"{dict_of(spec.get('names')).get('plural') or ''}.{spec.get('group') or ''}"
+    found = dict_of(crd.get("metadata")).get("name") or ""
+    return [] if found == wanted else ['must be spec.names.plural+"."+spec.group']
+
+
+def validate(crd: Obj) -> Errors:
+    name = dict_of(crd.get("metadata")).get("name") or ""
+    errors = [invalid_value("metadata.name", name, why) for why in name_problems(crd)] if name else []
+    form = internal(crd)
+    errors += _spec_errors(form, Options())
+    errors += _status_errors(crd, form)
+    errors += _approval_errors(crd, None)
+    return errors + _preserve_errors(crd, None)
+
+
+def validate_update(crd: Obj, old: Obj) -> Errors:
+    form, before = internal(crd), internal(old)
+    options = _update_options(form, old, before)
+    errors = _spec_errors(form, options)
+    spec, old_spec = form.spec, before.spec
+    names, old_names = dict_of(spec.get("names")), dict_of(old_spec.get("names"))
+    if options.immutable_names:
+        errors += _immutable(spec.get("scope"), old_spec.get("scope"), "spec.scope")
+        errors += _immutable(names.get("kind"), old_names.get("kind"), "spec.names.kind")
+    errors += _immutable(spec.get("group"), old_spec.get("group"), "spec.group")
+    errors += _immutable(names.get("plural"), old_names.get("plural"), "spec.names.plural")
+    errors += _status_errors(crd, form)
+    errors += _approval_errors(crd, old)
+    return errors + _preserve_errors(crd, old)
+
+
+def validate_status_update(crd: Obj, old: Obj) -> Errors:
+    accepted = dict_of(dict_of(crd.get("status")).get("acceptedNames"))
+    return _name_errors(accepted, "status.acceptedNames")
+
+
+def warnings(crd: Obj, old: Obj | None) -> list[str]:
+    """Formats that nobody knows are kept, but their author is told."""
+    known = set(_unknown_formats(old)) if old is not None else set()
+    return [f'unrecognized format "{name}"' for name in _unknown_formats(crd) if name not in known]
+
+
+def _unknown_formats(crd: Obj) -> list[str]:
+    from ..schema.formats import recognised
+
+    form = internal(crd)
+    found: list[str] = []
+    for place in (form.validation, *(version.get("schema") for version in form.versions)):
+        for each in every_schema(schema_of(place)):
+            name, kind = each.get("format"), each.get("type") or ""
+            if name and not recognised(kind, name):
+                found.append(name)
+    return found
+
+
+def _immutable(new: Any, old: Any, path: str) -> Errors:
+    return [] if (new or "") == (old or "") else [invalid_value(path, new or "", IMMUTABLE)]
+
+
+# --- what an update need not mend ---------------------------------------------------------------------------------
+
+
+def _schemas(form: Internal) -> list[Obj]:
+    places = [form.validation, *(version.get("schema") for version in form.versions)]
+    return [schema for schema in map(schema_of, places) if schema is not None]
+
+
+def _update_options(form: Internal, old: Obj, before: Internal) -> Options:
+    schemas = _schemas(before)
+    every = [each for schema in schemas for each in every_schema(schema)]
+    has_all = schema_of(before.validation) is not None or all(
+        schema_of(version.get("schema")) is not None for version in before.versions
+    )
+    structural = not any(conversion_problem(schema) or structural_errors(schema, "") for schema in schemas)
+    webhook = dict_of(dict_of(before.spec.get("conversion")).get("webhook"))
+    reviews = list_of(webhook.get("conversionReviewVersions"))
+    return Options(
+        immutable_names=is_established(old),
+        schema_required=has_all,
+        valid_types=not any(each.get("type") and each["type"] not in schemarules.TYPES for each in every),
+        structural=structural,
+        pruned_defaults=not structural or not any(_has_unpruned(schema) for schema in schemas),
+        atomic_sets=not any(schemarules.atomic_set_errors(each, "") for each in every),
+        sound_map_keys=not any(schemarules.map_key_errors(each, "") for each in every),
+        recognised_review_versions=not reviews or any(each in webhooks.REVIEW_VERSIONS for each in reviews),
+        invalid_ca_bundle_ok=webhooks.invalid_ca_bundle_ok(old),
+        too_many_selectable_ok=_too_many_selectable_ok(form, before),
+        unchanged_versions=_unchanged_versions(form, before),
+    )
+
+
+def _has_unpruned(schema: Obj) -> bool:
+    return any(error.detail == "must not have unknown fields" for error in default_errors(schema, "", True))
+
+
+def _version_schema(form: Internal, name: str) -> Any:
+    if form.validation is not None:
+        return form.validation
+    return next((version.get("schema") for version in form.versions if version.get("name") == name), None)
+
+
+def _unchanged_versions(form: Internal, before: Internal) -> frozenset[str]:
+    names = {version.get("name") or "" for version in form.versions}
+    known = {version.get("name") or "" for version in before.versions}
+    return frozenset(name for name in names & known if _version_schema(form, name) == _version_schema(before, name))
+
+
+def _too_many_selectable_ok(form: Internal, before: Internal) -> frozenset[str]:
+    kept: set[str] = set()
+    if len(before.selectable) > MAX_SELECTABLE_FIELDS and form.selectable == before.selectable:
+        kept.add("")
+    old = {version.get("name"): list_of(version.get("selectableFields")) for version in before.versions}
+    for version in form.versions:
+        fields = old.get(version.get("name")) or []
+        if len(fields) > MAX_SELECTABLE_FIELDS and version.get("selectableFields") == fields:
+            kept.add(str(version.get("name")))
+    return frozenset(kept)
+
+
+# --- spec ------------------------------------------------------------------------------------------------------------
+
+
+def _spec_errors(form: Internal, options: Options) -> Errors:
+    spec = form.spec
+    errors = _group_errors(spec.get("group") or "")
+    errors += _enum_errors("spec.scope", spec.get("scope") or "", ("Cluster", "Namespaced"))
+    preserve = bool(spec.get("preserveUnknownFields"))
+    demands_structure = options.structural or not preserve
+    errors += _missing_schema_errors(form, options, preserve)
+    every = [each for schema in _schemas(form) for each in every_schema(schema)]
+    if any(each.get("default") is not None for each in every):
+        demands_structure = True
+        if preserve:
+            why = "must be false in order to use defaults in the schema"
+            errors.append(invalid_value("spec.preserveUnknownFields", True, why))
+    if any(_has_extensions(each) for each in every):
+        demands_structure = True
+    errors += _version_errors(form, options, demands_structure)
+    errors += _names_required(dict_of(spec.get("names")))
+    errors += _name_errors(dict_of(spec.get("names")), "spec.names")
+    status = _has_status(form.subresources) or any(_has_status(each.get("subresources")) for each in form.versions)
+    first = form.versions[0].get("name") if form.versions else ""
+    unchanged = first in options.unchanged_versions
+    errors += _schema_errors(form.validation, "spec.validation", status, options, demands_structure, unchanged)
+    errors += _subresource_errors(form.subresources, "spec.subresources")
+    for index, column in enumerate(form.columns):
+        errors += _column_errors(dict_of(column), f"spec.additionalPrinterColumns[{index}]")
+    if form.selectable:
+        errors += _top_selectable_errors(form, options)
+    conversion = dict_of(spec.get("conversion"))
+    if preserve and conversion and conversion.get("strategy") != "None":
+        why = "must be None if spec.preserveUnknownFields is true"
+        errors.append(invalid_value("spec.conversion.strategy", conversion.get("strategy") or "", why))
+    return errors + webhooks.conversion_errors(spec.get("conversion"), options)
+
+
+def _has_extensions(schema: Obj) -> bool:
+    flags = ("x-kubernetes-embedded-resource", "x-kubernetes-int-or-string", "x-kubernetes-list-map-keys")
+    present = ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-list-type")
+    return (
+        any(schema.get(name) for name in flags)
+        or any(schema.get(name) is not None for name in present)
+        or bool(schema.get("x-kubernetes-validations"))
+    )
+
+
+def _group_errors(group: str) -> Errors:
+    if not group:
+        return [required("spec.group")]
+    problems = rules.dns_subdomain_problems(group)
+    if problems:
+        return [invalid_value("spec.group", group, ",".join(problems))]
+    if "." not in group:
+        return [invalid_value("spec.group", group, "should be a domain with at least one dot")]
+    return []
+
+
+def _enum_errors(path: str, value: str, accepted: tuple[str, ...]) -> Errors:
+    if not value:
+        return [required(path)]
+    return [] if value in accepted else [not_supported(path, value, accepted)]
+
+
+def _missing_schema_errors(form: Internal, options: Options, preserve: bool) -> Errors:
+    if schema_of(form.validation) is not None:
+        return []
+    errors: Errors = []
+    for index, version in enumerate(form.versions):
+        if schema_of(version.get("schema")) is not None:
+            continue
+        path = f"spec.versions[{index}].schema.openAPIV3Schema"
+        if options.schema_required:
+            errors.append(required(path))
+        elif not preserve and version.get("served"):
+            errors.append(required(path, "because otherwise all fields are pruned"))
+    return errors
+
+
+def _version_errors(form: Internal, options: Options, structural: bool) -> Errors:
+    errors: Errors = []
+    for index, version in enumerate(form.versions):
+        path = f"spec.versions[{index}]"
+        name = version.get("name") or ""
+        problems = rules.dns1035_label_problems(name)
+        if problems:
+            errors.append(invalid_value(f"{path}.name", name, ",".join(problems)))
+        errors += _deprecation_errors(version, f"{path}.deprecationWarning")
+        own = version.get("subresources")
+        status = _has_status(_subresources_of(form, name))
+        unchanged = name in options.unchanged_versions
+        errors += _schema_errors(version.get("schema"), f"{path}.schema", status, options, structural, unchanged)
+        errors += _subresource_errors(own, f"{path}.subresources")
+        for position, column in enumerate(list_of(version.get("additionalPrinterColumns"))):
+            errors += _column_errors(dict_of(column), f"{path}.additionalPrinterColumns[{position}]")
+        fields = list_of(version.get("selectableFields"))
+        if fields:
+            schema = schema_of(version.get("schema"))
+            if schema is None:
+                why = "may only be set when `version.schema.openAPIV3Schema` is not included"
+                errors.append(invalid_value(f"{path}.selectableFields", "", why))
+            elif problem := conversion_problem(schema):
+                errors.append(invalid_value(f"{path}.schema.openAPIV3Schema", "", problem))
+                errors += _unreadable_selectable_errors(fields, f"{path}.selectableFields")
+            else:
+                errors += _selectable_errors(fields, schema, f"{path}.selectableFields", options, name)
+    names = [version.get("name") for version in form.versions]
+    if len(set(names)) != len(names):
+        why = "must contain unique version names"
+        errors.append(invalid_value("spec.versions", shown_versions(form.versions), why))
+    if sum(bool(version.get("storage")) for version in form.versions) != 1:
+        why = "must have exactly one version marked as storage version"
+        errors.append(invalid_value("spec.versions", shown_versions(form.versions), why))
+    first = names[0] if names else ""
+    if first:
+        problems = rules.dns1035_label_problems(str(first))
+        if problems:
+            errors.append(invalid_value("spec.version", first, ",".join(problems)))
+    return errors
+
+
+def _subresources_of(form: Internal, name: str) -> Any:
+    if all(each.get("subresources") is None for each in form.versions):
+        return form.subresources
+    return next((each.get("subresources") for each in form.versions if (each.get("name") or "") == name), None)
+
+
+def _deprecation_errors(version: Obj, path: str) -> Errors:
+    text = version.get("deprecationWarning")
+    if text is None:
+        return []
+    problems: list[str] = []
+    if not version.get("deprecated"):
+        problems.append("can only be set for deprecated versions")
+    else:
+        if len(text.encode()) > 256:
+            problems.append("must be <= 256 characters long")
+        if not text:
+            problems.append("must not be an empty string")
+        position = 0
+        for char in text:
+            if not (char.isprintable() or char == " "):
+                what = "non-printable character"
+                problems.append(f"must only contain printable UTF-8 characters; {what} found at index {position}")
+                break
+            position += len(char.encode())
+    return [invalid_value(path, shown_text(text), problem) for problem in problems]
+
+
+def _has_status(subresources: Any) -> bool:
+    return "status" in dict_of(subresources)
+
+
+def _names_required(names: Obj) -> Errors:
+    return [required(f"spec.names.{name}") for name in ("plural", "singular", "kind", "listKind") if not names.get(name)]
+
+
+def _name_errors(names: Obj, path: str) -> Errors:
+    errors: Errors = []
+    for field in ("plural", "singular"):
+        value = names.get(field) or ""
+        problems = rules.dns1035_label_problems(value) if value else []
+        if problems:
+            errors.append(invalid_value(f"{path}.{field}", value, ",".join(problems)))
+    for field in ("kind", "listKind"):
+        value = names.get(field) or ""
+        problems = rules.dns1035_label_problems(value.lower()) if value else []
+        if problems:
+            why = "may have mixed case, but should otherwise match: " + ",".join(problems)
+            errors.append(invalid_value(f"{path}.{field}", value, why))
+    errors += _each_label(names, "shortNames", path)
+    kind, list_kind = names.get("kind") or "", names.get("listKind") or ""
+    if kind and kind == list_kind:
+        errors.append(invalid_value(f"{path}.listKind", list_kind, "kind and listKind may not be the same"))
+    return errors + _each_label(names, "categories", path)
+
+
+def _each_label(names: Obj, field: str, path: str) -> Errors:
+    errors: Errors = []
+    for index, value in enumerate(list_of(names.get(field))):
+        problems = rules.dns1035_label_problems(value)
+        if problems:
+            errors.append(invalid_value(f"{path}.{field}[{index}]", value, ",".join(problems)))
+    return errors
+
+
+# --- schema ------------------------------------------------------------------------------------------------------------
+
+
+def _schema_errors(holder: Any, path: str, status: bool, options: Options, structural: bool, unchanged: bool) -> Errors:
+    schema = schema_of(holder)
+    if schema is None:
+        return []
+    path = f"{path}.openAPIV3Schema"
+    errors = _root_errors(schema, path) if status else []
+    if schema.get("nullable"):
+        errors.append(forbidden_field(f"{path}.nullable", "nullable cannot be true at the root"))
+    context: celrules.Context | None = None
+    unreadable: Errors = []
+    if structural:
+        problem = conversion_problem(schema)
+        if problem:
+            unreadable = [invalid_value(path, "", problem)]
+        else:
+            found = structural_errors(schema, path) or default_errors(schema, path, options.pruned_defaults)
+            errors += found
+            context = None if found else celrules.Context.root(schema)
+    if unchanged:
+        options = _without_cost(options)
+    errors += schemarules.schema_errors(schema, path, options, context)
+    if not errors:
+        errors = unreadable
+    return errors + (celrules.total_errors(context, path) if context is not None else [])
+
+
+def _without_cost(options: Options) -> Options:
+    from dataclasses import replace
+
+    return replace(options, ignore_rule_cost=True)
+
+
+def _root_errors(schema: Obj, path: str) -> Errors:
+    """With a status subresource, the root may hold little besides the properties."""
+    allowed = _ALLOWED_AT_ROOT.split()
+    for go_name, name in set_fields(schema):
+        if name == "type":
+            if schema[name] != "object":
+                why = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
+                return [invalid_value(f"{path}.type", schema[name], why)]
+        elif go_name not in allowed:
+            why = f"only [{_ALLOWED_AT_ROOT}] fields are allowed at the root of the schema if the status subresource is enabled"
+            return [invalid_value(path, shown_schema(schema), why)]
+    return []
+
+
+# --- subresources, columns, selectable fields ------------------------------------------------------------------------
+
+
+def _simple_path_errors(value: str, path: str) -> Errors:
+    if not value.startswith("."):
+        return [invalid_value(path, value, "must be a simple json path starting with .")]
+    return []
+
+
+def _subresource_errors(subresources: Any, path: str) -> Errors:
+    scale = dict_of(subresources).get("scale")
+    if not isinstance(scale, dict):
+        return []
+    errors: Errors = []
+    for field, start in (("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")):
+        value, at = scale.get(field) or "", f"{path}.scale.{field}"
+        if not value:
+            errors.append(required(at))
+        elif found := _simple_path_errors(value, at):
+            errors += found
+        elif not value.startswith(f"{start}."):
+            errors.append(invalid_value(at, value, f"should be a json path under {start}"))
+    value, at = scale.get("labelSelectorPath") or "", f"{path}.scale.labelSelectorPath"
+    if value:
+        found = _simple_path_errors(value, at)
+        if not found and not value.startswith((".spec.", ".status.")):
+            found = [invalid_value(at, shown_text(value), "should be a json path under either .spec or .status")]
+        errors += found
+    return errors
+
+
+def _column_errors(column: Obj, path: str) -> Errors:
+    errors: Errors = []
+    if not column.get("name"):
+        errors.append(required(f"{path}.name"))
+    kind, why = column.get("type") or "", f"must be one of {','.join(COLUMN_TYPES)}"
+    if not kind:
+        errors.append(required(f"{path}.type", why))
+    elif kind not in COLUMN_TYPES:
+        errors.append(invalid_value(f"{path}.type", kind, why))
+    shown = column.get("format") or ""
+    if shown and shown not in COLUMN_FORMATS:
+        errors.append(invalid_value(f"{path}.format", shown, f"must be one of {','.join(COLUMN_FORMATS)}"))
+    where = column.get("jsonPath") or ""
+    if not where:
+        errors.append(required(f"{path}.JSONPath"))
+    else:
+        errors += _simple_path_errors(where, f"{path}.JSONPath")
+    return errors
+
+
+def _top_selectable_errors(form: Internal, options: Options) -> Errors:
+    if form.validation is None:
+        why = "may only be set when validations.schema is included"
+        return [invalid_value("spec.selectableFields", "", why)]
+    schema = schema_of(form.validation) or {}
+    if problem := conversion_problem(schema):
+        unreadable = invalid_value("spec.schema.openAPIV3Schema", "", problem)
+        return [unreadable, *_unreadable_selectable_errors(form.selectable, "spec.selectableFields")]
+    return _selectable_errors(form.selectable, schema, "spec.selectableFields", options, "")
+
+
+def _unreadable_selectable_errors(fields: list[Any], path: str) -> Errors:
+    """What can be said about paths into a schema that can't be read."""
+    errors: Errors = []
+    for index, each in enumerate(fields):
+        where = dict_of(each).get("jsonPath") or ""
+        if not where:
+            errors.append(required(f"{path}[{index}].jsonPath"))
+        elif where[0] not in ".[":
+            try:
+                fieldpaths.resolve(where, {})
+            except fieldpaths.PathError as error:
+                errors.append(invalid_value(f"{path}[{index}].jsonPath", where, f"is an invalid path: {error}"))
+    return errors
+
+
+def _selectable_errors(fields: list[Any], schema: Obj, path: str, options: Options, version: str) -> Errors:
+    errors: Errors = []
+    seen: set[str] = set()
+    for index, each in enumerate(fields):
+        at = f"{path}[{index}].jsonPath"
+        where = dict_of(each).get("jsonPath") or ""
+        if not where:
+            errors.append(required(at))
+            continue
+        try:
+            found, target = fieldpaths.resolve(where, schema, allow_brackets=False)
+        except fieldpaths.PathError as error:
+            errors.append(invalid_value(at, where, f"is an invalid path: {error}"))
+            continue
+        if found.partition(".")[0].partition("[")[0] == "metadata":
+            errors.append(invalid_value(at, where, "must not point to fields in metadata"))
+        if dict_of(target).get("type") not in ("string", "boolean", "integer"):
+            why = (
+                "must point to a field of type string, boolean or integer. Enum string fields and strings with formats "
+                "are allowed."
+            )
+            errors.append(invalid_value(at, where, why))
+        if found in seen:
+            errors.append(duplicate(at, where))
+        seen.add(found)
+    if len(seen) > MAX_SELECTABLE_FIELDS and version not in options.too_many_selectable_ok:
+        errors.append(too_many(path, len(seen), MAX_SELECTABLE_FIELDS))
+    return errors
+
+
+# --- status and group approval -----------------------------------------------------------------------------------------
+
+
+def _status_errors(crd: Obj, form: Internal) -> Errors:
+    status = dict_of(crd.get("status"))
+    errors = _name_errors(dict_of(status.get("acceptedNames")), "status.acceptedNames")
+    return errors + stored_version_errors(status.get("storedVersions"), form.versions)
+
+
+def stored_version_errors(stored: list[Any] | None, versions: list[Obj]) -> Errors:
+    """A version that may still be in the store has to stay in the spec."""
+    path = "status.storedVersions"
+    if not stored:
+        return [invalid_value(path, stored, "must have at least one stored version")]
+    errors: Errors = []
+    left = {name: index for index, name in enumerate(stored)}
+    for version in versions:
+        name = version.get("name") or ""
+        if version.get("storage") and name not in left:
+            errors.append(invalid_value(path, stored, f"must have the storage version {name}"))
+        left.pop(name, None)
+    for name, index in left.items():
+        why = (
+            f"missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions until a "
+            f"storage migration ensures no data remains persisted in {name} and removes {name} from status.storedVersions"
+        )
+        errors.append(invalid_value(f"{path}[{index}]", name, why))
+    return errors
+
+
+def _approval_errors(crd: Obj, old: Obj | None) -> Errors:
+    if not is_protected_group(dict_of(crd.get("spec")).get("group") or ""):
+        return []
+    state, why = approval_state(crd)
+    if old is not None and approval_state(old)[0] == state:
+        return []
+    path = f"metadata.annotations[{APPROVED_ANNOTATION}]"
+    if state == "missing":
+        return [required(path, why)]
+    if state == "invalid":
+        annotations = dict_of(dict_of(crd.get("metadata")).get("annotations"))
+        return [invalid_value(path, annotations.get(APPROVED_ANNOTATION, ""), why)]
+    return []
+
+
+def _preserve_errors(crd: Obj, old: Obj | None) -> Errors:
+    if old is not None and dict_of(old.get("spec")).get("preserveUnknownFields"):
+        return []
+    if not dict_of(crd.get("spec")).get("preserveUnknownFields"):
+        return []
+    why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+    return [invalid_value("spec.preserveUnknownFields", True, why)]
+
+
+__all__ = ["same", "stored_version_errors", "validate", "validate_status_update", "validate_update", "warnings"]
