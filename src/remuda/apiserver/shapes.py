@@ -8,6 +8,7 @@ from remuda.kube import jsonio
 from remuda.kube.clock import Clock, parse_rfc3339
 from remuda.kube.duration import human_duration
 
+from .builtin.columns import Moment
 from .entries import Entry
 from .resources import Version
 from .strategy import Column
@@ -110,6 +111,8 @@ class TableShape:
 
 
 def _cell(column: Column, value: Any, now: float) -> Any:
+    if isinstance(value, Moment):
+        return value.words(now)
     if column.format != "age":
         return value
     if not value:

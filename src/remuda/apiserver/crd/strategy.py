@@ -209,9 +209,9 @@ def _scale_error(obj: Obj, path: str, kind: str) -> Errors:
     wanted: type = int if kind == "integer" else str
     if type(here) is not wanted:
         return [invalid_value(path, empty, _accessor_error(steps, here, _GO_TYPES[wanted]))]
-    if kind == "integer" and here < 0:
+    if isinstance(here, int) and here < 0:
         return [invalid_value(path, here, "should be a non-negative integer")]
-    if kind == "integer" and here > _MAX_INT32:
+    if isinstance(here, int) and here > _MAX_INT32:
         return [invalid_value(path, here, f"should be less than or equal to {_MAX_INT32}")]
     return []
 
