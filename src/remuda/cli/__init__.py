@@ -1,1 +1,22 @@
-"""The remuda command: one module per command."""
+"""The remuda command: one module per command, imported when it is called.
+
+`remuda version` and `--help` must feel instant, so nothing here imports the server, the client or aiohttp. A command is a
+click command in a module of its own; :mod:`remuda.cli.app` lists them, :mod:`remuda.cli.exits` turns what goes wrong into
+one sentence and an exit code.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+__all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """The entry point of the `remuda` program."""
+    from .app import cli
+    from .exits import run
+
+    sys.exit(run(cli, arguments))

@@ -1,0 +1,65 @@
+"""The command tree. Singular nouns, then verbs; a few commands of one word for the server itself."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, NamedTuple
+
+import click
+
+
+class Entry(NamedTuple):
+    """Where a command lives, and the line `--help` shows without loading it."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "completion": Entry("completion", "Print the completion script of a shell."),
+    "doctor": Entry("doctor", "Check whether a server can run well here."),
+    "kubeconfig": Entry("kubeconfig", "Print or merge the administrator's kubeconfig."),
+    "serve": Entry("serve", "Run the server."),
+    "version": Entry("version", "Print the versions of this program and of the server."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported only when one of them is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        found = importlib.import_module(f"remuda.cli.{entry.module}").command
+        assert isinstance(found, click.Command)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in sorted(COMMANDS.items())])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            ctx.fail(f"there is no command {name!r}{_suggestion(name)}")
+        return super().resolve_command(ctx, args)
+
+
+def _suggestion(name: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, COMMANDS, 1)
+    return f", perhaps {close[0]!r} was meant" if close else ""
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "REMUDA", "max_content_width": 100},
+    epilog="Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 conflict, 5 not allowed, 124 timeout, 130 interrupted.",
+)
+def cli() -> None:
+    """Declarative Kubernetes clusters: a Kubernetes API on one machine, with nothing but Python."""

@@ -1,0 +1,139 @@
+"""`remuda serve`: the server in the foreground, until it is told to stop.
+
+The server itself is :mod:`remuda.embedded`; here are the options, the signals, and the sentences for what goes wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import resource
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from remuda import __version__
+
+from .exits import Code, Failure
+from .places import Listen, data_dir_option, listen_option, parse_duration
+
+if TYPE_CHECKING:
+    from remuda.apiserver.server import Server
+
+ROLES = ("api",)
+
+
+@click.command()
+@data_dir_option
+@listen_option
+@click.option("--only", type=click.Choice(ROLES), help="Serve the API alone, without controllers.")
+@click.option(
+    "--history",
+    type=parse_duration,
+    metavar="DURATION",
+    default="7d",
+    show_default=True,
+    help="How long past states of objects stay readable: 12h, 7d.",
+)
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of log lines.")
+@click.option("-v", "--verbose", count=True, help="Log more; twice for even more.")
+def command(data_dir: Path, listen: Listen, only: str | None, history: int, log_format: str, verbose: int) -> None:
+    """Run the server.
+
+    The first start makes a certificate authority, certificates, keys and the administrator's kubeconfig in the data
+    directory. SIGTERM or Ctrl-C ends watches, lets requests finish and stops; a second Ctrl-C stops at once.
+    """
+    from . import logs
+
+    logs.set_up(log_format, verbose)
+    _raise_file_limit()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(data_dir.absolute(), listen, controllers=only != "api", history=history))
+
+
+async def _serve(data_dir: Path, listen: Listen, *, controllers: bool, history: int) -> None:
+    from remuda.apiserver.pki import PkiError
+    from remuda.apiserver.server import Config
+    from remuda.apiserver.store import StoreError
+    from remuda.embedded import running
+
+    from .notify import tell
+
+    stop = asyncio.Event()
+    _on_signals(stop)
+    config = Config(data_dir=data_dir, host=listen.host, port=listen.port, history_seconds=history)
+    try:
+        async with running(config, controllers=controllers) as server:
+            _announce(server, data_dir)
+            tell(f"READY=1\nSTATUS=serving at {server.url}")
+            await server.serve_forever(stop)
+            tell("STOPPING=1")
+    except (StoreError, PkiError) as error:
+        raise Failure(str(error)) from error
+    except OSError as error:
+        raise Failure(_explain(error, listen, data_dir)) from error
+
+
+def _announce(server: Server, data_dir: Path) -> None:
+    assert server.pki is not None
+    click.echo(
+        f"Remuda {__version__} serves the Kubernetes API at {server.url}\n"
+        f"  data        {data_dir}\n"
+        f"  CA          {server.pki.ca_certificate}\n"
+        f"  kubeconfig  {server.kubeconfig_path}\n"
+        f"Try:  kubectl --kubeconfig {server.kubeconfig_path} get namespaces\n"
+        "Ctrl-C stops."
+    )
+
+
+def _on_signals(stop: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+
+    def interrupt() -> None:
+        if stop.is_set():
+            # Every acknowledged write is on disk already: leaving now loses nothing.
+            os._exit(Code.INTERRUPTED)
+        stop.set()
+
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        return uvloop.new_event_loop
+    import asyncio.sslproto
+
+    # asyncio keeps a buffer of this size for every TLS connection; at its own 256 KiB ten thousand watches need 2.9 GB.
+    asyncio.sslproto.SSLProtocol.max_size = 16 * 1024  # type: ignore[misc,attr-defined,unused-ignore]
+    return None
+
+
+def _raise_file_limit() -> None:
+    """Every watch is an open file; the soft limit is often far below what the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _explain(error: OSError, listen: Listen, data_dir: Path) -> str:
+    if isinstance(error, socket.gaierror):
+        return f"the address {listen.host} is not known: say another with --listen"
+    if error.errno == errno.EADDRINUSE:
+        return f"{listen} is in use: stop what listens there, or say another address with --listen"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"{listen.host} is no address of this machine: say another with --listen"
+    if error.errno in (errno.EACCES, errno.EPERM) and not error.filename:
+        return f"this user may not listen on {listen}: ports below 1024 are root's, say another with --listen"
+    if error.filename:
+        return f"the data directory {data_dir} can't be used: {error.filename}: {error.strerror}; say another with --data-dir"
+    return f"the server failed: {error}"

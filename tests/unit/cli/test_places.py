@@ -1,0 +1,48 @@
+"""Defaults, addresses and durations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from remuda.cli.places import Listen, default_data_dir, parse_duration, parse_listen
+
+
+def test_the_data_directory_is_the_systems_for_root_and_xdgs_for_others() -> None:
+    assert default_data_dir({"HOME": "/root"}, 0) == Path("/var/lib/remuda")
+    assert default_data_dir({"HOME": "/home/me"}, 1000) == Path("/home/me/.local/share/remuda")
+    assert default_data_dir({"HOME": "/home/me", "XDG_DATA_HOME": "/data"}, 1000) == Path("/data/remuda")
+    assert default_data_dir({"HOME": "/home/me", "XDG_DATA_HOME": "relative"}, 1000) == Path("/home/me/.local/share/remuda")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("0.0.0.0:6443", Listen("0.0.0.0", 6443)),
+        (":0", Listen("127.0.0.1", 0)),
+        ("example.test", Listen("example.test", 8443)),
+        ("[::1]:9", Listen("::1", 9)),
+        ("[::1]", Listen("::1", 8443)),
+    ],
+)
+def test_addresses(text: str, found: Listen) -> None:
+    assert parse_listen(text) == found
+
+
+@pytest.mark.parametrize("text", ["::1", "a:b", "a:65536", "[::1]x", "[::1", "a:-1", "a:１"])
+def test_addresses_that_are_none(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        parse_listen(text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("2m", 120), ("12h", 43200), ("7d", 604800), ("0", 0)])
+def test_durations(text: str, seconds: int) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "d", "-1d", "1.5h", "7w", "٣d"])
+def test_durations_that_are_none(text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        parse_duration(text)
