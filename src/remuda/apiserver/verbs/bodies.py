@@ -21,7 +21,11 @@ def decode(call: Call, raw: Any, duplicates: list[str] | None = None) -> Obj:
     if not isinstance(raw, dict):
         raise errors.bad_request(_not_an_object(version, raw))
     _check_kind(version, raw)
+    resets_ownership = isinstance(raw.get("metadata"), dict) and raw["metadata"].get("managedFields") == []
     obj, unknown = version.decode(raw)
+    if resets_ownership:
+        # An empty list is a wish (forget who owns what), not just an empty field that decoding may drop.
+        obj["metadata"]["managedFields"] = []
     obj["apiVersion"], obj["kind"] = version.api_version, version.kind
     report_strict(call, unknown, duplicates or [])
     version.strategy.default(obj)

@@ -97,17 +97,7 @@ async def apply(api: Api, call: Call, config: Any, duplicates: list[str] | None 
     if not found.kind or not found.version:
         missing = "Kind" if not found.kind else "apiVersion"
         raise errors.bad_request(f"error decoding patch: Object '{missing}' is missing in '{jsonio.dumps_text(config)}'")
-    if found.api_version != version.api_version or found.kind != version.kind:
-        raise errors.bad_request(
-            f"Incorrect version specified in apply patch. Specified patch version: {found.api_version}, "
-            f"expected: {version.api_version}"
-        )
-    meta = config.get("metadata")
-    if isinstance(meta, dict):
-        if meta.get("managedFields"):
-            raise errors.bad_request("metadata.managedFields must be nil")
-        if meta.get("name") and meta["name"] != call.name:
-            raise errors.bad_request(f"the name of the object ({meta['name']}) does not match the name on the URL ({call.name})")
+    version.field_manager.check_config(config)
 
     async def compute(live: Obj | None) -> Obj:
         merged = await version.managed(
