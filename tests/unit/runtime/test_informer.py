@@ -1,0 +1,110 @@
+"""Informers on a real API server in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from remuda.apiserver.server import Config, Server
+from remuda.client.inprocess import InProcessClient
+from remuda.kube.clock import SYSTEM_CLOCK, Rng
+from remuda.kube.objects import GroupVersionResource, labels_of, name_of
+from remuda.runtime import Informer
+
+Obj = dict[str, Any]
+CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
+SECRETS = GroupVersionResource("", "v1", "secrets")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    made = await Server.open(Config(data_dir=None))
+    yield made
+    await made.close()
+
+
+@contextlib.asynccontextmanager
+async def following(informer: Informer) -> AsyncIterator[Informer]:
+    task = asyncio.create_task(informer.run())
+    try:
+        async with asyncio.timeout(10):
+            await informer.synced.wait()
+        yield informer
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def config_map(name: str, **labels: str) -> Obj:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default", "labels": labels}}
+
+
+async def test_it_shows_what_is_there_and_what_happens(server: Server) -> None:
+    client = InProcessClient(server)
+    await client.create(CONFIG_MAPS, config_map("a", app="web"))
+    seen: list[tuple[str, str]] = []
+
+    def note(new: Obj | None, old: Obj | None) -> None:
+        kind = "added" if old is None else "gone" if new is None else "changed"
+        seen.append((kind, name_of(new or old or {})))
+
+    informer = Informer(client, CONFIG_MAPS, SYSTEM_CLOCK, Rng(1), indexes={"app": lambda obj: [labels_of(obj).get("app")]})
+    informer.on_change(note)
+    async with following(informer):
+        await client.create(CONFIG_MAPS, config_map("b", app="web"))
+        await client.patch(CONFIG_MAPS, "a", {"metadata": {"labels": {"app": "db"}}}, "default")
+        await client.delete(CONFIG_MAPS, "b", "default")
+        await until(lambda: len(seen) == 4)
+        assert seen == [("added", "a"), ("added", "b"), ("changed", "a"), ("gone", "b")]
+        assert [name_of(obj) for obj in informer.indexed("app", "db")] == ["a"]
+        assert informer.indexed("app", "web") == []
+        assert informer.get("default", "b") is None
+        late: list[str] = []
+        informer.on_change(lambda new, old: late.append(name_of(new or old or {})))
+        assert late == ["a"]
+
+
+async def test_a_forgotten_revision_makes_it_list_again_and_tell_the_difference(server: Server) -> None:
+    client = InProcessClient(server)
+    for name in ("a", "b"):
+        await client.create(CONFIG_MAPS, config_map(name))
+    seen: list[tuple[bool, str]] = []
+    informer = Informer(client, CONFIG_MAPS, SYSTEM_CLOCK, Rng(1))
+    async with following(informer):
+        informer.on_change(lambda new, old: seen.append((new is not None, name_of(new or old or {}))))
+        seen.clear()
+        version = server.registry.find(*CONFIG_MAPS)
+        assert version is not None
+        # The watch ends; before it is back, things happen and the past is forgotten.
+        server.feeds.drop(version)
+        await client.delete(CONFIG_MAPS, "a", "default")
+        await client.create(CONFIG_MAPS, config_map("c"))
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}}
+        await client.create(SECRETS, secret)
+        await server.store.compact(server.store.revision)
+        await until(lambda: informer.get("default", "c") is not None)
+        assert sorted(seen) == [(False, "a"), (True, "c")]
+
+
+async def test_a_selection_is_followed_in_and_out(server: Server) -> None:
+    client = InProcessClient(server)
+    informer = Informer(client, CONFIG_MAPS, SYSTEM_CLOCK, Rng(1), labels="app=web", namespace="default")
+    async with following(informer):
+        await client.create(CONFIG_MAPS, config_map("a", app="db"))
+        await client.create(CONFIG_MAPS, config_map("b", app="web"))
+        await until(lambda: len(informer) == 1)
+        await client.patch(CONFIG_MAPS, "b", {"metadata": {"labels": {"app": "db"}}}, "default")
+        await client.patch(CONFIG_MAPS, "a", {"metadata": {"labels": {"app": "web"}}}, "default")
+        await until(lambda: informer.get("default", "a") is not None)
+        assert [name_of(obj) for obj in informer.objects()] == ["a"]
