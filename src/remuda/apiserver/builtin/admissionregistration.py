@@ -1,0 +1,282 @@
+"""admissionregistration.k8s.io: webhook configurations.
+
+Match conditions are CEL; who knows the language gives a check to :func:`webhook_strategies`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from remuda.kube import names, selectors
+from remuda.kube.errors import duplicate, invalid_value, not_supported, required, too_many
+
+from .. import objectmeta
+from ..strategy import Strategy
+from . import checks
+from .checks import Errors, Obj, sub
+from .columns import AGE, NAME, length, number
+
+# What is wrong with a CEL expression; an empty list means that it compiles.
+ExpressionProblems = Callable[[str], list[str]]
+
+_VERSIONS = ("v1", "v1beta1")
+_NO_EFFECTS = ("None", "NoneOnDryRun")
+_ALL_EFFECTS = ("None", "NoneOnDryRun", "Some", "Unknown")
+_OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_FORM = "; desired format: https://host[/path]"
+
+
+def _no_problems(expression: str) -> list[str]:
+    return []
+
+
+def _default(mutating: bool) -> Callable[[Obj], None]:
+    defaults: tuple[tuple[str, object], ...] = (("failurePolicy", "Fail"), ("matchPolicy", "Equivalent"), ("timeoutSeconds", 10))
+
+    def default(obj: Obj) -> None:
+        for hook in obj.get("webhooks") or ():
+            for field, value in defaults:
+                if hook.get(field) is None:
+                    hook[field] = value
+            for field in ("namespaceSelector", "objectSelector"):
+                if hook.get(field) is None:
+                    hook[field] = {}
+            if mutating and hook.get("reinvocationPolicy") is None:
+                hook["reinvocationPolicy"] = "Never"
+            for rule in hook.get("rules") or ():
+                if rule.get("scope") is None:
+                    rule["scope"] = "*"
+            service = sub(hook, "clientConfig").get("service")
+            if service is not None and service.get("port") is None:
+                service["port"] = 443
+
+    return default
+
+
+def _resource_errors(resources: list[str], path: str) -> Errors:
+    errors: Errors = [] if resources else [required(path)]
+    all_below: set[str] = set()
+    all_with: set[str] = set()
+    plain = False
+    for index, each in enumerate(resources):
+        if not each:
+            errors.append(required(f"{path}[{index}]"))
+            continue
+        resource, slash, subresource = each.partition("/")
+        if not slash:
+            plain = each != "*"
+            continue
+        if resource in all_below:
+            why = f"if '{resource}/*' is present, must not specify {each}"
+            errors.append(invalid_value(f"{path}[{index}]", each, why))
+        if subresource in all_with:
+            why = f"if '*/{subresource}' is present, must not specify {each}"
+            errors.append(invalid_value(f"{path}[{index}]", each, why))
+        if subresource == "*":
+            all_below.add(resource)
+        if resource == "*":
+            all_with.add(subresource)
+    if len(resources) > 1 and "*/*" in resources:
+        errors.append(invalid_value(path, resources, "if '*/*' is present, must not specify other resources"))
+    if "*" in resources and plain:
+        why = "if '*' is present, must not specify other resources without subresources"
+        errors.append(invalid_value(path, resources, why))
+    return errors
+
+
+def _rule_errors(rule: Obj, path: str) -> Errors:
+    operations = rule.get("operations") or []
+    errors: Errors = [] if operations else [required(f"{path}.operations")]
+    if len(operations) > 1 and "*" in operations:
+        why = "if '*' is present, must not specify other operations"
+        errors.append(invalid_value(f"{path}.operations", operations, why))
+    for index, operation in enumerate(operations):
+        if operation not in _OPERATIONS:
+            errors.append(not_supported(f"{path}.operations[{index}]", operation, _OPERATIONS))
+    for field, what in (("apiGroups", "API groups"), ("apiVersions", "API versions")):
+        values = rule.get(field) or []
+        if not values:
+            errors.append(required(f"{path}.{field}"))
+        if len(values) > 1 and "*" in values:
+            errors.append(invalid_value(f"{path}.{field}", values, f"if '*' is present, must not specify other {what}"))
+    for index, version in enumerate(rule.get("apiVersions") or ()):
+        if not version:
+            errors.append(required(f"{path}.apiVersions[{index}]"))
+    errors += _resource_errors(rule.get("resources") or [], f"{path}.resources")
+    scopes = ("*", "Cluster", "Namespaced")
+    return errors + checks.supported(rule.get("scope"), scopes, f"{path}.scope", False)
+
+
+def url_errors(url: str, path: str) -> Errors:
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+    except ValueError as error:
+        return [required(path, f"url must be a valid URL: {error}{_FORM}")]
+    errors: Errors = []
+    if parts.scheme != "https":
+        errors.append(invalid_value(path, parts.scheme, f"'https' is the only allowed URL scheme{_FORM}"))
+    if not host:
+        errors.append(invalid_value(path, host, f"host must be specified{_FORM}"))
+    if "@" in parts.netloc:
+        user = parts.netloc.rpartition("@")[0]
+        errors.append(invalid_value(path, user, "user information is not permitted in the URL"))
+    if parts.fragment:
+        errors.append(invalid_value(path, parts.fragment, "fragments are not permitted in the URL"))
+    if parts.query:
+        errors.append(invalid_value(path, parts.query, "query parameters are not permitted in the URL"))
+    return errors
+
+
+def service_errors(service: Obj, path: str) -> Errors:
+    # kube-apiserver mixes up name and namespace here, so the one that is absent is blamed on the other.
+    errors: Errors = [] if service.get("namespace") else [required(f"{path}.name")]
+    errors += [] if service.get("name") else [required(f"{path}.namespace")]
+    port, where = service.get("port") or 0, service.get("path")
+    if not 1 <= port <= 65535:
+        errors.append(invalid_value(f"{path}.port", port, f"port is not valid: {checks.between(1, 65535)}"))
+    if not where or where == "/":
+        return errors
+    at = f"{path}.path"
+    if where == "//":
+        return [*errors, invalid_value(at, where, "segment[0] may not be empty")]
+    if not where.startswith("/"):
+        errors.append(invalid_value(at, where, "must start with a '/'"))
+    for index, step in enumerate(where[1:].removesuffix("/").split("/")):
+        if not step:
+            errors.append(invalid_value(at, where, f"segment[{index}] may not be empty"))
+            continue
+        for why in names.dns_subdomain_problems(step):
+            errors.append(invalid_value(at, where, f"segment[{index}]: {why}"))
+    return errors
+
+
+def _name_errors(name: str, path: str) -> Errors:
+    if not name:
+        return [required(path)]
+    problems = names.dns_subdomain_problems(name)
+    if problems:
+        return [invalid_value(path, name, ",".join(problems))]
+    if name.count(".") < 2:
+        return [invalid_value(path, name, "should be a domain with at least three segments separated by dots")]
+    return []
+
+
+def _condition_errors(conditions: list[Obj], problems: ExpressionProblems, path: str) -> Errors:
+    errors: Errors = [too_many(path, len(conditions), 64)] if len(conditions) > 64 else []
+    seen: set[str] = set()
+    for index, condition in enumerate(conditions):
+        at, name = f"{path}[{index}]", condition.get("name") or ""
+        expression = (condition.get("expression") or "").strip()
+        if not expression:
+            errors.append(required(f"{at}.expression"))
+        else:
+            errors += [invalid_value(f"{at}.expression", expression, why) for why in problems(expression)]
+        errors += checks.qualified(name, f"{at}.name") if name else [required(f"{at}.name")]
+        if name and name in seen:
+            errors.append(duplicate(f"{at}.name", name))
+        seen.add(name)
+    return errors
+
+
+def _review_version_errors(versions: list[str], recognized: bool, path: str) -> Errors:
+    if not versions:
+        return [required(path, f"must specify one of {', '.join(_VERSIONS)}")]
+    errors: Errors = []
+    for index, version in enumerate(versions):
+        if version in versions[:index]:
+            errors.append(invalid_value(f"{path}[{index}]", version, "duplicate version"))
+            continue
+        errors += [invalid_value(f"{path}[{index}]", version, why) for why in names.dns1035_label_problems(version)]
+    if recognized and not any(version in _VERSIONS for version in versions):
+        errors.append(invalid_value(path, versions, f"must include at least one of {', '.join(_VERSIONS)}"))
+    return errors
+
+
+class _Rules:
+    """What an update may keep because it was there before."""
+
+    def __init__(self, old: Obj | None) -> None:
+        hooks = (old or {}).get("webhooks") or []
+        self.no_effects = all(hook.get("sideEffects") in _NO_EFFECTS for hook in hooks)
+        versions = [hook.get("admissionReviewVersions") or [] for hook in hooks]
+        self.recognized = all(not each or any(version in _VERSIONS for version in each) for each in versions)
+        found = [hook.get("name") for hook in hooks]
+        self.unique = len(found) == len(set(found))
+        self.conditions = None if old is None else [hook.get("matchConditions") or [] for hook in hooks]
+
+
+def _hook_errors(
+    hook: Obj, rules: _Rules, check_conditions: bool, problems: ExpressionProblems, mutating: bool, path: str
+) -> Errors:
+    errors = _name_errors(hook.get("name") or "", f"{path}.name")
+    for index, rule in enumerate(hook.get("rules") or ()):
+        errors += _rule_errors(rule, f"{path}.rules[{index}]")
+    errors += checks.supported(hook.get("failurePolicy"), ("Fail", "Ignore"), f"{path}.failurePolicy", False)
+    errors += checks.supported(hook.get("matchPolicy"), ("Equivalent", "Exact"), f"{path}.matchPolicy", False)
+    effects, allowed = hook.get("sideEffects"), _NO_EFFECTS if rules.no_effects else _ALL_EFFECTS
+    if effects is None:
+        errors.append(required(f"{path}.sideEffects", f"must specify one of {', '.join(allowed)}"))
+    elif effects not in allowed:
+        errors.append(not_supported(f"{path}.sideEffects", effects, allowed))
+    timeout = hook.get("timeoutSeconds")
+    if timeout is not None and not 1 <= timeout <= 30:
+        why = "the timeout value must be between 1 and 30 seconds"
+        errors.append(invalid_value(f"{path}.timeoutSeconds", timeout, why))
+    for field in ("namespaceSelector", "objectSelector"):
+        errors += selectors.structure_errors(hook.get(field), f"{path}.{field}")
+    if mutating:
+        policies = ("IfNeeded", "Never")
+        errors += checks.supported(hook.get("reinvocationPolicy"), policies, f"{path}.reinvocationPolicy", False)
+    client = sub(hook, "clientConfig")
+    url, service = client.get("url"), client.get("service")
+    if (url is None) == (service is None):
+        errors.append(required(f"{path}.clientConfig", "exactly one of url or service is required"))
+    elif url is not None:
+        errors += url_errors(url, f"{path}.clientConfig.url")
+    else:
+        errors += service_errors(service or {}, f"{path}.clientConfig.service")
+    return errors
+
+
+def _validate(problems: ExpressionProblems, mutating: bool) -> Callable[[Obj, Obj | None], Errors]:
+    def validate(obj: Obj, old: Obj | None = None) -> Errors:
+        errors = objectmeta.validate_object_meta(sub(obj, "metadata"), False, objectmeta.subdomain_name)
+        rules, hooks = _Rules(old), obj.get("webhooks") or []
+        check_conditions = rules.conditions != [hook.get("matchConditions") or [] for hook in hooks]
+        seen: set[str] = set()
+        for index, hook in enumerate(hooks):
+            path, name = f"webhooks[{index}]", hook.get("name") or ""
+            errors += _hook_errors(hook, rules, mutating, path)
+            if check_conditions:
+                errors += _condition_errors(hook.get("matchConditions") or [], problems, f"{path}.matchConditions")
+            versions = hook.get("admissionReviewVersions") or []
+            errors += _review_version_errors(versions, rules.recognized, f"{path}.admissionReviewVersions")
+            if rules.unique and name and name in seen:
+                errors.append(duplicate(f"{path}.name", name))
+            seen.add(name)
+        return errors
+
+    return validate
+
+
+def _strategy(problems: ExpressionProblems, mutating: bool) -> Strategy:
+    validate = _validate(problems, mutating)
+    return Strategy(
+        default=_default(mutating),
+        validate=lambda obj: validate(obj, None),
+        validate_update=validate,
+        name_problems=objectmeta.subdomain_name,
+        columns=(NAME, number("Webhooks", length("webhooks"), "Webhooks in this configuration."), AGE),
+        allow_unconditional_update=False,
+        generation=True,
+    )
+
+
+def webhook_strategies(problems: ExpressionProblems = _no_problems) -> tuple[Strategy, Strategy]:
+    """The strategies of mutating and of validating webhook configurations."""
+    return _strategy(problems, True), _strategy(problems, False)
+
+
+MUTATING, VALIDATING = webhook_strategies()
