@@ -1,4 +1,6 @@
-"""`python -m remuda` is the `remuda` command."""
+"""`python -m remuda` is the remuda command."""
+
+from __future__ import annotations
 
 from remuda.cli import main
 
