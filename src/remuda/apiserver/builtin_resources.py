@@ -18,6 +18,7 @@ from .apply import FieldManager, empty_builtin
 from .builtin import codec, strategy_for, types
 from .builtin.core import event as events
 from .cache import Cache
+from .crd.definition import DEFINITION
 from .resources import Registry, Resource, Subresource, Version
 from .strategy import Strategy
 
@@ -74,7 +75,7 @@ def _resource(record: types.Resource, registry: Registry, cache: Cache, clock: C
 def _version(record: types.Resource, resource: Resource, clock: Clock) -> Version:
     definition = types.type_of(record.group, record.version, record.kind)
     assert definition is not None, f"{record.kind} has no definition"
-    strategy = strategy_for(record.group, record.version, record.kind)
+    strategy = _strategy(record)
     version = Version(
         resource=resource,
         name=record.version,
@@ -94,6 +95,15 @@ def _version(record: types.Resource, resource: Resource, clock: Clock) -> Versio
     version.reset_fields = reset_fields(version, strategy)
     version.make_field_manager = lambda: field_manager(version, clock)
     return version
+
+
+def _strategy(record: types.Resource) -> Strategy:
+    if record.kind == "CustomResourceDefinition":
+        return DEFINITION
+    if record.kind == "Binding":
+        # Never stored: a binding is an update of its pod.
+        return Strategy()
+    return strategy_for(record.group, record.version, record.kind)
 
 
 def decoder(definition: str, kind: str, version: str) -> Callable[[Obj], tuple[Obj, list[str]]]:
