@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from .errors import COST_LIMIT_TEXT, CostExceeded, EvalError, no_such_overload
-from .plans import CALL_LIMIT, COST, Fn, Frame, Plan
+from .plans import CALL_LIMIT, COST, NOTHING, Fn, Frame, Plan
 from .values import Value, elements, find_key, is_list, is_map, kind_of, mapping
 from .views import keys_of
 
@@ -20,8 +20,12 @@ _Items: TypeAlias = Callable[[Frame], Iterable[Value]]
 # Per iteration: the condition, the accumulator and the operator that feeds it.
 _ALL_COST = 3
 _EXISTS_COST = 4
+# Leaving early: the condition is looked at once more.
+_ALL_EXIT_COST = 2
+_EXISTS_EXIT_COST = 3
 _ONE_HIT_COST = 2
 _APPEND_COST = 12
+_APPEND_CONSTANT_COST = 2
 _INSERT_COST = 3
 _ENTRY_COST = 2
 
@@ -75,10 +79,15 @@ def _over() -> CostExceeded:
 def _quantifier(items: _Items, slots: Slots, predicate: Fn, per: int, decisive: bool) -> Fn:
     first, second = slots
     other = not decisive
+    exit_cost = _EXISTS_EXIT_COST if decisive else _ALL_EXIT_COST
 
     def run(frame: Frame) -> Value:
         problem: EvalError | None = None
+        decided = False
         for item in items(frame):
+            if decided:
+                frame[COST] += exit_cost
+                break
             spent = frame[COST] + per
             if spent > CALL_LIMIT:
                 raise _over()
@@ -93,9 +102,11 @@ def _quantifier(items: _Items, slots: Slots, predicate: Fn, per: int, decisive: 
                 problem = problem or error
                 continue
             if value is decisive:
-                return decisive
-            if value is not other:
+                decided = True
+            elif value is not other:
                 problem = problem or no_such_overload()
+        if decided:
+            return decisive
         if problem is not None:
             raise problem
         return other
@@ -122,26 +133,39 @@ def _steps(items: _Items, slots: Slots, per: int) -> Callable[[Frame], Iterable[
     return walk
 
 
+def _truth(value: Value) -> bool:
+    if value is True or value is False:
+        return value
+    raise no_such_overload()
+
+
+# An error does not end these loops: the fold they stand for carries it along. A later error of the predicate takes its
+# place, a later error of the transformation does not.
+
+
 def _exactly_one(items: _Items, slots: Slots, body: Plan) -> Fn:
     walk = _steps(items, slots, body.cost)
     predicate = body.run
 
     def run(frame: Frame) -> Value:
         hits = 0
+        problem: EvalError | None = None
         for _ in walk(frame):
-            value = predicate(frame)
-            if value is True:
-                hits += 1
-                frame[COST] += _ONE_HIT_COST
-            elif value is not False:
-                raise no_such_overload()
+            try:
+                if _truth(predicate(frame)):
+                    hits += 1
+                    frame[COST] += _ONE_HIT_COST
+            except EvalError as error:
+                problem = error
+        if problem is not None:
+            raise problem
         return hits == 1
 
     return run
 
 
 def _collect(items: _Items, slots: Slots, body: Plan, kept: Plan | None) -> Fn:
-    add_cost = _APPEND_COST + body.cost
+    add_cost = body.cost + (_APPEND_COST if body.constant is NOTHING else _APPEND_CONSTANT_COST)
     transform = body.run
     walk = _steps(items, slots, kept.cost if kept is not None else add_cost)
     if kept is None:
@@ -150,13 +174,21 @@ def _collect(items: _Items, slots: Slots, body: Plan, kept: Plan | None) -> Fn:
 
     def run(frame: Frame) -> Value:
         found: list[Value] = []
+        problem: EvalError | None = None
         for _ in walk(frame):
-            value = test(frame)
-            if value is True:
+            try:
+                keep = _truth(test(frame))
+            except EvalError as error:
+                problem = error
+                continue
+            if keep:
                 frame[COST] += add_cost
-                found.append(transform(frame))
-            elif value is not False:
-                raise no_such_overload()
+                try:
+                    found.append(transform(frame))
+                except EvalError as error:
+                    problem = problem or error
+        if problem is not None:
+            raise problem
         return found
 
     return run
@@ -171,20 +203,31 @@ def _build_map(items: _Items, slots: Slots, body: Plan, kept: Plan | None, entri
 
     def run(frame: Frame) -> Value:
         built: dict[Value, Value] = {}
+        problem: EvalError | None = None
         for _ in walk(frame):
             if test is not None:
-                value = test(frame)
-                if value is False:
+                try:
+                    keep = _truth(test(frame))
+                except EvalError as error:
+                    problem = error
                     continue
-                if value is not True:
-                    raise no_such_overload()
+                if not keep:
+                    continue
                 frame[COST] += add_cost
-            result = transform(frame)
-            added = mapping(result).items() if entries else ((frame[key_slot], result),)
-            for key, entry in added:
-                if find_key(built, key)[0]:
-                    raise EvalError(f"insert failed: key {key} already exists")
-                built[key] = entry
+            try:
+                result = transform(frame)
+                _insert(built, mapping(result).items() if entries else ((frame[key_slot], result),))
+            except EvalError as error:
+                problem = problem or error
+        if problem is not None:
+            raise problem
         return built
 
     return run
+
+
+def _insert(built: dict[Value, Value], added: Iterable[tuple[Value, Value]]) -> None:
+    for key, entry in added:
+        if find_key(built, key)[0]:
+            raise EvalError(f"insert failed: key {key} already exists")
+        built[key] = entry

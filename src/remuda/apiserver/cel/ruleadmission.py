@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...kube.errors import FieldError, Verbatim, forbidden_field, go_quote, invalid_value, not_supported, required
+from ...kube.errors import FieldError, Verbatim, forbidden_field, invalid_value, not_supported, required
+from ...kube.jsonio import dumps_text
 from .fieldpaths import normalize
 from .ranges import MAX
 from .schematypes import Resolve, Schema, SchemaNode, node_for
@@ -67,29 +68,35 @@ def _walk(
     totals: _Totals,
     errors: list[FieldError],
     resolve: Resolve | None,
-) -> None:
+) -> bool:
+    """Whether the rules here and below are well-formed; expressions are only looked at where they are."""
     below = _multiplied(cardinality, schema)
+    fine = True
     for name, part in (schema.get("properties") or {}).items():
         child = node.properties.get(name) if node is not None else None
-        _walk(part, child, f"{path}.properties[{name}]", below, uncorrelatable, totals, errors, resolve)
+        fine &= _walk(part, child, f"{path}.properties[{name}]", below, uncorrelatable, totals, errors, resolve)
     additional = schema.get("additionalProperties")
     if isinstance(additional, dict):
         forbidden = uncorrelatable
         if schema.get("x-kubernetes-map-type") not in (None, "granular", "atomic"):
             forbidden = forbidden or path
         child = node.element if node is not None else None
-        _walk(additional, child, f"{path}.additionalProperties", below, forbidden, totals, errors, resolve)
+        fine &= _walk(additional, child, f"{path}.additionalProperties", below, forbidden, totals, errors, resolve)
     items = schema.get("items")
     if isinstance(items, dict):
         forbidden = uncorrelatable if schema.get("x-kubernetes-list-type") == "map" else uncorrelatable or path
         child = node.element if node is not None else None
-        _walk(items, child, f"{path}.items", below, forbidden, totals, errors, resolve)
-    for index, entry in enumerate(schema.get("x-kubernetes-validations") or ()):
-        where = f"{path}.x-kubernetes-validations[{index}]" if path else f"x-kubernetes-validations[{index}]"
+        fine &= _walk(items, child, f"{path}.items", below, forbidden, totals, errors, resolve)
+    prefix = f"{path}.x-kubernetes-validations" if path else "x-kubernetes-validations"
+    entries = [(entry, f"{prefix}[{index}]") for index, entry in enumerate(schema.get("x-kubernetes-validations") or ())]
+    for entry, where in entries:
         problems = _shape_errors(entry, schema, where)
         errors.extend(problems)
-        if not problems:
+        fine &= not problems
+    if fine:
+        for entry, where in entries:
             _check(read_rule(entry, schema, node, resolve), entry, where, cardinality, uncorrelatable, totals, errors)
+    return fine
 
 
 def _multiplied(cardinality: int | None, schema: Schema) -> int | None:
@@ -175,12 +182,16 @@ def _check(
 
 
 def _shown(entry: Schema) -> Verbatim:
-    """The rule as Go prints the struct; pointers show only whether they are set, so their target is left out."""
-    reason = "(*apiextensions.FieldValueErrorReason)(nil)" if entry.get("reason") is None else go_quote(str(entry["reason"]))
-    optional = "(*bool)(nil)" if entry.get("optionalOldSelf") is None else str(bool(entry["optionalOldSelf"])).lower()
-    texts = {key: go_quote(str(entry.get(key) or "")) for key in ("rule", "message", "messageExpression", "fieldPath")}
-    return Verbatim(
-        f"apiextensions.ValidationRule{{Rule:{texts['rule']}, Message:{texts['message']}, "
-        f"MessageExpression:{texts['messageExpression']}, Reason:{reason}, FieldPath:{texts['fieldPath']}, "
-        f"OptionalOldSelf:{optional}}}"
-    )
+    """The rule as a bad value is printed: JSON with Go's field names and Go's caution about HTML."""
+    fields = {
+        "Rule": entry.get("rule") or "",
+        "Message": entry.get("message") or "",
+        "MessageExpression": entry.get("messageExpression") or "",
+        "Reason": entry.get("reason"),
+        "FieldPath": entry.get("fieldPath") or "",
+        "OptionalOldSelf": entry.get("optionalOldSelf"),
+    }
+    text = dumps_text(fields)
+    for char in "<>&":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return Verbatim(text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from .errors import EvalError, no_such_key, no_such_overload
-from .plans import NOTHING, Fn, Frame, Plan, from_raw
+from .plans import COST, NOTHING, Fn, Frame, Plan, from_raw
 from .schematypes import SchemaNode
 from .values import INT_MAX, NONE, ListLike, MapLike, Optional, Uint, Value, find_key, is_list, is_map, kind_of, some
 from .views import converter, lookup
@@ -104,7 +104,14 @@ def plan_optional_select(operand: Plan, field: str) -> Plan:
     raw, node = operand.raw, operand.node
     if raw is None or node is None or node.kind != "object":
         base = operand.run
-        return Plan(lambda frame: optional_select(base(frame), field), cost, is_path=True)
+
+        def select_any(frame: Frame) -> Value:
+            found = optional_select(base(frame), field)
+            if not found.present:
+                frame[COST] -= 1  # a step not taken is not paid for
+            return found
+
+        return Plan(select_any, cost, is_path=True)
     named = node.field(field)
     if named is None:
         return Plan(lambda frame: NONE, cost, is_path=True)
@@ -113,14 +120,17 @@ def plan_optional_select(operand: Plan, field: str) -> Plan:
 
     def run(frame: Frame) -> Value:
         found = raw(frame).get(name)
-        return NONE if found is None else some(convert(found))
+        if found is None:
+            frame[COST] -= 1
+            return NONE
+        return some(convert(found))
 
     return Plan(run, cost, is_path=True)
 
 
 def plan_index(operand: Plan, index: Plan, optional: bool) -> Plan:
-    # An index that is itself a path is read without being paid for.
-    cost = _path_cost(operand) + (0 if index.is_path else index.cost)
+    # An index that is itself a path is read without paying for its first step.
+    cost = _path_cost(operand) + index.cost - index.is_path
     raw, node, at = operand.raw, operand.node, index.run
     if raw is not None and node is not None and node.element is not None and not optional:
         if node.kind == "list":
@@ -129,7 +139,14 @@ def plan_index(operand: Plan, index: Plan, optional: bool) -> Plan:
             return from_raw(_entry_reader(raw, at), node.element, cost)
     base = operand.run
     if optional:
-        return Plan(lambda frame: optional_index(base(frame), at(frame)), cost, is_path=True)
+
+        def run_optional(frame: Frame) -> Value:
+            found = optional_index(base(frame), at(frame))
+            if not found.present:
+                frame[COST] -= 1
+            return found
+
+        return Plan(run_optional, cost, is_path=True)
     if index.constant is not NOTHING and type(index.constant) is str:
         key = index.constant
 

@@ -210,6 +210,8 @@ class ObjectView(MapLike):
     def equals(self, other: Value) -> bool:
         if not is_map(other):
             raise no_such_overload()
+        if isinstance(other, ObjectView) and other.node is self.node and self.raw == other.raw:
+            return True
         if len(self.raw) != len(other):
             return False
         for name in self.raw:
