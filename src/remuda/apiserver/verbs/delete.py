@@ -16,12 +16,14 @@ from remuda.kube.objects import with_metadata
 from ..admission import DELETE, Attributes
 from ..api import Api
 from ..calls import Call, DeleteOptions
+from ..crd.conditions import condition, with_condition
 from ..entries import Entry, encode
 from ..store import Mismatch
 
 Obj = dict[str, Any]
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 _POLICIES = ("Background", "Foreground", "Orphan")
 
 
@@ -75,6 +77,8 @@ async def _delete_once(api: Api, call: Call, options: DeleteOptions, entry: Entr
     _check_preconditions(call, options, live)
     await _admit(api, call, options, entry)
     meta = live["metadata"]
+    if _is_crd(call) and not meta.get("deletionTimestamp"):
+        return await _change(api, call, entry, _condemned(live, rfc3339(api.clock.time())))
     graceful, pending, changed = _grace(api, call, options, live)
     if pending:
         return Deletion(entry, done=False)
@@ -87,6 +91,30 @@ async def _delete_once(api: Api, call: Call, options: DeleteOptions, entry: Entr
         changed = _mark_deleting(api, changed)
     elif changed["metadata"].get("deletionGracePeriodSeconds") == 0 and not _holds(call, changed):
         return await _remove(api, call, entry)
+    return await _change(api, call, entry, changed)
+
+
+def _is_crd(call: Call) -> bool:
+    return call.version.resource.name == "customresourcedefinitions" and call.version.group == "apiextensions.k8s.io"
+
+
+def _condemned(crd: Obj, now: str) -> Obj:
+    """A CRD waits for its objects to be gone; :mod:`remuda.kcm.crdcleanup` sees to that and removes the finalizer."""
+    finalizers = crd["metadata"].get("finalizers") or []
+    if CRD_CLEANUP not in finalizers:
+        finalizers = [*finalizers, CRD_CLEANUP]
+    status = crd.get("status") or {}
+    pending = condition(
+        "Terminating",
+        "True",
+        "InstanceDeletionPending",
+        "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    )
+    status = {**status, "conditions": with_condition(status.get("conditions") or [], pending, now)}
+    return {**with_metadata(crd, deletionTimestamp=now, finalizers=finalizers), "status": status}
+
+
+async def _change(api: Api, call: Call, entry: Entry, changed: Obj) -> Deletion:
     if encode(changed) == entry.stored:
         return Deletion(entry, done=False)
     if call.dry_run:
