@@ -41,14 +41,19 @@ class BuildError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One Go module under tests/real and the programs that come out of it."""
+    """One Go module, usually under tests/real, and the programs that come out of it."""
 
     name: str
     package: str
     binary: str
-    links: tuple[str, ...]
-    # (key in peers.env, module that must be required at that version)
-    pin: tuple[str, str]
+    links: tuple[str, ...] = ()
+    # (key in peers.env, module that must be required at that version); None for a program of our own
+    pin: tuple[str, str] | None = None
+    folder: Path | None = None
+
+    @property
+    def source(self) -> Path:
+        return self.folder or HERE / self.name
 
 
 TARGETS = {
@@ -106,15 +111,15 @@ def link_flags(target: Target) -> str:
 def source_hash(target: Target) -> str:
     """Name of the cache entry: equal sources give equal programs."""
     digest = hashlib.sha256()
-    for path in sorted([*HERE.joinpath(target.name).glob("*.go"), *HERE.joinpath(target.name).glob("go.*")]):
+    for path in sorted([*target.source.glob("*.go"), *target.source.glob("go.*")]):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     digest.update(f"{target.package}\0{link_flags(target)}".encode())
     return digest.hexdigest()[:16]
 
 
-def programs(name: str, *, build_missing: bool = True) -> dict[str, Path]:
-    """Paths of the programs of one target, built first when missing."""
-    target = TARGETS[name]
+def programs(wanted: str | Target, *, build_missing: bool = True) -> dict[str, Path]:
+    """Paths of the programs of one target (or the name of one in `TARGETS`), built first when missing."""
+    target = TARGETS[wanted] if isinstance(wanted, str) else wanted
     home = cache_root() / source_hash(target)
     found = {program: home / program for program in (target.links or (target.binary,))}
     if build_missing and not all(path.exists() for path in found.values()):
@@ -123,10 +128,12 @@ def programs(name: str, *, build_missing: bool = True) -> dict[str, Path]:
 
 
 def _check_pin(target: Target) -> None:
+    if target.pin is None:
+        return
     key, module = target.pin
     wanted = peers()[key]
     required = f"{module} {wanted}"
-    lines = (line.strip().removeprefix("require ") for line in (HERE / target.name / "go.mod").read_text().splitlines())
+    lines = (line.strip().removeprefix("require ") for line in (target.source / "go.mod").read_text().splitlines())
     if not any(line == required or line.startswith(required + " ") for line in lines):
         raise BuildError(f"tests/real/{target.name}/go.mod does not require {required}, but peers.env pins {wanted}")
 
@@ -147,7 +154,8 @@ def _build(target: Target, home: Path) -> None:
     with _locked(cache_root() / f"{target.name}.lock"):
         if (home / target.binary).exists():
             return
-        _say(f"building {target.name} ({target.pin[1]} {peers()[target.pin[0]]}); cold this takes minutes")
+        what = "" if target.pin is None else f" ({target.pin[1]} {peers()[target.pin[0]]}); cold this takes minutes"
+        _say(f"building {target.name}{what}")
         started = time.monotonic()
         home.parent.mkdir(parents=True, exist_ok=True)
         # Built aside and moved in whole: a killed build leaves nothing that looks finished.
@@ -167,7 +175,7 @@ def _go_build(go: str, target: Target, output: Path) -> None:
     command = [go, "build", "-trimpath", "-mod=readonly", "-ldflags", link_flags(target), "-o", str(output)]
     # No workspace of the caller, no C compiler: the same program on every machine.
     environment = {**os.environ, "GOWORK": "off", "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
-    done = subprocess.run([*command, target.package], cwd=HERE / target.name, env=environment, check=False)
+    done = subprocess.run([*command, target.package], cwd=target.source, env=environment, check=False)
     if done.returncode != 0:
         raise BuildError(f"go build of {target.name} failed with exit code {done.returncode}")
 

@@ -1,0 +1,1 @@
+"""How fast and how large, beside a real kube-apiserver: `make bench`."""

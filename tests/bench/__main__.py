@@ -1,0 +1,96 @@
+"""`make bench`: Remuda and a real kube-apiserver with etcd, one after the other, on the same filesystem, with fsync on.
+
+The same compiled client (`load/`) drives both over TLS with a client certificate and keep-alive, each client on a connection
+of its own: HTTP/1.1 with Remuda, HTTP/2 with kube-apiserver, which is what client-go would use. A missed goal is shown, it
+is no failure. `docs/performance.md` says what the rows mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.bench import machine, table
+from tests.bench.loader import LoadError
+from tests.bench.series import FULL, QUICK, Found, Series, Sizes
+from tests.bench.servers import REPOSITORY, Kubernetes, Remuda, ServerError
+from tests.real import build
+from tests.real.cluster import ClusterError
+
+BOTH = ("kubernetes", "remuda")
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Speeds and sizes beside a real kube-apiserver.")
+    parser.add_argument("--quick", action="store_true", help="smaller loads and shorter runs: a minute and a half")
+    parser.add_argument("--only", choices=BOTH, help="one server")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there as well")
+    parser.add_argument("--dir", type=Path, metavar="DIRECTORY", help="where both servers keep their data (default: temporary)")
+    chosen = parser.parse_args(arguments)
+    _raise_file_limit()
+    scratch = Path(tempfile.mkdtemp(prefix="remuda-bench-", dir=chosen.dir))
+    try:
+        return _bench(scratch, QUICK if chosen.quick else FULL, [chosen.only] if chosen.only else list(BOTH), chosen.json)
+    except (build.BuildError, ClusterError, LoadError, ServerError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _bench(scratch: Path, sizes: Sizes, names: list[str], output: Path | None) -> int:
+    started = time.monotonic()
+    where = machine.described(scratch)
+    found: dict[str, Found] = {name: {} for name in BOTH}
+    notes: list[str] = []
+    for name in names:
+        series = _measure(name, sizes, scratch)
+        found[name] = series.found
+        notes += [f"{name}: {series.protocol}", *series.notes]
+    print(f"\n{where}\n")
+    print(table.table(sizes, found["remuda"], found["kubernetes"]))
+    print("\n" + "\n".join(notes) + f"\ntook {time.monotonic() - started:.0f} s")
+    if output is not None:
+        output.write_text(json.dumps({"machine": where, "notes": notes, **found}, indent=2) + "\n")
+    return 0
+
+
+def _measure(name: str, sizes: Sizes, scratch: Path) -> Series:
+    with Remuda(scratch / name) if name == "remuda" else Kubernetes(scratch / name) as server:
+        series = Series(server, sizes, scratch)
+        series.found["start"] = server.start_seconds
+        series.run()
+    if name == "remuda":
+        for tasks in (1, 64):
+            count = sizes.serial if tasks == 1 else sizes.listed
+            series.found[f"inprocess_{tasks}"] = _in_process(scratch / f"in-process-{tasks}", count, tasks)
+    return series
+
+
+def _in_process(directory: Path, count: int, tasks: int) -> float:
+    print(f"remuda: in-process, {tasks} tasks", file=sys.stderr, flush=True)
+    command = [sys.executable, "-m", "tests.bench.inprocess", str(directory), str(count), str(tasks)]
+    environment = {**os.environ, "PYTHONPATH": f"{REPOSITORY / 'src'}:{REPOSITORY}"}
+    done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode:
+        raise ServerError(f"the in-process bench failed:\n{done.stderr}")
+    return float(json.loads(done.stdout)["rate"])
+
+
+def _raise_file_limit() -> None:
+    """A thousand watchers are as many files in the client and in the server."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 8192 and soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, hard) if hard > 0 else 8192, hard))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+)
+
+// client is one user of the server with one connection of its own, as separate programs have. The protocol is what the
+// server prefers: HTTP/2 where it is offered, as client-go takes it, else HTTP/1.1 with keep-alive.
+type client struct {
+	*http.Client
+	url string
+}
+
+type response struct {
+	status   int
+	bytes    int64
+	protocol string
+	text     []byte
+}
+
+func newClient(s *settings, config *tls.Config) *client {
+	transport := &http.Transport{
+		TLSClientConfig:     config.Clone(),
+		ForceAttemptHTTP2:   true,
+		DisableCompression:  !s.gzip,
+		MaxIdleConnsPerHost: 1,
+		IdleConnTimeout:     5 * time.Minute,
+		ReadBufferSize:      16 << 10,
+	}
+	return &client{Client: &http.Client{Transport: transport}, url: s.url}
+}
+
+func tlsConfig(s *settings) (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(s.cert, s.key)
+	if err != nil {
+		return nil, err
+	}
+	authority, err := os.ReadFile(s.ca)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(authority) {
+		return nil, fmt.Errorf("no certificate in %s", s.ca)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
+}
+
+// connect makes the clients and opens their connections, so that no handshake is measured.
+func connect(s *settings, count int) ([]*client, string, error) {
+	config, err := tlsConfig(s)
+	if err != nil {
+		return nil, "", err
+	}
+	clients := make([]*client, count)
+	protocols := make([]string, count)
+	err = inParallel(count, 16, func(i int) error {
+		clients[i] = newClient(s, config)
+		answer, err := clients[i].do(http.MethodGet, "/version", nil, http.StatusOK)
+		protocols[i] = answer.protocol
+		return err
+	})
+	return clients, protocols[0], err
+}
+
+func inParallel(count, workers int, work func(int) error) error {
+	numbers := make(chan int)
+	failures := make(chan error, count)
+	var group sync.WaitGroup
+	for range min(workers, count) {
+		group.Go(func() {
+			for i := range numbers {
+				if err := work(i); err != nil {
+					failures <- err
+				}
+			}
+		})
+	}
+	for i := range count {
+		numbers <- i
+	}
+	close(numbers)
+	group.Wait()
+	select {
+	case err := <-failures:
+		return err
+	default:
+		return nil
+	}
+}
+
+// do sends one request and reads its answer to the end; an answer with another status than `want` is an error.
+func (c *client) do(method, path string, body []byte, want int) (response, error) {
+	answer, err := c.open(context.Background(), method, path, body)
+	if err != nil {
+		return response{}, err
+	}
+	defer answer.Body.Close()
+	found := response{status: answer.StatusCode, protocol: answer.Proto}
+	if answer.StatusCode != want {
+		found.text, _ = io.ReadAll(io.LimitReader(answer.Body, 400))
+		io.Copy(io.Discard, answer.Body)
+		return found, fmt.Errorf("%s %s: %d %s", method, path, answer.StatusCode, found.text)
+	}
+	found.bytes, err = io.Copy(io.Discard, answer.Body)
+	return found, err
+}
+
+func (c *client) open(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	var content io.Reader
+	if body != nil {
+		content = bytes.NewReader(body)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.url+path, content)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/json")
+	request.Header.Set("User-Agent", "bench/1.0")
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	return c.Do(request)
+}
