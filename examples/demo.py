@@ -54,7 +54,7 @@ class Server:
     def __init__(self, directory: Path) -> None:
         arguments = [sys.executable, "-m", "remuda", "serve", "--data-dir", str(directory), "--listen", "127.0.0.1:0"]
         print(f"$ remuda {' '.join(arguments[3:])}", flush=True)
-        self._log = (directory / "server.log").open("w+")
+        self._log = directory.with_name("server.log").open("w+")
         started = time.monotonic()
         self._process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=self._log, text=True)
         self.kubeconfig = directory / "kubeconfig"
@@ -91,12 +91,13 @@ class Client:
     def __init__(self, kubeconfig: Path) -> None:
         self._command = client_command()
         self._environment = {**os.environ, "KUBECONFIG": str(kubeconfig)}
-        own = Path(self._command[-1]) == OWN_CLIENT
-        self.name = "Remuda's own client, as there is no kubectl here" if own else "kubectl"
+        own = self._command[-1] == str(OWN_CLIENT)
+        self._shown = "own_client.py" if own else "kubectl"
+        self.name = "with Remuda's own client: there is no kubectl here" if own else "with kubectl"
 
     def run(self, line: str, *, fails: bool = False, expect: str = "") -> str:
-        shown = line.replace(str(HORSES), "examples/horses")
-        print(f"{paint('32', '$ kubectl ' + shown)}", flush=True)
+        shown = f"{self._shown} {line.replace(str(HORSES), 'examples/horses')}"
+        print(paint("32", f"$ {shown}"), flush=True)
         done = subprocess.run(
             [*self._command, *shlex.split(line)],
             env=self._environment,
@@ -109,13 +110,13 @@ class Client:
         for told in done.stdout.rstrip().splitlines():
             print(f"  {told}", flush=True)
         if (done.returncode != 0) != fails:
-            raise Wrong(f"kubectl {shown} ended with exit code {done.returncode}")
+            raise Wrong(f"{shown} ended with exit code {done.returncode}")
         if not re.search(expect, done.stdout):
-            raise Wrong(f"kubectl {shown} did not say {expect!r}")
+            raise Wrong(f"{shown} did not say {expect!r}")
         return done.stdout
 
     def watch(self, line: str) -> Watch:
-        print(f"{paint('32', '$ kubectl ' + line + ' &')}", flush=True)
+        print(paint("32", f"$ {self._shown} {line} &"), flush=True)
         return Watch([*self._command, *shlex.split(line)], self._environment)
 
 
@@ -149,21 +150,21 @@ class Watch:
 
 
 def story(client: Client) -> None:
-    say(f"A new kind of object ({client.name})")
+    say(f"A new kind of object, {client.name}")
     client.run(f"apply -f {HORSES / 'crd.yaml'}", expect="created")
     client.run("wait --for=condition=Established crd/horses.ranch.example --timeout=30s", expect="condition met")
 
     say("Somebody watches while objects come")
     watch = client.watch("get horses --watch")
     try:
-        client.run(f"apply -f {HORSES / 'herd.yaml'}", expect="horse.ranch.example/storm created")
+        apply = "apply --server-side --field-manager"
+        client.run(f"{apply}=ranch -f {HORSES / 'herd.yaml'}", expect="horse.ranch.example/storm serverside-applied")
         client.run("get horses", expect=r"copper +chestnut +15\b")
 
         say("Bad ones are refused, by the rule in the kind's own schema")
         client.run(f"apply -f {HORSES / 'pony.yaml'}", fails=True, expect="under 13 hands")
 
-        say("Server-side apply: two people, one field")
-        apply = "apply --server-side --field-manager"
+        say("Two people, one field: server-side apply knows whose it is")
         client.run(f"{apply}=trainer -f {HORSES / 'trainer.yaml'}", expect="serverside-applied")
         client.run(
             f"{apply}=foreman -f {HORSES / 'foreman.yaml'}", fails=True, expect=r'(?s)conflict with "trainer".*spec\.rider'
