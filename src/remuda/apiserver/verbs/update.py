@@ -14,6 +14,7 @@ from remuda.kube.errors import invalid_value
 
 from ..admission import UPDATE, Attributes
 from ..api import Api
+from ..builtin.core import namespace as namespaces
 from ..calls import Call
 from ..entries import Entry, encode
 from ..store import Mismatch
@@ -182,6 +183,8 @@ def _check_resource_version(call: Call, meta: Obj, live: Obj) -> None:
 def _prepare(call: Call, obj: Obj, live: Obj) -> None:
     if call.subresource == "status":
         call.version.strategy.prepare_for_status_update(obj, live)
+    elif call.subresource == "finalize":
+        namespaces.prepare_for_finalize(obj, live)
     else:
         call.version.strategy.prepare_for_update(obj, live)
 
@@ -189,6 +192,8 @@ def _prepare(call: Call, obj: Obj, live: Obj) -> None:
 def _validate(call: Call, obj: Obj, live: Obj) -> list[errors.FieldError]:
     if call.subresource == "status":
         return call.version.strategy.validate_status_update(obj, live)
+    if call.subresource == "finalize":
+        return namespaces.validate_finalize(obj, live)
     return call.version.strategy.validate_update(obj, live)
 
 
