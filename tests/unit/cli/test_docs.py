@@ -14,7 +14,7 @@ from remuda.cli.exits import Code
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "cli.md").read_text()
-LINES = re.findall(r"remuda (?:[a-z]+)(?: [^\s)`\"]+)*", "\n".join(re.findall(r"^\$ (.*)$", PAGE, re.MULTILINE)))
+LINES = re.findall(r"(?m)(?:^|(?<=\())remuda (?:[a-z]+)(?: [^\s)`\"]+)*", "\n".join(re.findall(r"^\$ (.*)$", PAGE, re.MULTILINE)))
 
 
 def command(name: str) -> click.Command:
