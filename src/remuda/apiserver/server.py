@@ -55,7 +55,7 @@ from .store.sqlite import SqliteStore
 from .subresources import Subresources
 from .upkeep import Upkeep
 from .watching import Feeds
-from .webhook_client import WebhookClient
+from .webhook_client import NoServices, WebhookClient
 
 logger = logging.getLogger(__name__)
 Obj = dict[str, Any]
@@ -109,7 +109,7 @@ class Server:
         self.hooks = Hooks()
         self.converters = InProcess()
         self.source = Source(self.registry, self.cache)
-        self.webhooks = WebhookClient(clock)
+        self.webhooks = WebhookClient(clock, NoServices(self.source))
         self._listener: Listener | None = None
         self._stopped = asyncio.Event()
         self.api: Api
@@ -197,10 +197,10 @@ class Server:
                 StorageObjectInUseProtection(),
                 CertificateSubjectRestriction(),
                 self.hooks,
-                MutatingWebhooks(source, kinds, self.webhooks, self.config.entropy),
+                MutatingWebhooks(source, kinds, self.webhooks, self.config.entropy, self.rbac),
                 # After the webhooks: what they put into a role must be held by its writer too.
                 Escalation(EscalationGuard(self.rbac)),
-                ValidatingWebhooks(source, kinds, self.webhooks, self.config.entropy),
+                ValidatingWebhooks(source, kinds, self.webhooks, self.config.entropy, self.rbac),
             ]
         )
 
