@@ -173,7 +173,7 @@ def test_embedded_resources_have_typed_metadata_too() -> None:
     assert compile_schema(SCHEMA).decode(given) == ["spec.embedded.other", "spec.embedded.metadata.zz"]
     assert given["spec"]["embedded"] == {"apiVersion": "v1", "kind": "X", "metadata": {"name": "a"}}
     given["spec"]["embedded"]["metadata"] = {"name": 5}
-    with pytest.raises(DecodeError, match="spec.embedded.metadata: Invalid value"):
+    with pytest.raises(DecodeError, match=r"spec\.embedded\.metadata: Invalid value"):
         compile_schema(SCHEMA).decode(given)
 
 
