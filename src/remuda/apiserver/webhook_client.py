@@ -98,12 +98,9 @@ class WebhookClient:
         self._session: aiohttp.ClientSession | None = None
         self._contexts: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
 
-    async def post(self, endpoint: Endpoint, review: Obj, seconds: float, *, tell_timeout: bool = True) -> Obj:
-        """Post a review as JSON; the review that came back. CallError for everything that goes wrong.
-
-        `tell_timeout` adds `?timeout=10s`, which admission webhooks get and conversion webhooks don't.
-        """
-        shown = f"{endpoint.url}?timeout={int(-(-seconds // 1))}s" if tell_timeout else endpoint.url
+    async def post(self, endpoint: Endpoint, review: Obj, seconds: int) -> Obj:
+        """Post a review as JSON; the review that came back. CallError for everything that goes wrong."""
+        shown = f"{endpoint.url}?timeout={seconds}s"
         try:
             async with deadline(self._clock, seconds):
                 status, content_type, data = await self._exchange(endpoint, shown, jsonio.dumps(review))

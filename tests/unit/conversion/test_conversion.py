@@ -61,7 +61,7 @@ async def test_a_list_costs_one_call_and_keeps_its_order(converter: WebhookConve
     assert made[1] is objs[1]
     assert [obj.get("moved", False) for obj in made] == [True, False, True]
     assert len(server.reviews) == 1
-    assert server.urls == ["/convert"]
+    assert server.urls == ["/convert?timeout=30s"]
     assert len(server.reviews[0]["request"]["objects"]) == 2
 
 

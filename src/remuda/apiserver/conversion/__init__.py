@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupResource
 
 Obj = dict[str, Any]
 
 
-class ConversionError(Exception):
+class ConversionError(ApiError):
     """Objects that could not be brought to the wanted version; the text is what a client is told."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(500, "", message)
 
 
 class Converter(Protocol):

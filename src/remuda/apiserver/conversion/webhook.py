@@ -19,7 +19,6 @@ from . import ConversionError, Obj
 from .none import api_version_for, renamed
 
 _GROUP = "apiextensions.k8s.io"
-# kube-apiserver sets no limit of its own here and relies on the request's; this is that one.
 TIMEOUT_SECONDS = 30
 
 
@@ -56,7 +55,7 @@ class WebhookConverter:
             "request": {"uid": uid, "desiredAPIVersion": to_version, "objects": objs},
         }
         try:
-            answer = await self._client.post(self._endpoint, review, TIMEOUT_SECONDS, tell_timeout=False)
+            answer = await self._client.post(self._endpoint, review, TIMEOUT_SECONDS)
             found = _converted_objects(answer, uid, version)
         except (CallError, _Invalid) as error:
             raise ConversionError(f"conversion webhook for {about} failed: {error}") from None
