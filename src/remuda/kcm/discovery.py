@@ -144,6 +144,9 @@ class Discovery:
             except (ApiError, OSError) as error:
                 log.warning("discovery failed: %s", error)
                 self._ask_in(1.0)
+            except Exception:
+                log.exception("discovery failed")
+                self._ask_in(1.0)
             else:
                 self._ask_in(_EVERY_SECONDS)
 

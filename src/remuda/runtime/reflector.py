@@ -76,6 +76,9 @@ class Reflector:
                 log.warning("following %s: %s", self.resource.group_resource, error.message)
             except OSError as error:
                 log.warning("following %s: %s", self.resource.group_resource, error)
+            except Exception:
+                # Whatever broke (a stream cut in half, a handler), a new list puts it right or shows it again.
+                log.exception("following %s failed", self.resource.group_resource)
             revision = ""
             await self._clock.sleep(pause * self._rng.uniform(0.8, 1.2))
             pause = min(pause * 2, _LONGEST_PAUSE)
