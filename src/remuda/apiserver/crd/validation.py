@@ -1,49 +1,36 @@
 """Everything kube-apiserver checks on a CustomResourceDefinition itself, in its order and words.
 
 Schemas are :mod:`.structural`, :mod:`.schemarules` and :mod:`.defaultrules`; here is the rest: names, versions, subresources,
-columns, selectable fields, conversion, stored versions, and what an update may not change. Metadata is checked by the verbs.
+conversion (:mod:`.webhooks`), how it is served (:mod:`.parts`), stored versions, and what an update may not change. Metadata is
+checked by the verbs.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from remuda.kube import names as rules
 from remuda.kube.errors import (
     FieldError,
-    duplicate,
     forbidden_field,
     invalid_value,
     not_supported,
     required,
-    too_many,
 )
 
 from ..objectmeta import IMMUTABLE
-from . import celrules, fieldpaths, schemarules, webhooks
-from .conditions import approval_state, is_established, is_protected_group
+from ..schema.formats import recognised
+from . import celrules, parts, schemarules, webhooks
+from .conditions import approval_state, is_protected_group
 from .defaultrules import default_errors
 from .schemarules import Options
-from .shapes import (
-    Internal,
-    Obj,
-    dict_of,
-    internal,
-    list_of,
-    same,
-    schema_of,
-    set_fields,
-    shown_schema,
-    shown_text,
-    shown_versions,
-)
+from .shapes import Internal, Obj, dict_of, internal, list_of, schema_of, set_fields, shown_schema, shown_text, shown_versions
 from .structural import conversion_problem, every_schema, structural_errors
+from .updates import schemas, update_options
 
 Errors = list[FieldError]
 
-COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
-COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
-MAX_SELECTABLE_FIELDS = 8
 APPROVED_ANNOTATION = "api-approved.kubernetes.io"
 _ALLOWED_AT_ROOT = (
     "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems "
@@ -71,7 +58,7 @@ def validate(crd: Obj) -> Errors:
 
 def validate_update(crd: Obj, old: Obj) -> Errors:
     form, before = internal(crd), internal(old)
-    options = _update_options(form, old, before)
+    options = update_options(form, old, before)
     errors = _spec_errors(form, options)
     spec, old_spec = form.spec, before.spec
     names, old_names = dict_of(spec.get("names")), dict_of(old_spec.get("names"))
@@ -97,8 +84,6 @@ def warnings(crd: Obj, old: Obj | None) -> list[str]:
 
 
 def _unknown_formats(crd: Obj) -> list[str]:
-    from ..schema.formats import recognised
-
     form = internal(crd)
     found: list[str] = []
     for place in (form.validation, *(version.get("schema") for version in form.versions)):
@@ -113,66 +98,6 @@ def _immutable(new: Any, old: Any, path: str) -> Errors:
     return [] if (new or "") == (old or "") else [invalid_value(path, new or "", IMMUTABLE)]
 
 
-# --- what an update need not mend ---------------------------------------------------------------------------------
-
-
-def _schemas(form: Internal) -> list[Obj]:
-    places = [form.validation, *(version.get("schema") for version in form.versions)]
-    return [schema for schema in map(schema_of, places) if schema is not None]
-
-
-def _update_options(form: Internal, old: Obj, before: Internal) -> Options:
-    schemas = _schemas(before)
-    every = [each for schema in schemas for each in every_schema(schema)]
-    has_all = schema_of(before.validation) is not None or all(
-        schema_of(version.get("schema")) is not None for version in before.versions
-    )
-    structural = not any(conversion_problem(schema) or structural_errors(schema, "") for schema in schemas)
-    webhook = dict_of(dict_of(before.spec.get("conversion")).get("webhook"))
-    reviews = list_of(webhook.get("conversionReviewVersions"))
-    return Options(
-        immutable_names=is_established(old),
-        schema_required=has_all,
-        valid_types=not any(each.get("type") and each["type"] not in schemarules.TYPES for each in every),
-        structural=structural,
-        pruned_defaults=not structural or not any(_has_unpruned(schema) for schema in schemas),
-        atomic_sets=not any(schemarules.atomic_set_errors(each, "") for each in every),
-        sound_map_keys=not any(schemarules.map_key_errors(each, "") for each in every),
-        recognised_review_versions=not reviews or any(each in webhooks.REVIEW_VERSIONS for each in reviews),
-        invalid_ca_bundle_ok=webhooks.invalid_ca_bundle_ok(old),
-        too_many_selectable_ok=_too_many_selectable_ok(form, before),
-        unchanged_versions=_unchanged_versions(form, before),
-    )
-
-
-def _has_unpruned(schema: Obj) -> bool:
-    return any(error.detail == "must not have unknown fields" for error in default_errors(schema, "", True))
-
-
-def _version_schema(form: Internal, name: str) -> Any:
-    if form.validation is not None:
-        return form.validation
-    return next((version.get("schema") for version in form.versions if version.get("name") == name), None)
-
-
-def _unchanged_versions(form: Internal, before: Internal) -> frozenset[str]:
-    names = {version.get("name") or "" for version in form.versions}
-    known = {version.get("name") or "" for version in before.versions}
-    return frozenset(name for name in names & known if _version_schema(form, name) == _version_schema(before, name))
-
-
-def _too_many_selectable_ok(form: Internal, before: Internal) -> frozenset[str]:
-    kept: set[str] = set()
-    if len(before.selectable) > MAX_SELECTABLE_FIELDS and form.selectable == before.selectable:
-        kept.add("")
-    old = {version.get("name"): list_of(version.get("selectableFields")) for version in before.versions}
-    for version in form.versions:
-        fields = old.get(version.get("name")) or []
-        if len(fields) > MAX_SELECTABLE_FIELDS and version.get("selectableFields") == fields:
-            kept.add(str(version.get("name")))
-    return frozenset(kept)
-
-
 # --- spec ------------------------------------------------------------------------------------------------------------
 
 
@@ -183,7 +108,7 @@ def _spec_errors(form: Internal, options: Options) -> Errors:
     preserve = bool(spec.get("preserveUnknownFields"))
     demands_structure = options.structural or not preserve
     errors += _missing_schema_errors(form, options, preserve)
-    every = [each for schema in _schemas(form) for each in every_schema(schema)]
+    every = [each for schema in schemas(form) for each in every_schema(schema)]
     if any(each.get("default") is not None for each in every):
         demands_structure = True
         if preserve:
@@ -198,11 +123,11 @@ def _spec_errors(form: Internal, options: Options) -> Errors:
     first = form.versions[0].get("name") if form.versions else ""
     unchanged = first in options.unchanged_versions
     errors += _schema_errors(form.validation, "spec.validation", status, options, demands_structure, unchanged)
-    errors += _subresource_errors(form.subresources, "spec.subresources")
+    errors += parts.subresource_errors(form.subresources, "spec.subresources")
     for index, column in enumerate(form.columns):
-        errors += _column_errors(dict_of(column), f"spec.additionalPrinterColumns[{index}]")
+        errors += parts.column_errors(dict_of(column), f"spec.additionalPrinterColumns[{index}]")
     if form.selectable:
-        errors += _top_selectable_errors(form, options)
+        errors += parts.top_selectable_errors(form, options)
     conversion = dict_of(spec.get("conversion"))
     if preserve and conversion and conversion.get("strategy") != "None":
         why = "must be None if spec.preserveUnknownFields is true"
@@ -265,9 +190,9 @@ def _version_errors(form: Internal, options: Options, structural: bool) -> Error
         status = _has_status(_subresources_of(form, name))
         unchanged = name in options.unchanged_versions
         errors += _schema_errors(version.get("schema"), f"{path}.schema", status, options, structural, unchanged)
-        errors += _subresource_errors(own, f"{path}.subresources")
+        errors += parts.subresource_errors(own, f"{path}.subresources")
         for position, column in enumerate(list_of(version.get("additionalPrinterColumns"))):
-            errors += _column_errors(dict_of(column), f"{path}.additionalPrinterColumns[{position}]")
+            errors += parts.column_errors(dict_of(column), f"{path}.additionalPrinterColumns[{position}]")
         fields = list_of(version.get("selectableFields"))
         if fields:
             schema = schema_of(version.get("schema"))
@@ -276,9 +201,9 @@ def _version_errors(form: Internal, options: Options, structural: bool) -> Error
                 errors.append(invalid_value(f"{path}.selectableFields", "", why))
             elif problem := conversion_problem(schema):
                 errors.append(invalid_value(f"{path}.schema.openAPIV3Schema", "", problem))
-                errors += _unreadable_selectable_errors(fields, f"{path}.selectableFields")
+                errors += parts.unreadable_selectable_errors(fields, f"{path}.selectableFields")
             else:
-                errors += _selectable_errors(fields, schema, f"{path}.selectableFields", options, name)
+                errors += parts.selectable_errors(fields, schema, f"{path}.selectableFields", options, name)
     names = [version.get("name") for version in form.versions]
     if len(set(names)) != len(names):
         why = "must contain unique version names"
@@ -381,17 +306,11 @@ def _schema_errors(holder: Any, path: str, status: bool, options: Options, struc
             errors += found
             context = None if found else celrules.Context.root(schema)
     if unchanged:
-        options = _without_cost(options)
+        options = replace(options, ignore_rule_cost=True)
     errors += schemarules.schema_errors(schema, path, options, context)
     if not errors:
         errors = unreadable
     return errors + (celrules.total_errors(context, path) if context is not None else [])
-
-
-def _without_cost(options: Options) -> Options:
-    from dataclasses import replace
-
-    return replace(options, ignore_rule_cost=True)
 
 
 def _root_errors(schema: Obj, path: str) -> Errors:
@@ -406,113 +325,6 @@ def _root_errors(schema: Obj, path: str) -> Errors:
             why = f"only [{_ALLOWED_AT_ROOT}] fields are allowed at the root of the schema if the status subresource is enabled"
             return [invalid_value(path, shown_schema(schema), why)]
     return []
-
-
-# --- subresources, columns, selectable fields ------------------------------------------------------------------------
-
-
-def _simple_path_errors(value: str, path: str) -> Errors:
-    if not value.startswith("."):
-        return [invalid_value(path, value, "must be a simple json path starting with .")]
-    return []
-
-
-def _subresource_errors(subresources: Any, path: str) -> Errors:
-    scale = dict_of(subresources).get("scale")
-    if not isinstance(scale, dict):
-        return []
-    errors: Errors = []
-    for field, start in (("specReplicasPath", ".spec"), ("statusReplicasPath", ".status")):
-        value, at = scale.get(field) or "", f"{path}.scale.{field}"
-        if not value:
-            errors.append(required(at))
-        elif found := _simple_path_errors(value, at):
-            errors += found
-        elif not value.startswith(f"{start}."):
-            errors.append(invalid_value(at, value, f"should be a json path under {start}"))
-    value, at = scale.get("labelSelectorPath") or "", f"{path}.scale.labelSelectorPath"
-    if value:
-        found = _simple_path_errors(value, at)
-        if not found and not value.startswith((".spec.", ".status.")):
-            found = [invalid_value(at, shown_text(value), "should be a json path under either .spec or .status")]
-        errors += found
-    return errors
-
-
-def _column_errors(column: Obj, path: str) -> Errors:
-    errors: Errors = []
-    if not column.get("name"):
-        errors.append(required(f"{path}.name"))
-    kind, why = column.get("type") or "", f"must be one of {','.join(COLUMN_TYPES)}"
-    if not kind:
-        errors.append(required(f"{path}.type", why))
-    elif kind not in COLUMN_TYPES:
-        errors.append(invalid_value(f"{path}.type", kind, why))
-    shown = column.get("format") or ""
-    if shown and shown not in COLUMN_FORMATS:
-        errors.append(invalid_value(f"{path}.format", shown, f"must be one of {','.join(COLUMN_FORMATS)}"))
-    where = column.get("jsonPath") or ""
-    if not where:
-        errors.append(required(f"{path}.JSONPath"))
-    else:
-        errors += _simple_path_errors(where, f"{path}.JSONPath")
-    return errors
-
-
-def _top_selectable_errors(form: Internal, options: Options) -> Errors:
-    if form.validation is None:
-        why = "may only be set when validations.schema is included"
-        return [invalid_value("spec.selectableFields", "", why)]
-    schema = schema_of(form.validation) or {}
-    if problem := conversion_problem(schema):
-        unreadable = invalid_value("spec.schema.openAPIV3Schema", "", problem)
-        return [unreadable, *_unreadable_selectable_errors(form.selectable, "spec.selectableFields")]
-    return _selectable_errors(form.selectable, schema, "spec.selectableFields", options, "")
-
-
-def _unreadable_selectable_errors(fields: list[Any], path: str) -> Errors:
-    """What can be said about paths into a schema that can't be read."""
-    errors: Errors = []
-    for index, each in enumerate(fields):
-        where = dict_of(each).get("jsonPath") or ""
-        if not where:
-            errors.append(required(f"{path}[{index}].jsonPath"))
-        elif where[0] not in ".[":
-            try:
-                fieldpaths.resolve(where, {})
-            except fieldpaths.PathError as error:
-                errors.append(invalid_value(f"{path}[{index}].jsonPath", where, f"is an invalid path: {error}"))
-    return errors
-
-
-def _selectable_errors(fields: list[Any], schema: Obj, path: str, options: Options, version: str) -> Errors:
-    errors: Errors = []
-    seen: set[str] = set()
-    for index, each in enumerate(fields):
-        at = f"{path}[{index}].jsonPath"
-        where = dict_of(each).get("jsonPath") or ""
-        if not where:
-            errors.append(required(at))
-            continue
-        try:
-            found, target = fieldpaths.resolve(where, schema, allow_brackets=False)
-        except fieldpaths.PathError as error:
-            errors.append(invalid_value(at, where, f"is an invalid path: {error}"))
-            continue
-        if found.partition(".")[0].partition("[")[0] == "metadata":
-            errors.append(invalid_value(at, where, "must not point to fields in metadata"))
-        if dict_of(target).get("type") not in ("string", "boolean", "integer"):
-            why = (
-                "must point to a field of type string, boolean or integer. Enum string fields and strings with formats "
-                "are allowed."
-            )
-            errors.append(invalid_value(at, where, why))
-        if found in seen:
-            errors.append(duplicate(at, where))
-        seen.add(found)
-    if len(seen) > MAX_SELECTABLE_FIELDS and version not in options.too_many_selectable_ok:
-        errors.append(too_many(path, len(seen), MAX_SELECTABLE_FIELDS))
-    return errors
 
 
 # --- status and group approval -----------------------------------------------------------------------------------------
@@ -567,6 +379,3 @@ def _preserve_errors(crd: Obj, old: Obj | None) -> Errors:
         return []
     why = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
     return [invalid_value("spec.preserveUnknownFields", True, why)]
-
-
-__all__ = ["same", "stored_version_errors", "validate", "validate_status_update", "validate_update", "warnings"]

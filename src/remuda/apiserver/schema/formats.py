@@ -42,8 +42,10 @@ _credit_card = _matches(
 _atom = r"[A-Za-z0-9!#$%&'*+\-/=?^_`{|}~\u0080-\U0010ffff]+"
 _dot_atom = rf"{_atom}(?:\.{_atom})*"
 _quoted = r'"(?:[^"\\\x00-\x1f\x7f]|\\[ -~])*"'
-_spec = rf"(?:{_dot_atom}|{_quoted})@(?:{_dot_atom}|\[[0-9A-Fa-f.:]+\])"
-_email_shape = re.compile(rf"\s*(?:{_spec}|(?:(?:{_atom}|{_quoted}|\.)(?:\s+|(?=[<\"])))*<{_spec}>)\s*(?:\([^()]*\)\s*)?")
+_spec = rf"(?:{_dot_atom}|{_quoted})@(?:{_dot_atom}|\[(?P<literal>[0-9A-Fa-f.:]+)\])"
+_word = rf"(?:[A-Za-z0-9!#$%&'*+\-/=?^_`{{|}}~.\u0080-\U0010ffff]+|{_quoted})"
+_email_alone = re.compile(rf"\s*{_spec}\s*(?:\([^()]*\)\s*)?")
+_email_named = re.compile(rf"\s*(?:{_word}(?:\s+|(?=[<\"])))*<{_spec}>\s*(?:\([^()]*\)\s*)?")
 
 
 def is_date(text: str) -> bool:
@@ -189,15 +191,13 @@ def _authority_ok(authority: str) -> bool:
     if at and (not re.fullmatch(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*", user) or not _escapes_ok(user)):
         return False
     if host.startswith("["):
-        inside, bracket, port = host.rpartition("]")
-        return bool(bracket) and bool(inside) and (not port or re.fullmatch(r":\d*", port, _A) is not None)
+        inside, bracket, port = host[1:].partition("]")
+        return bool(bracket) and _plain_ipv6(inside.partition("%25")[0]) and re.fullmatch(r"(?::\d*)?", port, _A) is not None
     name, colon, port = host.rpartition(":")
-    if colon and not re.fullmatch(r"\d*", port, _A):
+    if colon and (not re.fullmatch(r"\d*", port, _A) or ":" in name):
         return False
     checked = name if colon else host
-    if re.search(r"[\x00-\x20\"<>\[\]^`{|}\\]", checked.replace('"', "")) and not re.fullmatch(r"[^\x00-\x20^`{|}\\#]*", checked):
-        return False
-    return _host_escapes_ok(checked)
+    return re.fullmatch(r"[^\x00-\x20#^`{|}\\\[\]]*", checked) is not None and _host_escapes_ok(checked)
 
 
 def _host_escapes_ok(host: str) -> bool:
@@ -205,7 +205,11 @@ def _host_escapes_ok(host: str) -> bool:
 
 
 def is_email(text: str) -> bool:
-    return _email_shape.fullmatch(text) is not None
+    match = _email_alone.fullmatch(text) or _email_named.fullmatch(text)
+    if match is None:
+        return False
+    literal = match.group("literal")
+    return literal is None or _plain_ipv4(literal) or _plain_ipv6(literal)
 
 
 def is_credit_card(text: str) -> bool:
