@@ -1,0 +1,207 @@
+"""Who is asking: client certificates, tokens, nobody, and what each is told."""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real import pki
+from tests.real.cluster import RealCluster
+
+from .callers import Caller, acting, issue, with_token
+from .harness import OURS, REAL, SIDES, Endpoint, Pair, RemudaProcess
+
+WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+
+
+class Signed(pki.Authority):
+    """The CA of a running server, to sign clients of our own."""
+
+    def __init__(self, directory: Path, cert: Path, key: Path) -> None:
+        from cryptography import x509
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        self._directory = directory
+        loaded = serialization.load_pem_private_key(key.read_bytes(), None)
+        assert isinstance(loaded, ec.EllipticCurvePrivateKey)
+        self._key = loaded
+        self._name = x509.load_pem_x509_certificate(cert.read_bytes()).subject
+
+
+Certified = Callable[..., Caller]
+
+
+@pytest.fixture
+def certified(pair: Pair, real: RealCluster, remuda: RemudaProcess, tmp_path: Path) -> Certified:
+    """Gives a caller with a client certificate for a user and groups, signed by each server's own CA."""
+
+    def make(user: str, *groups: str) -> Caller:
+        endpoints = {}
+        sources = {
+            OURS: (remuda.directory / "pki" / "ca.crt", remuda.directory / "pki" / "ca.key"),
+            REAL: (real.ca_pem, real.data_dir / "ca.key"),
+        }
+        for side in SIDES:
+            directory = tmp_path / side
+            directory.mkdir(exist_ok=True)
+            signed = Signed(directory, *sources[side]).client("client", user, groups)
+            endpoints[side] = Endpoint(pair.endpoints[side].url, sources[side][0], signed.cert, signed.key)
+        return Caller(endpoints, pair.ns)
+
+    return make
+
+
+def without_fingerprints(body: Any) -> Any:
+    """A certificate's fingerprint is an identity of each server's own."""
+    return json.loads(re.sub(r"X509SHA256=[0-9a-f]{64}", "<fingerprint>", json.dumps(body)))
+
+
+def test_a_certificate_names_user_and_groups(pair: Pair, certified: Certified) -> None:
+    answer = certified("jane", "devs", "ops").post(WHOAMI, REVIEW, ignore=without_fingerprints)
+    assert answer.json["status"]["userInfo"]["username"] == "jane"
+
+
+def test_the_admin_certificate_is_a_master(pair: Pair) -> None:
+    answer = pair.post(WHOAMI, REVIEW, compare=False)
+    for side in SIDES:
+        assert set(answer[side].json["status"]["userInfo"]["groups"]) == {"system:masters", "system:authenticated"}
+
+
+def test_a_known_user_without_rights_is_forbidden(pair: Pair, certified: Certified) -> None:
+    jane = certified("jane")
+    assert jane.get("/api/v1/namespaces/{ns}/secrets").status == 403
+    assert jane.get("/api/v1/nodes/a").status == 403
+
+
+def test_a_certificate_of_another_ca_is_nobody(pair: Pair, tmp_path: Path) -> None:
+    stranger = pki.Authority(tmp_path, "other-ca").client("client", "jane", ("system:masters",))
+    statuses = []
+    for side in SIDES:
+        endpoint = pair.endpoints[side]
+        other = Endpoint(endpoint.url, tmp_path / "ca.crt", stranger.cert, stranger.key)
+        other.context.check_hostname = False
+        other.context.verify_mode = ssl.CERT_NONE
+        try:
+            statuses.append(other.request("GET", f"/api/v1/namespaces/{pair.ns}/secrets").status)
+        except (ssl.SSLError, ConnectionError, OSError):
+            # A server may also refuse to speak with a stranger.
+            statuses.append(401)
+    assert statuses == [401, 401]
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
+def test_health_is_open_to_everybody(pair: Pair, path: str) -> None:
+    both = pair.get(path, anonymous=True)
+    assert both.status == 200
+    assert both.ours.raw == both.real.raw
+
+
+@pytest.mark.parametrize("path", ["/livez/ping", "/healthz/ping", "/readyz/ping"])
+def test_single_checks_answer_the_administrator(pair: Pair, path: str) -> None:
+    pair.get(path)
+
+
+@pytest.mark.xfail(strict=True, reason="without credentials only health is answered; all else is 401, not 403")
+@pytest.mark.parametrize("path", ["/api/v1/namespaces/{ns}/secrets", "/apis", "/version", "/metrics", "/nonsense"])
+def test_nobody_gets_nothing_else(pair: Pair, path: str) -> None:
+    pair.get(path, anonymous=True)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "Bearer nonsense",
+        "bearer nonsense",
+        "Bearer a.b.c",
+        "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJzeXN0ZW06YWRtaW4ifQ.",
+        "Bearer " + "x" * 5000,
+    ],
+    ids=["word", "lower-case", "three-parts", "alg-none", "long"],
+)
+def test_a_token_that_is_none_is_unauthorized(pair: Pair, header: str) -> None:
+    both = pair.get("/api/v1/namespaces/{ns}/secrets", headers={"Authorization": header}, anonymous=True)
+    assert both.status == 401
+
+
+def test_bad_tokens_are_refused_on_health_too(pair: Pair) -> None:
+    pair.get("/healthz", headers={"Authorization": "Bearer nonsense"}, anonymous=True)
+
+
+def test_a_good_certificate_counts_beside_a_bad_token(pair: Pair) -> None:
+    assert pair.get("/api/v1/namespaces/{ns}/secrets", headers={"Authorization": "Bearer nonsense"}).status == 200
+
+
+def test_a_token_with_one_letter_changed_is_unauthorized(pair: Pair) -> None:
+    tokens = issue(pair)
+
+    def tampered(side: str) -> str:
+        head, payload, signature = tokens[side].split(".")
+        return f"{head}.{payload}.{'A' if signature[10] != 'A' else 'B'}{signature[:10]}{signature[11:]}"
+
+    assert with_token(pair, tampered).post(WHOAMI, REVIEW).status == 401
+
+
+def test_a_token_of_the_other_server_is_unauthorized(pair: Pair) -> None:
+    tokens = issue(pair)
+    other = {OURS: tokens[REAL], REAL: tokens[OURS]}
+    assert with_token(pair, other.__getitem__).post(WHOAMI, REVIEW).status == 401
+
+
+def test_a_token_for_another_audience_is_unauthorized(pair: Pair) -> None:
+    tokens = issue(pair, audiences=["vault"])
+    assert with_token(pair, tokens.__getitem__).post(WHOAMI, REVIEW).status == 401
+
+
+def test_a_token_says_who_it_is(pair: Pair) -> None:
+    tokens = issue(pair)
+    answer = with_token(pair, tokens.__getitem__).post(WHOAMI, REVIEW)
+    assert answer.json["status"]["userInfo"]["username"] == f"system:serviceaccount:{pair.ns}:default"
+
+
+def test_a_service_account_may_not_do_much(pair: Pair) -> None:
+    caller = with_token(pair, issue(pair).__getitem__)
+    assert caller.get("/api/v1/namespaces/{ns}/pods").status == 403
+    assert caller.get("/api", ignore=lambda body: body["versions"]).status == 200
+    assert caller.post("/apis/apps/v1/namespaces/{ns}/deployments", {}).status == 403
+
+
+def test_a_token_dies_with_its_account(pair: Pair) -> None:
+    accounts = "/api/v1/namespaces/{ns}/serviceaccounts"
+    pair.post(accounts, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "short"}})
+    caller = with_token(pair, issue(pair, "short").__getitem__)
+    assert caller.post(WHOAMI, REVIEW).status == 201
+    pair.delete(f"{accounts}/short")
+    assert caller.post(WHOAMI, REVIEW).status == 401
+
+
+def test_a_token_does_not_fit_a_new_account_of_the_same_name(pair: Pair) -> None:
+    accounts = "/api/v1/namespaces/{ns}/serviceaccounts"
+    body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "again"}}
+    pair.post(accounts, body)
+    caller = with_token(pair, issue(pair, "again").__getitem__)
+    pair.delete(f"{accounts}/again")
+    pair.post(accounts, body)
+    assert caller.post(WHOAMI, REVIEW).status == 401
+
+
+def test_who_am_i_while_acting_as_another(pair: Pair) -> None:
+    acting(pair, "jane").post(WHOAMI, REVIEW)
+    acting(pair, "jane", ["devs", "ops"]).post(WHOAMI, REVIEW)
+
+
+def test_who_am_i_takes_an_empty_body(pair: Pair) -> None:
+    acting(pair, "jane").post(WHOAMI, {})
+    acting(pair, "jane").post(WHOAMI + "?dryRun=All", REVIEW)
+
+
+def test_401_names_the_scheme(pair: Pair) -> None:
+    both = pair.get("/api", headers={"Authorization": "Bearer nonsense"}, anonymous=True)
+    assert both.ours.headers.get("content-type") == both.real.headers.get("content-type")
