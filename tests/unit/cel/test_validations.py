@@ -152,8 +152,8 @@ def test_one_evaluation_has_a_limit_of_its_own() -> None:
         [rule("self.l.all(x, self.l.all(y, self.l.all(z, x == y)))"), rule("false")], l={"type": "array", "items": NUMBER}
     )
     assert errors(of, {"l": [1] * 1000}) == [
-        "<nil>: Invalid value: \"object\": 'operation cancelled: actual cost limit exceeded': no further validation rules will be "
-        "run due to call cost exceeds limit for rule: self.l.all(x, self.l.all(y, self.l.all(z, x == y)))"
+        "<nil>: Invalid value: \"object\": 'operation cancelled: actual cost limit exceeded': no further validation rules will "
+        "be run due to call cost exceeds limit for rule: self.l.all(x, self.l.all(y, self.l.all(z, x == y)))"
     ]
 
 
