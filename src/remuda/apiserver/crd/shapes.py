@@ -41,7 +41,7 @@ def internal(crd: Obj) -> Internal:
         values = [version.get(part) for version in given]
         # The schema and the subresources are pointers in Go: there, an empty one is not an absent one.
         pointer = part in ("schema", "subresources")
-        if pointer and any((value is None) != (values[0] is None) for value in values):
+        if pointer and len({(value is None, schema_of(value) is None) for value in values}) > 1:
             continue
         alike = operator.eq if part == "subresources" else same
         if values and all(alike(value, values[0]) for value in values):
