@@ -97,7 +97,7 @@ def qualified_name_problems(value: str) -> list[str]:
             problems.extend(f"prefix part {problem}" for problem in dns_subdomain_problems(prefix, "bytes"))
     else:
         return [
-            "a qualified name " + _QUALIFIED_MSG + " with an optional DNS subdomain prefix and '/' (e.g. "
+            "a valid label key " + _QUALIFIED_MSG + " with an optional DNS subdomain prefix and '/' (e.g. "
             "'example.com/MyName')"
         ]
     if not name:

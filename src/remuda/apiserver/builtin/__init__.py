@@ -90,6 +90,20 @@ _STRATEGIES: dict[tuple[str, str, str], Strategy] = {
 }
 
 
+# Kinds whose every use is answered with a warning.
+_DEPRECATED = {("", "v1", "Endpoints"): "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"}
+
+
+def deprecation_warning(group: str, version: str, kind: str) -> str:
+    """The warning that goes with every request for this kind; "" for nearly all."""
+    return _DEPRECATED.get((group, version, kind), "")
+
+
+def group_in_errors(group: str, kind: str) -> str:
+    """The group that an Invalid status names: events of both groups are core's."""
+    return "" if (group, kind) == ("events.k8s.io", "Event") else group
+
+
 def is_known(group: str, version: str, kind: str) -> bool:
     return (group, version, kind) in _STRATEGIES
 

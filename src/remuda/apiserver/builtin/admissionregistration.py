@@ -207,9 +207,7 @@ class _Rules:
         self.conditions = None if old is None else [hook.get("matchConditions") or [] for hook in hooks]
 
 
-def _hook_errors(
-    hook: Obj, rules: _Rules, check_conditions: bool, problems: ExpressionProblems, mutating: bool, path: str
-) -> Errors:
+def _hook_errors(hook: Obj, rules: _Rules, mutating: bool, path: str) -> Errors:
     errors = _name_errors(hook.get("name") or "", f"{path}.name")
     for index, rule in enumerate(hook.get("rules") or ()):
         errors += _rule_errors(rule, f"{path}.rules[{index}]")

@@ -56,7 +56,11 @@ def _cluster_role_errors(obj: Obj) -> Errors:
         why = "at least one clusterRoleSelector required if aggregationRule is non-nil"
         errors.append(required(path, why))
     for index, selector in enumerate(wanted):
-        errors += selectors.structure_errors(selector, f"{path}[{index}]")
+        found = selectors.structure_errors(selector, f"{path}[{index}]")
+        errors += found
+        if found:
+            # kube-apiserver goes on to show the selector it could not make, which is none.
+            errors.append(invalid_value(f"{path}[{index}]", None, "invalid label selector."))
     return errors
 
 

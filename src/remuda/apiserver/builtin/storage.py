@@ -164,7 +164,7 @@ def _driver_spec_errors(obj: Obj) -> Errors:
             why = "may not specify a duration less than 10 minutes"
             errors.append(invalid_value(f"{path}.expirationSeconds", seconds, why))
     for mode in spec.get("volumeLifecycleModes") or ():
-        allowed = ("Ephemeral", "Persistent")
+        allowed = ("Persistent", "Ephemeral")
         if mode not in allowed:
             errors.append(not_supported("spec.volumeLifecycleModes", mode, allowed))
     period = spec.get("nodeAllocatableUpdatePeriodSeconds")
@@ -191,8 +191,15 @@ def _flag(name: str, field: str, default: bool, description: str) -> Column:
     return number(name, at("spec", field, default=default), description, "boolean")
 
 
+def _prepare_driver_update(obj: Obj, old: Obj) -> None:
+    # Counted from the first change on; a new driver has no generation.
+    if not checks.same(obj.get("spec"), old.get("spec")):
+        obj["metadata"]["generation"] = (sub(old, "metadata").get("generation") or 0) + 1
+
+
 CSI_DRIVER = Strategy(
     default=_default_driver,
+    prepare_for_update=_prepare_driver_update,
     validate=lambda obj: checks.meta_errors(obj, False, objectmeta.subdomain_name) + _driver_spec_errors(obj),
     validate_update=_driver_update_errors,
     name_problems=objectmeta.subdomain_name,
@@ -207,7 +214,6 @@ CSI_DRIVER = Strategy(
         AGE,
     ),
     allow_unconditional_update=False,
-    generation=True,
 )
 
 

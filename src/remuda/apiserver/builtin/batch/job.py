@@ -65,10 +65,14 @@ def _prepare_for_create(obj: Obj) -> None:
     if spec.get("manualSelector"):
         return
     template_meta = spec.setdefault("template", {}).setdefault("metadata", {})
+    # In kube-apiserver labels that were defaulted from the template stay one map with it, and so get these too.
+    shared = bool(meta.get("labels")) and meta["labels"] == template_meta.get("labels")
     labels = dict(template_meta.get("labels") or {})
     for key, value in ((_OLD_NAME, "name"), (_NAME, "name"), (_OLD_UID, "uid"), (_UID, "uid")):
         labels.setdefault(key, meta.get(value) or "")
     template_meta["labels"] = labels
+    if shared:
+        meta["labels"] = dict(labels)
     selector = spec["selector"] = dict(spec.get("selector") or {})
     selector["matchLabels"] = {_UID: meta.get("uid") or "", **(selector.get("matchLabels") or {})}
 

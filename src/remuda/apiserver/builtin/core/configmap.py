@@ -27,7 +27,7 @@ def _validate(obj: Obj) -> Errors:
         errors += checks.config_key(key, f"binaryData[{key}]")
         total += decoded_size(value)
     if total > MAX_SIZE:
-        errors.append(too_long("", MAX_SIZE))
+        errors.append(too_long("[]", MAX_SIZE))
     return errors
 
 

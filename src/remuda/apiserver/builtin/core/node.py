@@ -106,6 +106,13 @@ def _validate(obj: Obj) -> Errors:
     ranges = spec.get("podCIDRs") or []
     for index, value in enumerate(ranges):
         errors += checks.cidr(value, f"spec.podCIDRs[{index}]")
+    wrong = next((i for i, value in enumerate(ranges) if checks.parse_ip(value.partition("/")[0]) is None), None)
+    if len(ranges) > 1 and wrong is not None:
+        why = (
+            "invalid PodCIDRs. failed to check with dual stack with error:"
+            f"invalid CIDR[{wrong}]: <nil> (invalid CIDR address: {ranges[wrong]})"
+        )
+        errors.append(FieldError("InternalError", "spec.podCIDRs", "", why))
     if len(ranges) > 1 and (len(ranges) > 2 or len(checks.families(r.partition("/")[0] for r in ranges)) < 2):
         errors.append(invalid_value("spec.podCIDRs", ranges, "may specify no more than one CIDR for each IP family"))
     return errors

@@ -42,7 +42,7 @@ def _prepare_for_create(obj: Obj) -> None:
             "type": "PodScheduled",
             "status": "False",
             "lastProbeTime": None,
-            "lastTransitionTime": None,
+            "lastTransitionTime": sub(obj, "metadata").get("creationTimestamp"),
             "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
         }
@@ -360,7 +360,7 @@ def prepare_for_ephemeral_update(obj: Obj, old: Obj) -> None:
 
 def validate_ephemeral_update(obj: Obj, old: Obj) -> Errors:
     if MIRROR in (sub(old, "metadata").get("annotations") or {}):
-        return [forbidden_field("", "static pods do not support ephemeral containers")]
+        return [forbidden_field("[]", "static pods do not support ephemeral containers")]
     errors = checks.meta_update_errors(obj, old) + _spec_errors(obj) + _annotation_update_errors(obj, old)
     new = {each.get("name"): each for each in sub(obj, "spec").get("ephemeralContainers") or ()}
     for before in sub(old, "spec").get("ephemeralContainers") or ():
@@ -396,7 +396,7 @@ def _resized(new: Obj, old: Obj) -> Obj:
 
 def validate_resize(obj: Obj, old: Obj) -> Errors:
     if MIRROR in (sub(old, "metadata").get("annotations") or {}):
-        return [forbidden_field("", "static pods cannot be resized")]
+        return [forbidden_field("[]", "static pods cannot be resized")]
     errors = checks.meta_update_errors(obj, old) + _spec_errors(obj)
     spec, before = sub(obj, "spec"), sub(old, "spec")
     if (sub(old, "status").get("qosClass") or qos_class(before)) != qos_class(spec):

@@ -186,8 +186,8 @@ def _default_probe(probe: Obj | None) -> None:
         if not probe.get(field):
             probe[field] = value
     _default_http_get(probe.get("httpGet"))
-    if probe.get("grpc") is not None:
-        probe["grpc"].setdefault("service", "")
+    if probe.get("grpc") is not None and probe["grpc"].get("service") is None:
+        probe["grpc"]["service"] = ""
 
 
 def _default_http_get(action: Obj | None) -> None:

@@ -164,7 +164,7 @@ def _claims_errors(claims: list[Obj], meta: Obj | None, path: str) -> Errors:
     seen: set[str] = set()
     for index, claim in enumerate(claims):
         if MIRROR in ((meta or {}).get("annotations") or {}):
-            errors.append(forbidden_field("", "static pods do not support resource claims"))
+            errors.append(forbidden_field("[]", "static pods do not support resource claims"))
             continue
         at, name = f"{path}[{index}]", claim.get("name") or ""
         if not name:

@@ -93,11 +93,24 @@ def go_json_problem(raw: bytes) -> str:
     except json.JSONDecodeError as error:
         if not text.strip() or error.pos >= len(text):
             return "unexpected end of JSON input"
-        return f"invalid character {_go_char(text[error.pos])} looking for beginning of value"
+        return _go_syntax_problem(text, error.pos)
     if value is None or isinstance(value, dict):
         return ""
     kind = {bool: "bool", int: "number", float: "number", str: "string", list: "array"}[type(value)]
     return f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+
+
+def _go_syntax_problem(text: str, position: int) -> str:
+    for literal in ("true", "false", "null"):
+        if text[position] != literal[0]:
+            continue
+        for offset in range(1, len(literal)):
+            found = text[position + offset : position + offset + 1]
+            if not found:
+                return "unexpected end of JSON input"
+            if found != literal[offset]:
+                return f"invalid character {_go_char(found)} in literal {literal} (expecting '{literal[offset]}')"
+    return f"invalid character {_go_char(text[position])} looking for beginning of value"
 
 
 def _go_char(char: str) -> str:

@@ -307,7 +307,7 @@ def _policy_errors(spec: Obj) -> Errors:
         why = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
         errors.append(invalid_value("spec.healthCheckNodePort", port, why))
     internal = spec.get("internalTrafficPolicy")
-    if internal is None and needs_cluster_ip(spec):
+    if internal is None and spec.get("type") in ("NodePort", "LoadBalancer", "ClusterIP"):
         errors.append(required("spec.internalTrafficPolicy"))
     if internal is not None and internal not in ("Cluster", "Local"):
         errors.append(not_supported("spec.internalTrafficPolicy", internal, ("Cluster", "Local")))

@@ -243,23 +243,36 @@ def _default_claim(obj: Obj) -> None:
 
 def _prepare_claim(obj: Obj) -> None:
     obj["status"] = {"phase": "Pending"}
-    _normalize_sources(obj.setdefault("spec", {}))
+    spec = obj.setdefault("spec", {})
+    _drop_unknown_source(spec, {})
+    _normalize_sources(spec)
 
 
 def _normalize_sources(spec: Obj) -> None:
-    """dataSource and dataSourceRef say the same when one of them could say it all."""
+    """dataSource and dataSourceRef say the same, unless the reference goes to another namespace."""
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     if source is not None and reference is None:
         spec["dataSourceRef"] = dict(source)
     elif reference is not None and source is None and not reference.get("namespace"):
-        group, kind = reference.get("apiGroup") or "", reference.get("kind")
-        if (group, kind) in (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot")):
-            spec["dataSource"] = {field: value for field, value in reference.items() if field != "namespace"}
+        spec["dataSource"] = {field: value for field, value in reference.items() if field != "namespace"}
+
+
+def _drop_unknown_source(spec: Obj, before: Obj) -> None:
+    """Old clients could name anything as a dataSource, and what was no claim or snapshot was ignored."""
+    source = spec.get("dataSource")
+    in_use = before.get("dataSource") is not None or before.get("dataSourceRef") is not None
+    if source is None or spec.get("dataSourceRef") is not None or in_use:
+        return
+    known = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+    if (source.get("apiGroup") or "", source.get("kind")) not in known:
+        del spec["dataSource"]
 
 
 def _prepare_claim_update(obj: Obj, old: Obj) -> None:
     checks.keep_status(obj, old)
-    _normalize_sources(obj.setdefault("spec", {}))
+    spec = obj.setdefault("spec", {})
+    _drop_unknown_source(spec, sub(old, "spec"))
+    _normalize_sources(spec)
 
 
 def _claim_errors(obj: Obj, was: Obj | None = None) -> Errors:
