@@ -37,27 +37,11 @@ def test_a_status_update_leaves_the_spec_alone() -> None:
     assert error.field == "status.acceptedNames.plural"
 
 
+_EXTENSIONS = ("list-type", "list-map-keys", "map-type", "embedded-resource", "int-or-string", "preserve-unknown-fields")
 _KEYWORDS = st.sampled_from(
     [
-        "type",
-        "properties",
-        "items",
-        "additionalProperties",
-        "default",
-        "anyOf",
-        "not",
-        "required",
-        "enum",
-        "pattern",
-        "nullable",
-        "x-kubernetes-list-type",
-        "x-kubernetes-list-map-keys",
-        "x-kubernetes-embedded-resource",
-        "x-kubernetes-int-or-string",
-        "x-kubernetes-preserve-unknown-fields",
-        "x-kubernetes-map-type",
-        "format",
-        "maxLength",
+        *"type properties items additionalProperties default anyOf not required enum pattern nullable format maxLength".split(),
+        *(f"x-kubernetes-{name}" for name in _EXTENSIONS),
     ]
 )
 
