@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import keys
-from .entries import Entry, ensure_canonical
+from .entries import Entry, Parsed, ensure_canonical
 from .store import Compacted, Event, KeyValue, Store
 
 Obj = dict[str, Any]
@@ -26,8 +26,6 @@ logger = logging.getLogger(__name__)
 
 # A bucket's ring keeps this many changes at least; what is older comes from the store's log until it is compacted.
 RING = 1024
-# Parsed objects kept for kinds that nobody in-process follows.
-PARSED_LIMIT = 4096
 
 
 class Change:
@@ -51,10 +49,22 @@ Follower = Callable[[list[Change]], None]
 class Bucket:
     """All objects of one resource, sorted by key, with their recent changes."""
 
-    __slots__ = ("_sorted", "entries", "epoch", "followers", "keep_parsed", "normalize", "prefix", "ring", "ring_floor")
+    __slots__ = (
+        "_sorted",
+        "entries",
+        "epoch",
+        "followers",
+        "keep_parsed",
+        "normalize",
+        "parsed",
+        "prefix",
+        "ring",
+        "ring_floor",
+    )
 
-    def __init__(self, prefix: str, floor: int) -> None:
+    def __init__(self, prefix: str, floor: int, parsed: Parsed) -> None:
         self.prefix = prefix
+        self.parsed = parsed
         self.entries: dict[str, Entry] = {}
         self._sorted: list[str] | None = []
         self.ring: deque[Change] = deque()
@@ -155,7 +165,7 @@ class Cache:
         self.revision = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._known: dict[int, tuple[bytes, bytes, Obj]] = {}
-        self._parsed: deque[Entry] = deque()
+        self._parsed = Parsed()
         self._task: asyncio.Task[None] | None = None
         self.failed: BaseException | None = None
         self.on_revision: list[Callable[[int], None]] = []
@@ -167,7 +177,7 @@ class Cache:
         self.revision = loaded.revision
         for kv in loaded.items:
             bucket = self.bucket(keys.bucket_of(kv.key))
-            bucket.load(self._entry(kv, bucket.prefix))
+            bucket.load(self._entry(kv, bucket))
         started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._follow(started), name="watch-cache")
         await started
@@ -203,7 +213,7 @@ class Cache:
     def bucket(self, prefix: str) -> Bucket:
         found = self._buckets.get(prefix)
         if found is None:
-            found = self._buckets[prefix] = Bucket(prefix, self.revision)
+            found = self._buckets[prefix] = Bucket(prefix, self.revision, self._parsed)
         return found
 
     def buckets(self) -> list[Bucket]:
@@ -225,15 +235,17 @@ class Cache:
         """A write did not happen: what was remembered for it is dropped."""
         self._known.pop(id(sealed), None)
 
-    def _entry(self, kv: KeyValue, prefix: str) -> Entry:
-        namespace, name = keys.split(kv.key, prefix)
+    def _entry(self, kv: KeyValue, bucket: Bucket) -> Entry:
+        namespace, name = keys.split(kv.key, bucket.prefix)
         known = self._known.pop(id(kv.value), None)
         if known is not None and known[0] is kv.value:
             entry = Entry(kv.key, namespace, name, kv.mod_revision, known[1])
+            entry.home = bucket
             entry.remember(known[2])
-            self._note_parsed(entry)
             return entry
-        return Entry(kv.key, namespace, name, kv.mod_revision, self.plain(kv, prefix))
+        entry = Entry(kv.key, namespace, name, kv.mod_revision, self.plain(kv, bucket.prefix))
+        entry.home = bucket
+        return entry
 
     def plain(self, kv: KeyValue, prefix: str) -> bytes:
         opener = self._opener_for(prefix)
@@ -245,13 +257,6 @@ class Cache:
         namespace, name = keys.split(kv.key, prefix)
         return Entry(kv.key, namespace, name, kv.mod_revision, self.plain(kv, prefix))
 
-    def _note_parsed(self, entry: Entry) -> None:
-        self._parsed.append(entry)
-        if len(self._parsed) > PARSED_LIMIT:
-            old = self._parsed.popleft()
-            if not self._buckets[keys.bucket_of(old.key)].keep_parsed:
-                old.forget()
-
     def _apply(self, batch: list[Event]) -> None:
         touched: dict[str, list[Change]] = {}
         for event in batch:
@@ -262,7 +267,7 @@ class Cache:
                 namespace, name = keys.split(event.key, prefix)
                 entry = None
             else:
-                entry = self._entry(event.kv, prefix)
+                entry = self._entry(event.kv, bucket)
                 namespace, name = entry.namespace, entry.name
             change = Change(event.revision, event.key, namespace, name, entry, prev)
             bucket.apply(change)

@@ -6,13 +6,17 @@ that a cheap concatenation every stored object begins with `{"kind":…,"apiVers
 
 from __future__ import annotations
 
-from typing import Any
+from collections import deque
+from typing import Any, Protocol
 
 from remuda.kube import jsonio
 
 Obj = dict[str, Any]
 
 _METADATA = b'"metadata":{'
+# Parsed objects are kept, beyond those of kinds that are followed in-process, for this many encoded bytes; parsed they take
+# two to four times as much.
+PARSED_BYTES = 8 * 1024 * 1024
 
 
 def prefix_of(api_version: str, kind: str) -> bytes:
@@ -29,7 +33,8 @@ def encode(obj: Obj) -> bytes:
     for key, value in obj.items():
         if key not in ordered:
             ordered[key] = value
-    return jsonio.dumps(ordered)
+    # The encoder leaves its spare room in what it returns, half as much again; these bytes are kept for long, so without it.
+    return bytes(memoryview(jsonio.dumps(ordered)))
 
 
 def ensure_canonical(value: bytes) -> bytes:
@@ -41,10 +46,38 @@ def ensure_canonical(value: bytes) -> bytes:
     return encode(jsonio.loads(value))
 
 
+class Home(Protocol):
+    """Where an entry lives: a bucket of the cache."""
+
+    keep_parsed: bool
+    parsed: Parsed
+
+
+class Parsed:
+    """Which entries hold their parsed object: the newest ones, as many as there is room for."""
+
+    __slots__ = ("_bytes", "_entries", "_limit")
+
+    def __init__(self, limit: int = PARSED_BYTES) -> None:
+        # With the size each was counted with: a change of schema may encode an entry anew.
+        self._entries: deque[tuple[Entry, int]] = deque()
+        self._bytes = 0
+        self._limit = limit
+
+    def add(self, entry: Entry) -> None:
+        self._entries.append((entry, len(entry.stored)))
+        self._bytes += len(entry.stored)
+        while self._bytes > self._limit:
+            old, size = self._entries.popleft()
+            self._bytes -= size
+            if not old.keep_parsed:
+                old.forget()
+
+
 class Entry:
     """An object at one revision. Immutable but for what it remembers of itself."""
 
-    __slots__ = ("_object", "converted", "epoch", "fields", "key", "name", "namespace", "revision", "stored")
+    __slots__ = ("_labels", "_object", "converted", "epoch", "fields", "home", "key", "name", "namespace", "revision", "stored")
 
     def __init__(self, key: str, namespace: str, name: str, revision: int, stored: bytes) -> None:
         self.key = key
@@ -53,7 +86,11 @@ class Entry:
         self.revision = revision
         self.stored = stored
         self.epoch = 0
+        # Whose room the parsed object takes; None for an entry that its caller drops soon.
+        self.home: Home | None = None
         self._object: Obj | None = None
+        # Small and asked for by every list with a selector: kept although the object may be forgotten.
+        self._labels: dict[str, str] | None = None
         # Selectable fields, worked out when a field selector first asks.
         self.fields: dict[str, str] | None = None
         # The same object in other versions (encoded, without resourceVersion), when a webhook had to make them.
@@ -64,6 +101,8 @@ class Entry:
         found = self._object
         if found is None:
             found = self._object = self.parse()
+            if self.home is not None:
+                self.home.parsed.add(self)
         return found
 
     def parse(self) -> Obj:
@@ -79,6 +118,8 @@ class Entry:
         if self.revision:
             metadata["resourceVersion"] = str(self.revision)
         self._object = {**obj, "metadata": metadata}
+        if self.home is not None:
+            self.home.parsed.add(self)
 
     def forget(self) -> None:
         self._object = None
@@ -88,8 +129,15 @@ class Entry:
         return self._object is not None
 
     @property
+    def keep_parsed(self) -> bool:
+        return self.home is not None and self.home.keep_parsed
+
+    @property
     def labels(self) -> dict[str, str]:
-        return self.object()["metadata"].get("labels") or {}
+        found = self._labels
+        if found is None:
+            found = self._labels = self.object()["metadata"].get("labels") or {}
+        return found
 
     def body(self, prefix: bytes, revision: int | None = None) -> bytes:
         """The encoded object, beginning with `prefix` (which ends inside the metadata), at its own or another revision."""
