@@ -37,6 +37,8 @@ class Selection:
         return self.labels.empty and self.fields.empty
 
     def matches(self, entry: Entry) -> bool:
+        if self.name and entry.name != self.name:
+            return False
         if not self.labels.empty and not self.labels.matches(entry.labels):
             return False
         return self.fields.empty or self.fields.matches(self._fields_of(entry))

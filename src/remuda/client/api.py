@@ -46,8 +46,12 @@ class Client(Protocol):
         continue_: str = "",
         resource_version: str = "",
         resource_version_match: str = "",
+        metadata_only: bool = False,
     ) -> Obj:
-        """One page, as a `List` object: `items` and `metadata.resourceVersion/continue`."""
+        """One page, as a `List` object: `items` and `metadata.resourceVersion/continue`.
+
+        With `metadata_only` an item has its metadata and little else; its kind may be PartialObjectMetadata.
+        """
 
     def watch(
         self,
@@ -60,6 +64,7 @@ class Client(Protocol):
         bookmarks: bool = True,
         send_initial_events: bool = False,
         timeout_seconds: int = 0,
+        metadata_only: bool = False,
     ) -> AsyncIterator[WatchEvent]:
         """Changes until the server ends the watch. Raises ApiError (410 Expired) when the revision is too old."""
 

@@ -110,6 +110,7 @@ class HttpsClient:
         continue_: str = "",
         resource_version: str = "",
         resource_version_match: str = "",
+        metadata_only: bool = False,
     ) -> Obj:
         query = {
             "labelSelector": labels,
@@ -119,7 +120,8 @@ class HttpsClient:
             "resourceVersion": resource_version,
             "resourceVersionMatch": resource_version_match,
         }
-        return await self._object("GET", object_path(resource, namespace), query)
+        accept = _PARTIAL_LIST if metadata_only else ""
+        return await self._object("GET", object_path(resource, namespace), query, accept=accept)
 
     async def create(
         self,
@@ -233,6 +235,7 @@ class HttpsClient:
         bookmarks: bool = True,
         send_initial_events: bool = False,
         timeout_seconds: int = 0,
+        metadata_only: bool = False,
     ) -> AsyncIterator[WatchEvent]:
         query = {
             "watch": "true",
@@ -244,15 +247,16 @@ class HttpsClient:
         }
         if send_initial_events:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        async with self._streaming(object_path(resource, namespace), query) as response:
+        accept = _PARTIAL if metadata_only else ""
+        async with self._streaming(object_path(resource, namespace), query, accept) as response:
             async for line in answers.lines(response.content.iter_any(), _CUT):
                 yield answers.event(line)
 
     @asynccontextmanager
-    async def _streaming(self, path: str, query: Mapping[str, str]) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _streaming(self, path: str, query: Mapping[str, str], accept: str) -> AsyncIterator[aiohttp.ClientResponse]:
         try:
             async with deadline(self._clock, self._request_seconds):
-                response = await self._answered("GET", path, query, None, "", streaming=True)
+                response = await self._answered("GET", path, query, None, "", accept, streaming=True)
         except TimeoutError:
             raise Unreachable(self.target.server, f"no answer in {self._request_seconds:.0f} s") from None
         try:
@@ -274,19 +278,21 @@ class HttpsClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _object(self, method: str, path: str, query: Mapping[str, str], body: Any = None, content_type: str = "") -> Obj:
-        content, media_type = await self._request(method, path, query, body, content_type)
+    async def _object(
+        self, method: str, path: str, query: Mapping[str, str], body: Any = None, content_type: str = "", accept: str = ""
+    ) -> Obj:
+        content, media_type = await self._request(method, path, query, body, content_type, accept)
         found = answers.value(content, media_type)
         if not isinstance(found, dict):
             raise ApiError(500, "InternalError", f"{method} {path} on {self.target.server} gave no JSON object")
         return found
 
     async def _request(
-        self, method: str, path: str, query: Mapping[str, str], body: Any = None, content_type: str = ""
+        self, method: str, path: str, query: Mapping[str, str], body: Any = None, content_type: str = "", accept: str = ""
     ) -> tuple[bytes, str]:
         try:
             async with deadline(self._clock, self._request_seconds):
-                response = await self._answered(method, path, query, body, content_type)
+                response = await self._answered(method, path, query, body, content_type, accept)
                 async with response:
                     return await response.read(), response.content_type
         except TimeoutError:
@@ -295,12 +301,20 @@ class HttpsClient:
             raise Unreachable(self.target.server, _reason(error)) from None
 
     async def _answered(
-        self, method: str, path: str, query: Mapping[str, str], body: Any, content_type: str, *, streaming: bool = False
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any,
+        content_type: str,
+        accept: str,
+        *,
+        streaming: bool = False,
     ) -> aiohttp.ClientResponse:
         """The response of a request that succeeded; its body is still to be read."""
         refused = False
         for attempt in range(RETRIES + 1):
-            response = await self._send(method, path, query, body, content_type, streaming)
+            response = await self._send(method, path, query, body, content_type, accept, streaming)
             for warning in answers.warnings(response.headers.getall("Warning", ())):
                 self._on_warning(warning)
             if 200 <= response.status < 300:
@@ -317,7 +331,14 @@ class HttpsClient:
         raise AssertionError("unreachable")
 
     async def _send(
-        self, method: str, path: str, query: Mapping[str, str], body: Any, content_type: str, streaming: bool
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Any,
+        content_type: str,
+        accept: str,
+        streaming: bool,
     ) -> aiohttp.ClientResponse:
         credential = await self._credentials.current()
         session = (await self._open(credential))[1 if streaming else 0]
@@ -327,7 +348,7 @@ class HttpsClient:
                 method,
                 self._url(path, query),
                 data=data,
-                headers=self._headers(credential, content_type if data is not None else None),
+                headers=self._headers(credential, content_type if data is not None else None, accept),
                 allow_redirects=False,
                 proxy=self._proxy,
                 server_hostname=self.target.tls_server_name or None,
@@ -363,8 +384,8 @@ class HttpsClient:
         question = f"{'&' if '?' in path else '?'}{urlencode(given)}" if given else ""
         return URL(f"{self.target.server}{path if path.startswith('/') else '/' + path}{question}", encoded=True)
 
-    def _headers(self, credential: Credential, content_type: str | None) -> CIMultiDict[str]:
-        headers: CIMultiDict[str] = CIMultiDict({"Accept": "application/json, */*", "User-Agent": _USER_AGENT})
+    def _headers(self, credential: Credential, content_type: str | None, accept: str) -> CIMultiDict[str]:
+        headers: CIMultiDict[str] = CIMultiDict({"Accept": accept or "application/json, */*", "User-Agent": _USER_AGENT})
         if content_type is not None:
             headers["Content-Type"] = content_type or "application/json"
         if credential.authorization:
@@ -381,6 +402,10 @@ class HttpsClient:
                 headers.add(f"Impersonate-Extra-{quote(key, safe='')}", value)
         return headers
 
+
+# A server that can't cut objects down may send them whole.
+_PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+_PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 # Every way in which aiohttp says that there is no (whole) answer.
 _CUT = (aiohttp.ClientError, ConnectionError, ssl.SSLError)

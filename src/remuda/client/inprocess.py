@@ -9,9 +9,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
+
 from remuda.apiserver.cache import Change
 from remuda.apiserver.calls import WARN, Call, DeleteOptions, ListOptions
 from remuda.apiserver.entries import Entry
+from remuda.apiserver.resources import Version
 from remuda.apiserver.server import Server
 from remuda.apiserver.subresources import Ask
 from remuda.apiserver.users import SYSTEM, User
@@ -94,16 +97,18 @@ class InProcessClient:
         continue_: str = "",
         resource_version: str = "",
         resource_version_match: str = "",
+        metadata_only: bool = False,
     ) -> Obj:
         call = self._call(resource, "list", namespace)
         options = ListOptions(labels, fields, limit, continue_, resource_version, resource_version_match)
         page = await listing.list_(self._api, call, options)
         version = call.version
+        show = _partial if metadata_only else Version.object
         return {
             "kind": version.resource.list_kind,
             "apiVersion": version.api_version,
             "metadata": page.metadata(),
-            "items": [version.object(entry) for entry in page.entries],
+            "items": [show(version, entry) for entry in page.entries],
         }
 
     async def watch(
@@ -117,6 +122,7 @@ class InProcessClient:
         bookmarks: bool = True,
         send_initial_events: bool = False,
         timeout_seconds: int = 0,
+        metadata_only: bool = False,
     ) -> AsyncIterator[WatchEvent]:
         call = self._call(resource, "watch", namespace)
         options = ListOptions(
@@ -136,14 +142,15 @@ class InProcessClient:
         feed = self._server.feeds.feed(call.version)
         timer = self._api.clock.call_later(timeout_seconds, queue.end) if timeout_seconds else None
         version = call.version
+        show = _partial if metadata_only else Version.object
         try:
             for type_, change, entry in begin.events:
-                yield WatchEvent(type_, _shown(version, type_, change, entry))
+                yield WatchEvent(type_, show(version, _at_change(type_, change, entry)))
             if begin.bookmark is not None:
                 yield WatchEvent("BOOKMARK", _bookmark(version, begin.bookmark, {watch.INITIAL_EVENTS_END: "true"}))
             while (batch := await queue.next()) is not None:
                 for type_, change, entry in batch:
-                    yield WatchEvent(type_, _shown(version, type_, change, entry))
+                    yield WatchEvent(type_, show(version, _at_change(type_, change, entry)))
         finally:
             if timer is not None:
                 timer.cancel()
@@ -295,11 +302,26 @@ class _Queue:
         return taken
 
 
-def _shown(version: Any, type_: str, change: Change, entry: Entry) -> Obj:
-    if type_ == DELETED and entry.revision != change.revision:
-        entry = entry.at(change.revision)
-    shown: Obj = version.object(entry)
-    return shown
+def _at_change(type_: str, change: Change, entry: Entry) -> Entry:
+    """A deletion shows the last state under the revision at which it went."""
+    return entry.at(change.revision) if type_ == DELETED and entry.revision != change.revision else entry
+
+
+class _Metadata(msgspec.Struct):
+    metadata: Obj
+
+
+_metadata_decoder = msgspec.json.Decoder(_Metadata)
+
+
+def _partial(version: Version, entry: Entry) -> Obj:
+    """Only the metadata: what is not parsed yet stays so, which is what makes following everything cheap."""
+    if entry.parsed:
+        metadata = entry.object()["metadata"]
+    else:
+        metadata = _metadata_decoder.decode(entry.stored).metadata
+        metadata["resourceVersion"] = str(entry.revision)
+    return {"apiVersion": version.api_version, "kind": version.kind, "metadata": metadata}
 
 
 def _bookmark(version: Any, revision: int, annotations: dict[str, str]) -> Obj:

@@ -39,6 +39,8 @@ _WORKERS = 20
 _LINGER_SECONDS = 5.0
 _SYNC_SECONDS = 30.0
 _CONFLICT_RETRIES = 5
+_PAGE = 500
+_KEPT = ("uid", "name", "namespace", "ownerReferences", "finalizers", "deletionTimestamp", "resourceVersion")
 
 
 class UnknownKind(Retry):
@@ -47,6 +49,12 @@ class UnknownKind(Retry):
 
 class _NamespacedOwner(Exception):
     """A cluster-scoped object names a namespaced owner, which can't be right; it is left alone."""
+
+
+def _bare(obj: Obj) -> Obj:
+    """What the graph looks at; managed fields alone are often larger than the rest."""
+    metadata = obj["metadata"]
+    return {"metadata": {name: metadata[name] for name in _KEPT if name in metadata}}
 
 
 class _Monitor:
@@ -133,7 +141,16 @@ class GarbageCollector:
         if monitor.task is not None:
             monitor.task.cancel()
         monitor.served = served
-        monitor.reflector = Reflector(self._client, served.resource, monitor, self._clock, self._rng)
+        monitor.reflector = Reflector(
+            self._client,
+            served.resource,
+            monitor,
+            self._clock,
+            self._rng,
+            page_size=_PAGE,
+            metadata_only=True,
+            transform=_bare,
+        )
         monitor.task = self._group.create_task(monitor.reflector.run(), name=f"gc {served.resource.group_resource}")
 
     def _stop(self, key: tuple[str, str]) -> None:

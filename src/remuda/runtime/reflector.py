@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 from remuda.client.api import Client, WatchEvent
@@ -47,7 +47,10 @@ class Reflector:
         labels: str = "",
         fields: str = "",
         page_size: int = 0,
+        metadata_only: bool = False,
+        transform: Callable[[Obj], Obj] | None = None,
     ) -> None:
+        """`transform` makes of each object what the sink gets to see, page by page, so that a long list stays small."""
         self.resource = resource
         self.synced = asyncio.Event()
         self._client = client
@@ -56,6 +59,8 @@ class Reflector:
         self._rng = rng
         self._namespace, self._labels, self._fields = namespace, labels, fields
         self._page_size = page_size
+        self._metadata_only = metadata_only
+        self._transform = transform
 
     async def run(self) -> None:
         """Follow until cancelled. Failures are retried with growing pauses; the sink keeps what it has meanwhile."""
@@ -94,8 +99,9 @@ class Reflector:
                 fields=self._fields,
                 limit=self._page_size,
                 continue_=token,
+                metadata_only=self._metadata_only,
             )
-            found.extend(_typed(page))
+            found.extend(_typed(page) if self._transform is None else map(self._transform, _typed(page)))
             metadata = page.get("metadata") or {}
             token = metadata.get("continue") or ""
             if not token:
@@ -106,15 +112,23 @@ class Reflector:
     async def _follow(self, revision: str) -> str:
         """Watch from `revision` until the server ends the watch; the newest revision seen."""
         stream = self._client.watch(
-            self.resource, self._namespace, labels=self._labels, fields=self._fields, resource_version=revision
+            self.resource,
+            self._namespace,
+            labels=self._labels,
+            fields=self._fields,
+            resource_version=revision,
+            metadata_only=self._metadata_only,
         )
         async with _closing(stream):
             async for event in stream:
                 revision = resource_version_of(event.object) or revision
-                if event.type in ("ADDED", "MODIFIED"):
-                    self._sink.put(event.object)
-                elif event.type == "DELETED":
-                    self._sink.remove(event.object)
+                if event.type == "BOOKMARK":
+                    continue
+                obj = event.object if self._transform is None else self._transform(event.object)
+                if event.type == "DELETED":
+                    self._sink.remove(obj)
+                else:
+                    self._sink.put(obj)
         # A server that ends watches at once must not make this a busy loop.
         await self._clock.sleep(0.01)
         return revision
