@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda.apiserver.crd.definitions import STRATEGY
+from remuda.apiserver.crd.definition import DEFINITION as STRATEGY
 from remuda.kube.jsonio import copy
 
 from .definitions import crd, established, version
@@ -40,7 +40,21 @@ def test_a_status_update_leaves_the_spec_alone() -> None:
 _EXTENSIONS = ("list-type", "list-map-keys", "map-type", "embedded-resource", "int-or-string", "preserve-unknown-fields")
 _KEYWORDS = st.sampled_from(
     [
-        *"type properties items additionalProperties default anyOf not required enum pattern nullable format maxLength".split(),
+        *[
+            "type",
+            "properties",
+            "items",
+            "additionalProperties",
+            "default",
+            "anyOf",
+            "not",
+            "required",
+            "enum",
+            "pattern",
+            "nullable",
+            "format",
+            "maxLength",
+        ],
         *(f"x-kubernetes-{name}" for name in _EXTENSIONS),
     ]
 )
