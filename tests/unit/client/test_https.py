@@ -62,7 +62,7 @@ async def peer(pki: Pki) -> AsyncIterator[Peer]:
     made = Peer(pki)
     await made.listener.open("127.0.0.1", 0)
     yield made
-    await made.listener.close(0)
+    await made.listener.close(0.01)
 
 
 def says(body: Any, code: int = 200, **headers: str) -> Answer:
