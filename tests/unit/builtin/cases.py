@@ -800,4 +800,225 @@ CASES: list[Case] = [
             * 2
         },
     ),
+    # Second round: status, updates and rarer fields
+    _changed(
+        "ReplicaSet", "to bad numbers", {"status": {"replicas": 1, "fullyLabeledReplicas": 2, "observedGeneration": -1}}, "status"
+    ),
+    _changed("StatefulSet", "to bad numbers", {"status": {"replicas": 1, "readyReplicas": 2, "collisionCount": -1}}, "status"),
+    _changed("DaemonSet", "to bad numbers", {"status": {"numberReady": -1}}, "status"),
+    _changed("ReplicationController", "to bad numbers", {"status": {"replicas": 1, "availableReplicas": 2}}, "status"),
+    _changed("Job", "to done without conditions", {"status": {"completionTime": "2026-01-01T00:00:00Z"}}, "status"),
+    _changed(
+        "Job", "to failed at once", {"status": {"conditions": [{"type": "Failed", "status": "True"}], "active": 1}}, "status"
+    ),
+    _changed("Job", "to more ready than active", {"status": {"ready": 2, "active": 1, "failed": -1}}, "status"),
+    _changed("Job", "of its backoff", {"spec": {"backoffLimit": 2, "completionMode": "Indexed"}}),
+    _changed(
+        "PodDisruptionBudget", "to bad numbers", {"status": {"currentHealthy": -1, "conditions": [{"type": "a b"}]}}, "status"
+    ),
+    _changed("PersistentVolumeClaim", "of its modes", {"spec": {"accessModes": ["ReadOnlyMany"]}}),
+    _changed("PersistentVolumeClaim", "to a smaller size", {"spec": {"resources": {"requests": {"storage": "1Mi"}}}}),
+    _changed("PersistentVolumeClaim", "to bound", {"status": {"phase": "Bound", "capacity": {"storage": "1Gi"}}}, "status"),
+    _changed("PersistentVolume", "of its labels", {"metadata": {"labels": {"a": "b"}}}),
+    _changed("PersistentVolume", "of its capacity", {"spec": {"capacity": {"storage": "2Gi"}}}),
+    _changed("ResourceQuota", "of its scopes", {"spec": {"scopes": ["BestEffort"]}}),
+    _changed("ResourceQuota", "of its use", {"status": {"hard": {"pods": "2"}, "used": {"pods": "1"}}}, "status"),
+    _changed("Node", "of its status", {"status": {"addresses": [{"type": "InternalIP", "address": "a"}] * 2}}, "status"),
+    _changed("Node", "of its spec through status", {"spec": {"unschedulable": True}, "status": {"phase": "x"}}, "status"),
+    _changed("Node", "to another pod range", {"spec": {"podCIDR": "10.1.0.0/24"}}),
+    _changed("Service", "to an external name", {"spec": {"type": "ExternalName", "externalName": "a.b"}}),
+    _changed("Service", "to headless", {"spec": {"clusterIP": "None", "clusterIPs": ["None"]}}),
+    _changed("Service", "of its status", {"status": {"loadBalancer": {"ingress": [{"ip": "1.2.3.4"}]}}}, "status"),
+    _changed("Secret", "of its data", {"data": {"b": b64("2")}}),
+    _changed("Endpoints", "of its subsets", {"subsets": []}),
+    _changed("EndpointSlice", "of its type", {"addressType": "IPv6", "endpoints": [{"addresses": ["2001:db8::1"]}]}),
+    _changed("EndpointSlice", "of its endpoints", {"endpoints": [{"addresses": ["10.0.0.2"]}]}),
+    _changed("Lease", "of its holder", {"spec": {"holderIdentity": "you"}}),
+    _changed("Role", "of its rules", {"rules": [{"verbs": []}]}),
+    _changed("Ingress", "of its backend", {"spec": {"defaultBackend": {"service": {"name": "t"}}}}),
+    _changed(
+        "Ingress", "of its status", {"status": {"loadBalancer": {"ingress": [{"ip": "x", "hostname": "1.2.3.4"}]}}}, "status"
+    ),
+    _changed("IngressClass", "of its controller", {"spec": {"controller": "example.com/d"}}),
+    _changed("NetworkPolicy", "of its peers", {"spec": {"egress": [{"to": [{"podSelector": {}}]}]}}),
+    _changed("CSIDriver", "of its modes", {"spec": {"volumeLifecycleModes": ["Ephemeral"], "attachRequired": False}}),
+    _changed("CSIDriver", "of its tokens", {"spec": {"tokenRequests": [{"audience": "a"}]}}),
+    _changed("ControllerRevision", "of its number", {"revision": 2}),
+    _changed("CronJob", "of its schedule", {"spec": {"schedule": "@hourly", "suspend": True}}),
+    _changed("LimitRange", "of its limits", {"spec": {"limits": [{"type": "Pod", "min": {"memory": "1Gi"}}]}}),
+    _changed("ValidatingWebhookConfiguration", "of its effects", {"webhooks": [merged(WEBHOOK, {"sideEffects": "Some"})]}),
+    _changed("ValidatingWebhookConfiguration", "of its timeout", {"webhooks": [merged(WEBHOOK, {"timeoutSeconds": 5})]}),
+    _changed("Namespace", "of its labels", {"metadata": {"labels": {"kubernetes.io/metadata.name": "other", "a": "b"}}}),
+    _changed("Event", "of its count", {"count": 5}),
+    _changed("NewEvent", "of its series", {"series": {"count": 1}}),
+    _changed("Pod", "of its tolerations", {"spec": {"tolerations": [{"key": "a", "operator": "Exists"}]}}),
+    _changed("Pod", "of its restart policy", {"spec": {"restartPolicy": "Never"}}),
+    _changed("Pod", "of its gates", {"spec": {"schedulingGates": [{"name": "a"}]}}),
+    _changed("ServiceAccount", "of its secrets", {"secrets": [{"name": "a", "kind": "Secret"}]}),
+    _changed("DaemonSet", "of its labels", {"metadata": {"labels": {"a": "b"}}}),
+    _changed("StatefulSet", "of its replicas", {"spec": {"replicas": 2}}),
+    _changed("ReplicaSet", "of its selector", {"spec": {"selector": {"matchLabels": {"app": "b"}}}}),
+    _changed("PodTemplate", "of its labels", {"template": {"metadata": {"labels": {"b": "c"}}}}),
+    _changed("PriorityClass", "of its policy", {"preemptionPolicy": "Never"}),
+    _changed("ClusterRoleBinding", "of its subjects", {"subjects": [{"kind": "ServiceAccount", "name": "a"}]}),
+    _changed("VolumeAttachment", "to attached", {"status": {"attached": True}}, "status"),
+    _container(
+        "with overlapping ports", ports=[{"containerPort": 80, "name": "a"}, {"containerPort": 80, "hostPort": 5, "name": "b"}]
+    ),
+    _container("with nonsense for a stop signal", lifecycle={"stopSignal": "X"}),
+    _container("with resize policies", resizePolicy=[{"resourceName": "cpu", "restartPolicy": "X"}]),
+    _container(
+        "with restart rules",
+        restartPolicy="Never",
+        restartPolicyRules=[{"action": "X"}, {"action": "Restart", "exitCodes": {"operator": "X", "values": [1]}}],
+    ),
+    _container("with bidirectional mounts", volumeMounts=[{"name": "a", "mountPath": "/a", "mountPropagation": "Bidirectional"}]),
+    _container("with claims", resources={"claims": [{"name": "a"}, {"name": "a"}, {"name": ""}]}),
+    _pod(
+        "with its own resources",
+        resources={"limits": {"cpu": "1"}},
+        containers=[
+            {**CONTAINER, "resources": {"requests": {"cpu": "500m"}}},
+            {"name": "b", "image": "c", "resources": {"requests": {"cpu": "1"}}},
+        ],
+    ),
+    _pod(
+        "with projected tokens",
+        volumes=[
+            {
+                "name": "a",
+                "projected": {
+                    "sources": [
+                        {"serviceAccountToken": {"path": "t"}},
+                        {"serviceAccountToken": {"path": "", "expirationSeconds": 5}},
+                        {
+                            "secret": {"name": ""},
+                            "configMap": {"name": "b", "items": [{"key": "k", "path": "p"}, {"key": "k", "path": "p"}]},
+                        },
+                    ]
+                },
+            }
+        ],
+    ),
+    _pod(
+        "with rare volumes",
+        volumes=[
+            {"name": "a", "csi": {"driver": "A_"}},
+            {"name": "b", "ephemeral": {}},
+            {"name": "c", "image": {"reference": ""}},
+            {"name": "d", "gitRepo": {"repository": "", "directory": "/x"}},
+            {"name": "e", "fc": {}},
+            {"name": "f", "iscsi": {"targetPortal": "", "iqn": "", "lun": 0}},
+            {"name": "g", "azureDisk": {"diskName": "", "diskURI": ""}},
+            {"name": "h", "persistentVolumeClaim": {"claimName": ""}},
+            {"name": "i", "downwardAPI": {"items": [{"path": ""}]}},
+        ],
+    ),
+    _pod(
+        "with overlapping paths",
+        volumes=[{"name": "a", "configMap": {"name": "c", "items": [{"key": "a", "path": "x"}, {"key": "b", "path": "x/y"}]}}],
+    ),
+    _pod(
+        "with security settings",
+        securityContext={
+            "fsGroup": -1,
+            "sysctls": [{"name": "a b", "value": ""}, {"name": "net.x", "value": ""}, {"name": "net.x", "value": ""}],
+            "fsGroupChangePolicy": "X",
+            "seccompProfile": {"type": "Localhost"},
+            "appArmorProfile": {"type": "X"},
+            "supplementalGroupsPolicy": "Y",
+            "supplementalGroups": [-1],
+        },
+        hostNetwork=True,
+        hostPID=True,
+        shareProcessNamespace=True,
+    ),
+    _pod("without users of the host", hostUsers=False, hostPID=True, hostIPC=True),
+    _pod("with image pull secrets", imagePullSecrets=[{"name": "a"}, {"name": "a"}, {}]),
+    _pod("with readiness gates", readinessGates=[{"conditionType": "a b"}]),
+    _pod(
+        "with label keys",
+        topologySpreadConstraints=[
+            {
+                "maxSkew": 1,
+                "topologyKey": "a",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "matchLabelKeys": ["x"],
+                "labelSelector": {"matchLabels": {"a": "b"}},
+            }
+        ],
+    ),
+    _pod("on linux with windows options", os={"name": "linux"}, securityContext={"windowsOptions": {"runAsUserName": "x"}}),
+    _new("Pod", "with mirror annotation", {"metadata": {"annotations": {"kubernetes.io/config.mirror": "x"}}}),
+    _new(
+        "Pod",
+        "with apparmor annotation",
+        {"metadata": {"annotations": {"container.apparmor.security.beta.kubernetes.io/no": "bad"}}},
+    ),
+    _new("Deployment", "with warnings", {"spec": {"template": {"spec": {"nodeSelector": {"beta.kubernetes.io/arch": "x"}}}}}),
+    _new("Deployment", "with a dotted name", {"metadata": {"name": "a.b"}}),
+    _new("Service", "with two families", {"spec": {"ipFamilyPolicy": "RequireDualStack"}}),
+    _new("Service", "with the other family", {"spec": {"ipFamilies": ["IPv6"], "clusterIP": None}}),
+    _new("Service", "that is headless without a selector", {"spec": {"clusterIP": "None"}}),
+    _new(
+        "Service",
+        "with a load balancer",
+        {
+            "spec": {
+                "type": "LoadBalancer",
+                "ports": [{"port": 80, "nodePort": 30777}],
+                "loadBalancerSourceRanges": [" 1.2.3.0/24 "],
+            }
+        },
+    ),
+    _new("StorageClass", "with topologies", {"allowedTopologies": [{"matchLabelExpressions": [{"key": "a b"}, {"key": "a b"}]}]}),
+    _new(
+        "PodDisruptionBudget",
+        "with a bad selector",
+        {
+            "spec": {
+                "selector": {"matchExpressions": [{"key": "a", "operator": "In"}, {"key": "b", "operator": "X", "values": ["-"]}]}
+            }
+        },
+    ),
+    _new("ClusterRoleBinding", "of a role", {"roleRef": {"kind": "Role", "apiGroup": "x"}}),
+    _new(
+        "ResourceQuota",
+        "with a scope selector",
+        {
+            "spec": {
+                "scopeSelector": {
+                    "matchExpressions": [
+                        {"scopeName": "X", "operator": "In"},
+                        {"scopeName": "BestEffort", "operator": "In", "values": ["a"]},
+                    ]
+                }
+            }
+        },
+    ),
+    _new(
+        "Job",
+        "that is indexed without completions",
+        {"spec": {"completionMode": "Indexed", "completions": None, "parallelism": 2}},
+    ),
+    _new("Job", "with a success policy", {"spec": {"successPolicy": {"rules": []}}}),
+    _new("CronJob", "with its own selector", {"spec": {"jobTemplate": {"spec": {"selector": {}, "manualSelector": True}}}}),
+    _new(
+        "MutatingWebhookConfiguration",
+        "with conditions",
+        {
+            "webhooks": [
+                merged(
+                    WEBHOOK,
+                    {
+                        "matchConditions": [
+                            {"name": "a", "expression": "true"},
+                            {"name": "a", "expression": "object.metadata.name == 'x'"},
+                        ]
+                    },
+                )
+            ]
+        },
+    ),
+    _new("EndpointSlice", "of names", {"addressType": "FQDN", "endpoints": [{"addresses": ["a.b", "A", "x"]}]}),
 ]

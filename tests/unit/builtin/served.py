@@ -86,6 +86,8 @@ def update(kind: Kind, old: Obj, change: Obj, subresource: str) -> tuple[Obj, li
     old = merged(old, {"metadata": {"resourceVersion": "1"}})
     obj = _decoded(kind, merged(old, change))
     strategy.default(obj)
+    if kind.kind in ("Pod",) and not subresource:
+        admit(kind, obj)
     if kind.kind == "Service" and not subresource:
         service_addresses.allocate(obj, old, service_addresses.in_use([]), SERVICE_RANGE)
     generation = old["metadata"].get("generation")

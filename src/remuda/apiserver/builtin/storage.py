@@ -197,8 +197,22 @@ def _prepare_driver_update(obj: Obj, old: Obj) -> None:
         obj["metadata"]["generation"] = (sub(old, "metadata").get("generation") or 0) + 1
 
 
+def _driver_warnings(obj: Obj, old: Obj | None) -> list[str]:
+    spec = sub(obj, "spec")
+    wanted = spec.get("tokenRequests")
+    if not wanted or spec.get("serviceAccountTokenInSecrets") is not None:
+        return []
+    if old is not None and checks.same(wanted, sub(old, "spec").get("tokenRequests")):
+        return []
+    return [
+        "spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible "
+        "logging of tokens in volume attributes"
+    ]
+
+
 CSI_DRIVER = Strategy(
     default=_default_driver,
+    warnings=_driver_warnings,
     prepare_for_update=_prepare_driver_update,
     validate=lambda obj: checks.meta_errors(obj, False, objectmeta.subdomain_name) + _driver_spec_errors(obj),
     validate_update=_driver_update_errors,

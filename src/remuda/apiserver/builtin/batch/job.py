@@ -12,6 +12,7 @@ from remuda.kube.errors import (
     too_long,
     too_many,
 )
+from remuda.kube.jsonio import dumps_text
 
 from ... import objectmeta
 from ...strategy import Strategy
@@ -141,7 +142,10 @@ def job_spec_errors(spec: Obj, path: str) -> Errors:
         errors += _failure_policy_errors(spec, f"{path}.podFailurePolicy")
     if spec.get("successPolicy") is not None:
         if spec.get("completionMode") != "Indexed":
-            errors.append(invalid_value(f"{path}.successPolicy", spec["successPolicy"], _INDEXED))
+            rules = spec["successPolicy"].get("rules") or []
+            fields = (("SucceededIndexes", "succeededIndexes"), ("SucceededCount", "succeededCount"))
+            shown = {"Rules": [{go: rule.get(name) for go, name in fields} for rule in rules]}
+            errors.append(invalid_value(f"{path}.successPolicy", checks.Verbatim(dumps_text(shown)), _INDEXED))
         else:
             errors += _success_policy_errors(spec, f"{path}.successPolicy.rules")
     errors += _replacement_errors(spec, f"{path}.podReplacementPolicy")

@@ -39,15 +39,6 @@ _ENV_FIELDS = (
 _ENV_NAME = "a valid environment variable name must consist only of printable ASCII characters other than '='"
 _RESTART_POLICIES = ("Always", "Never", "OnFailure")
 _WITHOUT_ALWAYS = "may not be set for init containers without restartPolicy=Always"
-_SIGNALS = (
-    "ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT SEGV STKFLT STOP SYS TERM TRAP TSTP "
-    "TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ RTMIN RTMAX"
-)
-_LINUX_SIGNALS = frozenset(
-    [f"SIG{name}" for name in _SIGNALS.split()]
-    + [f"SIGRTMIN+{n}" for n in range(1, 16)]
-    + [f"SIGRTMAX-{n}" for n in range(1, 15)]
-)
 _NOT_EPHEMERAL = (
     ("ports", "ports"),
     ("resources", "resources"),
@@ -69,7 +60,6 @@ class Surroundings:
     claims: frozenset[str]
     grace: int | None
     restart_policy: str
-    os: str | None
     host_users: bool
 
 
@@ -378,16 +368,6 @@ def _lifecycle_errors(lifecycle: Obj | None, around: Surroundings, path: str) ->
     for hook in ("postStart", "preStop"):
         if lifecycle.get(hook) is not None:
             errors += _handler_errors(lifecycle[hook], _HOOKS, around.grace, f"{path}.{hook}")
-    signal = lifecycle.get("stopSignal")
-    if signal is None:
-        return errors
-    at = f"{path}.stopSignal"
-    if around.os is None:
-        errors.append(forbidden_field(at, "may not be set for containers with empty `spec.os.name`"))
-    elif around.os == "windows" and signal not in ("SIGKILL", "SIGTERM"):
-        errors.append(not_supported(at, signal, ("SIGKILL", "SIGTERM")))
-    elif around.os == "linux" and signal not in _LINUX_SIGNALS:
-        errors.append(not_supported(at, signal, sorted(_LINUX_SIGNALS)))
     return errors
 
 

@@ -146,10 +146,24 @@ def default_pod_spec(spec: Obj) -> None:
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
+    _drop_disabled(spec)
     for volume in spec.get("volumes") or ():
         default_volume(volume)
     for container in every_container(spec):
         _default_container(container)
+
+
+def _drop_disabled(spec: Obj) -> None:
+    """Fields whose feature gates are off by default are as if they had not been sent."""
+    spec.pop("schedulingGroup", None)
+    for container in every_container(spec):
+        lifecycle = container.get("lifecycle")
+        if lifecycle is not None and lifecycle.pop("stopSignal", None) is not None and not lifecycle:
+            del container["lifecycle"]
+    for volume in spec.get("volumes") or ():
+        for source in sub(volume, "projected").get("sources") or ():
+            source.pop("clusterTrustBundle", None)
+            source.pop("podCertificate", None)
 
 
 def _default_container(container: Obj) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from remuda.kube import selectors
 from remuda.kube.errors import duplicate, forbidden_field, go_quote, invalid_value, not_supported, required, too_long
 from remuda.kube.names import annotation_errors, dns_subdomain_problems, label_errors
 
@@ -28,6 +27,8 @@ _HOST_PATH_TYPES = (
     "Socket",
 )
 VOLUME_FIELDS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
+_MANAGED_DISK = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}"
+_BLOB_DISK = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
 MORE_THAN_ONE = "may not specify more than 1 volume type"
 
 
@@ -202,9 +203,6 @@ def _projected(source: Obj, path: str) -> Errors:
             if item.get("path"):
                 errors += take(item["path"], item["path"])
         errors += _token(one.get("serviceAccountToken"), path, f"{at}.serviceAccountToken")
-        bundle = one.get("clusterTrustBundle")
-        if bundle is not None:
-            errors += _trust_bundle(bundle, f"{at}.clusterTrustBundle") + take(bundle.get("path") or "", bundle.get("path") or "")
         if sum(value is not None for value in one.values()) > 1:
             errors.append(forbidden_field(at, "may not specify more than 1 volume type per source"))
     return errors
@@ -223,26 +221,6 @@ def _token(token: Obj | None, volume: str, path: str) -> Errors:
     if not token.get("path"):
         return [*errors, required(f"{volume}.path")]
     return errors + local_not_reserved(token["path"], f"{volume}.path")
-
-
-def _trust_bundle(bundle: Obj, path: str) -> Errors:
-    errors: Errors = []
-    if bundle.get("name") is not None and bundle.get("signerName") is not None:
-        errors.append(invalid_value(path, bundle, "only one of name and signerName may be used"))
-    elif bundle.get("name") is not None:
-        if not bundle["name"]:
-            errors.append(required(f"{path}.name", "must be a valid object name"))
-        if bundle.get("labelSelector") is not None:
-            shown = checks.shown_selector(bundle["labelSelector"])
-            errors.append(invalid_value(f"{path}.labelSelector", shown, "labelSelector must be unset if name is specified"))
-    elif bundle.get("signerName") is not None:
-        if not bundle["signerName"]:
-            errors.append(required(f"{path}.signerName", "must be a valid signer name"))
-        errors += selectors.structure_errors(bundle.get("labelSelector"), f"{path}.labelSelector")
-    else:
-        errors.append(required(path, "either name or signerName must be specified"))
-    errors += needs("path")(bundle, path)
-    return errors + local_not_reserved(bundle.get("path") or "", f"{path}.path")
 
 
 _META_FIELDS = (
@@ -299,7 +277,12 @@ def flocker(source: Obj, path: str) -> Errors:
 def azure_disk(source: Obj, path: str) -> Errors:
     errors = needs("diskName", "diskURI")(source, path)
     errors += checks.supported(source.get("cachingMode"), ("None", "ReadOnly", "ReadWrite"), f"{path}.cachingMode", False)
-    errors += checks.supported(source.get("kind"), ("Dedicated", "Managed", "Shared"), f"{path}.kind", False)
+    kind, uri = source.get("kind"), source.get("diskURI") or ""
+    errors += checks.supported(kind, ("Dedicated", "Managed", "Shared"), f"{path}.kind", False)
+    if kind == "Managed" and not uri.startswith("/subscriptions/"):
+        errors.append(not_supported(f"{path}.diskURI", uri, (_MANAGED_DISK,)))
+    elif kind is not None and kind != "Managed" and not uri.startswith("https://"):
+        errors.append(not_supported(f"{path}.diskURI", uri, (_BLOB_DISK,)))
     return errors
 
 

@@ -49,7 +49,6 @@ def pod_spec_errors(spec: Obj, meta: Obj | None, path: str, is_pod: bool = False
         frozenset(claim["name"] for claim in spec.get("resourceClaims") or () if claim.get("name")),
         grace,
         spec.get("restartPolicy") or "",
-        sub(spec, "os").get("name") if spec.get("os") is not None else None,
         not _no_host_users(spec),
     )
     regular, init = spec.get("containers") or [], spec.get("initContainers") or []

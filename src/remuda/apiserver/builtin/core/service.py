@@ -51,6 +51,8 @@ def _default(obj: Obj) -> None:
             port["targetPort"] = port.get("port") or 0
     if externally_accessible(spec) and not spec.get("externalTrafficPolicy"):
         spec["externalTrafficPolicy"] = "Cluster"
+    if spec["type"] == "ExternalName":
+        spec.pop("internalTrafficPolicy", None)
     if spec.get("internalTrafficPolicy") is None and spec["type"] in ("NodePort", "LoadBalancer", "ClusterIP"):
         spec["internalTrafficPolicy"] = "Cluster"
     if spec["type"] == "LoadBalancer":
