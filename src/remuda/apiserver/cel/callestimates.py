@@ -142,7 +142,7 @@ def _join(overload: str, target: Operand | None, args: list[Operand]) -> CallEst
     if target is None:
         return None
     count = target.known
-    size = count.times(target.items)
+    size = count.times(target.items) if target.item_type is not None else fixed(0)
     if args:
         size = size.add(args[0].known.times(Range(max(0, count.low - 1), max(0, count.high - 1))))
     return CallEstimate(size.scale(TRAVERSAL), size)

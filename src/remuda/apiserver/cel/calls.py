@@ -19,9 +19,12 @@ from .plans import CALL_LIMIT, COST, NOTHING, Fn, Frame, Plan, constant
 from .re2 import Pattern, RegexError, compile_pattern
 from .signatures import BY_ID, Signature
 from .syntax import Call
-from .values import Value, compare, equal, kind_of, size
+from .textlib import runtime_name
+from .values import Value, compare, elements, equal, kind_of, size
 
 _CONVERSIONS = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
+# Functions that say nothing about arguments they cannot take.
+_TERSE = frozenset({"startsWith", "endsWith", "contains", "matches"})
 _OPEN = frozenset({"dyn", "any", "param", "error"})
 _SCALARS = frozenset({"bool", "int", "uint", "double", "timestamp", "duration", "bytes", "string"})
 _ORDER: dict[str, Callable[[int], bool]] = {
@@ -105,11 +108,37 @@ def _priced(function: Callable[..., Value], parts: list[Fn], price: Callable[...
     return run
 
 
+def _runtime_kind(value: Value) -> str:
+    """The kind of a value; for lists and maps with that of their first element, which picks among overloads."""
+    kind = kind_of(value)
+    if kind == "list" and len(value):
+        return f"list {kind_of(elements(value)[0])}"
+    return kind
+
+
 def _fits(signature: Signature, kinds: tuple[str, ...]) -> bool:
-    return all(
-        wanted.kind in _OPEN or kind == (wanted.name if wanted.kind in ("struct", "opaque") else wanted.kind)
-        for wanted, kind in zip(signature.args, kinds, strict=True)
-    )
+    return all(_accepts(wanted, kind) for wanted, kind in zip(signature.args, kinds, strict=True))
+
+
+def _accepts(wanted: CelType, kind: str) -> bool:
+    if wanted.kind in _OPEN:
+        return True
+    outer, _, inner = kind.partition(" ")
+    if outer != (wanted.name if wanted.kind in ("struct", "opaque") else wanted.kind):
+        return False
+    if wanted.kind != "list" or not inner:
+        return True
+    # Elements that are lists again are not looked at: `flatten` takes what is flat already.
+    return wanted.params[0].kind in (*_OPEN, "list", inner)
+
+
+def _no_overload(function: str, kinds: tuple[str, ...]) -> EvalError:
+    if function[0] in "_!-@" or function in _TERSE:
+        return no_such_overload()
+    if function == "size":
+        return EvalError("no such overload: size")
+    shown = ", ".join(runtime_name(kind.partition(" ")[0]) for kind in kinds)
+    return EvalError(f"no such overload: {function}({shown})")
 
 
 def _choosing(signatures: list[Signature], implementations: dict[str, Callable[..., Value]], parts: list[Fn]) -> Fn:
@@ -117,7 +146,7 @@ def _choosing(signatures: list[Signature], implementations: dict[str, Callable[.
 
     def run(frame: Frame) -> Value:
         values = [part(frame) for part in parts]
-        kinds = tuple(map(kind_of, values))
+        kinds = tuple(map(_runtime_kind, values))
         chosen = known.get(kinds)
         if chosen is None:
             for signature in signatures:
@@ -126,7 +155,7 @@ def _choosing(signatures: list[Signature], implementations: dict[str, Callable[.
                     break
             else:
                 frame[COST] += 1
-                raise no_such_overload()
+                raise _no_overload(signatures[0].function, kinds)
         function, price = chosen
         spent = frame[COST] + (price if type(price) is int else price(*values))
         if spent > CALL_LIMIT:

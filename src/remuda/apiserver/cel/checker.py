@@ -13,11 +13,13 @@ from typing import Any
 from .celtypes import (
     BOOL,
     BYTES,
+    CIDR,
     DOUBLE,
     DURATION,
     DYN,
     ERROR,
     INT,
+    IP,
     NULL,
     STRING,
     TIMESTAMP,
@@ -45,7 +47,7 @@ _LITERALS: dict[type, CelType] = {
     bytes: BYTES,
     type(None): NULL,
 }
-_TYPE_NAMES: dict[str, CelType] = {
+TYPE_NAMES: dict[str, CelType] = {
     "bool": BOOL,
     "bytes": BYTES,
     "double": DOUBLE,
@@ -58,6 +60,9 @@ _TYPE_NAMES: dict[str, CelType] = {
     "google.protobuf.Timestamp": TIMESTAMP,
     "type": TYPE,
     "uint": UINT,
+    "net.IP": IP,
+    "net.CIDR": CIDR,
+    "optional_type": optional_of(param("V")),
 }
 
 
@@ -131,7 +136,7 @@ class _Checker:
         if declared is not None:
             node.name = node.name.removeprefix(".")
             return self._set(node, declared)
-        named = _TYPE_NAMES.get(node.name.removeprefix("."))
+        named = TYPE_NAMES.get(node.name.removeprefix("."))
         if named is not None:
             node.type_value = named
             return self._set(node, type_of(named))
@@ -142,10 +147,11 @@ class _Checker:
         self.issues.report(node.position, f"undeclared reference to '{name}' (in container '')")
 
     def _select(self, node: Select) -> None:
-        if self.dotted:
-            name = qualified_name(node)
-            if name in self.dotted:
-                return self._set(node, self.scopes[0][name])
+        name = qualified_name(node)
+        if name is not None and name in self.dotted:
+            return self._set(node, self.scopes[0][name])
+        if name in TYPE_NAMES and self._lookup(name.partition(".")[0]) is None:
+            return self._set(node, type_of(TYPE_NAMES[name]))
         kind = self._field(node, node.operand, node.field_name, optional=False)
         return self._set(node, BOOL if node.test_only else self.substitution.resolve(kind))
 
@@ -291,7 +297,7 @@ class _Checker:
     def _struct(self, node: StructExpr) -> None:
         """Kubernetes rules cannot build objects: a name is unknown, or no message type."""
         declared = self._lookup(node.type_name)
-        named = _TYPE_NAMES.get(node.type_name.removeprefix("."))
+        named = TYPE_NAMES.get(node.type_name.removeprefix("."))
         if declared is None and named is None:
             self._undeclared(node, node.type_name)
         elif declared is not None:

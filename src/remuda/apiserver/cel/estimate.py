@@ -12,6 +12,7 @@ from typing import Any
 
 from .callestimates import CallEstimate, Operand, estimate_call
 from .celtypes import CelType
+from .checker import TYPE_NAMES, qualified_name
 from .ranges import UNKNOWN, Range, fixed
 from .schematypes import SchemaNode
 from .syntax import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select
@@ -150,6 +151,10 @@ class _Estimator:
         return fixed(1)
 
     def _select(self, node: Select) -> Range:
+        name = qualified_name(node)
+        if name in TYPE_NAMES and node.type.kind == "type":
+            self.paths[id(node)] = (name,)
+            return fixed(1)
         cost = self.cost(node.operand)
         if node.test_only:
             return cost

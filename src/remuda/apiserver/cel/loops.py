@@ -61,7 +61,7 @@ def _singles(value: Value) -> Iterable[Value]:
         return elements(value)
     if is_map(value):
         return keys_of(value)
-    raise EvalError(f"got '{kind_of(value)}', expected iterable type")
+    raise _not_iterable(value)
 
 
 def _pairs(value: Value) -> Iterable[Value]:
@@ -69,7 +69,12 @@ def _pairs(value: Value) -> Iterable[Value]:
         return enumerate(elements(value))
     if is_map(value):
         return mapping(value).items()
-    raise EvalError(f"got '{kind_of(value)}', expected iterable type")
+    raise _not_iterable(value)
+
+
+def _not_iterable(value: Value) -> EvalError:
+    kind = kind_of(value)
+    return EvalError(f"got '{f'types.{kind.capitalize()}' if '.' not in kind else kind}', expected iterable type")
 
 
 def _over() -> CostExceeded:

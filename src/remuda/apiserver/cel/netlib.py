@@ -94,6 +94,9 @@ def _ipv4(text: str) -> Address:
 
 def _ipv6_problem(text: str) -> str:
     fields = text.split(":")
+    if ":::" in text:
+        rest = text[text.index(":::") + 2 :]
+        return f"each colon-separated field must have at least one digit (at {gofmt.quote(rest)})"
     for index, field in enumerate(fields):
         bad = re.search(r"[^0-9a-fA-F.]", field)
         if bad is not None or (not field and text.count("::") == 0 and 0 < index < len(fields) - 1):

@@ -294,6 +294,7 @@ class _Parser:
             self._next()
             self._next()
             return []
+        self._require_start(_STARTS_ARGS)
         args = [self.expr()]
         while self.token.kind == ",":
             self._next()
@@ -386,6 +387,9 @@ class _Parser:
                 self._expect("]", "{']', ','}")
                 return ListExpr(bracket.position, elements, frozenset(optional))
             self._next()
+            if self.token.kind == EOF:
+                self._expect("]", insert_before=frozenset({EOF}))
+                raise _GiveUp
         self._next()
         return ListExpr(bracket.position, elements, frozenset(optional))
 

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .calls import plan_call
-from .celtypes import RUNTIME_NAMES
-from .checker import qualified_name
+from .celtypes import RUNTIME_NAMES, CelType
+from .checker import TYPE_NAMES, qualified_name
 from .errors import EvalError, no_such_overload
 from .loops import plan_loop
 from .plans import COST, NOTHING, Fn, Frame, Plan, Variable, constant, from_raw
@@ -59,7 +59,7 @@ class Planner:
 
     def _ident(self, node: Ident) -> Plan:
         if node.type_value is not None:
-            return constant(TypeValue(RUNTIME_NAMES.get(node.type_value.kind, node.type_value.name)))
+            return constant(_type_constant(node.type_value))
         for scope in reversed(self.scopes):
             if node.name in scope:
                 return _variable(scope[node.name])
@@ -69,10 +69,11 @@ class Planner:
         raise EvalError(f"unknown type: {node.type_name}")
 
     def _select(self, node: Select) -> Plan:
-        if self.dotted:
-            name = qualified_name(node)
-            if name in self.dotted:
-                return _variable(self.scopes[0][name])
+        name = qualified_name(node)
+        if name is not None and name in self.dotted:
+            return _variable(self.scopes[0][name])
+        if name in TYPE_NAMES and node.type.kind == "type":
+            return constant(_type_constant(TYPE_NAMES[name]))
         return plan_select(self.plan(node.operand), node.field_name, node.test_only)
 
     def _call(self, node: Call) -> Plan:
@@ -135,7 +136,7 @@ class Planner:
         def run(frame: Frame) -> Value:
             value = first(frame)
             if type(value) is not Optional:
-                raise no_such_overload()
+                return value  # only reached through dyn: what is no optional stands for itself
             if value.present:
                 return value.value if unwrap else value
             frame[COST] += cost
@@ -214,6 +215,10 @@ class Planner:
             return run_result(frame)
 
         return Plan(run, value.cost + result.cost)
+
+
+def _type_constant(kind: CelType) -> TypeValue:
+    return TypeValue(RUNTIME_NAMES.get(kind.kind, kind.name))
 
 
 def _variable(variable: Variable) -> Plan:

@@ -85,7 +85,7 @@ def _has(value: Value, field: str) -> bool:
         return value.present and _has(value.value, field)
     if is_map(value):
         return lookup(value, field)[0]
-    raise no_such_overload()
+    return False
 
 
 def optional_select(value: Value, field: str) -> Optional:
@@ -215,8 +215,7 @@ def get_index(value: Value, index: Value) -> Value:
         found, entry = find_key(value, index) if type(value) is dict else value.find(index)
         if found:
             return entry
-        raise no_such_key(index)
-    raise no_such_overload()
+    raise no_such_key(index)
 
 
 def optional_index(value: Value, index: Value) -> Optional:
