@@ -78,7 +78,9 @@ class Reflector:
                 if error.is_gone or error.code == 410:
                     revision = ""
                     continue
-                log.warning("following %s: %s", self.resource.group_resource, error.message)
+                # A resource that is not served (yet, or any more) is nothing to shout about.
+                level = logging.DEBUG if error.code == 404 else logging.WARNING
+                log.log(level, "following %s: %s", self.resource.group_resource, error.message)
             except OSError as error:
                 log.warning("following %s: %s", self.resource.group_resource, error)
             except Exception:
