@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import zlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,12 +11,13 @@ from aiohttp import web
 from remuda.kube import jsonio, yamlio
 from remuda.kube.errors import ApiError
 
+from . import compressing
 from .negotiation import JSON, YAML
 
 _JSON_HEADERS = {"Content-Type": JSON, "Cache-Control": "no-cache, private"}
 # kube-apiserver compresses from here on; below it costs more than it saves.
 GZIP_FROM = 128 * 1024
-# Compressing this much takes long enough to be worth a thread.
+# Compressing this much takes long enough to be done in threads, while the first of it is sent.
 _THREAD_FROM = 512 * 1024
 
 
@@ -51,18 +50,10 @@ async def body(
     if media_type != JSON:
         response.headers["Content-Type"] = media_type
     if len(data) >= GZIP_FROM and "gzip" in request.headers.get("Accept-Encoding", ""):
-        if len(data) >= _THREAD_FROM:
-            response.body = await asyncio.get_running_loop().run_in_executor(None, _gzip, data)
-        else:
-            response.body = _gzip(data)
+        response.body = compressing.gzip_pieces(data) if len(data) >= _THREAD_FROM else compressing.gzip(data)
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Vary"] = "Accept-Encoding"
     return response
-
-
-def _gzip(data: bytes) -> bytes:
-    compressor = zlib.compressobj(1, zlib.DEFLATED, 31)
-    return compressor.compress(data) + compressor.flush()
 
 
 _WARNINGS_BYTES = 4096
