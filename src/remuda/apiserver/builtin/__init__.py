@@ -6,6 +6,8 @@ keys, protobuf numbers) is in :mod:`.types`; here is what the structure can't sa
 
 from __future__ import annotations
 
+from remuda.kube.errors import go_quote
+
 from ..strategy import Strategy
 from . import (
     admissionregistration,
@@ -102,6 +104,31 @@ def deprecation_warning(group: str, version: str, kind: str) -> str:
 def group_in_errors(group: str, kind: str) -> str:
     """The group that an Invalid status names: events of both groups are core's."""
     return "" if (group, kind) == ("events.k8s.io", "Event") else group
+
+
+# Kinds whose own conversion words the refusal of a field selector; all others share one sentence.
+_PLAINLY_REFUSED = frozenset(
+    (
+        ("", "Event"),
+        ("", "Namespace"),
+        ("", "Node"),
+        ("", "Pod"),
+        ("", "ReplicationController"),
+        ("", "Secret"),
+        ("", "Service"),
+        ("certificates.k8s.io", "CertificateSigningRequest"),
+        ("events.k8s.io", "Event"),
+    )
+)
+
+
+def unsupported_field(group: str, kind: str, field: str) -> str:
+    """Why objects of this kind can't be selected by `field`."""
+    if (group, kind) in _PLAINLY_REFUSED:
+        return f"field label not supported: {field}"
+    if (group, kind) == ("batch", "Job"):
+        return f"field label {go_quote(field)} not supported for Job"
+    return f'{go_quote(field)} is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
 def is_known(group: str, version: str, kind: str) -> bool:

@@ -434,6 +434,8 @@ def _fields(obj: Obj) -> dict[str, str]:
     addresses = status.get("podIPs") or [{}]
     return {
         "spec.nodeName": spec.get("nodeName") or "",
+        # The field's name in the first versions, which old clients still select by.
+        "spec.host": spec.get("nodeName") or "",
         "spec.restartPolicy": spec.get("restartPolicy") or "",
         "spec.schedulerName": spec.get("schedulerName") or "",
         "spec.serviceAccountName": spec.get("serviceAccountName") or "",
