@@ -133,9 +133,7 @@ class Writer:
             "x": self._additions.values,
             "d": [_short(raw) for raw in self._definitions],
             "g": self._kinds,
-            "r": [
-                _resource(group, version, each) for group, version in self._served.versions for each in version["resources"]
-            ],
+            "r": [_resource(group, version, each) for group, version in self._served.versions for each in version["resources"]],
         }
 
     def _define(self, position: int) -> int:
@@ -153,9 +151,7 @@ class Writer:
         for field in source["fields"] or ():
             if source.get("custom") and not field.get("proto"):
                 continue
-            raw[3].append(
-                [field["json"], self._type(field["type"]), _field_flags(field, required), field.get("proto", 0), 0]
-            )
+            raw[3].append([field["json"], self._type(field["type"]), _field_flags(field, required), field.get("proto", 0), 0])
         return self._positions[position]
 
     def _type(self, position: int) -> int:
@@ -213,8 +209,7 @@ def _field_flags(field: Json, required: set[str]) -> int:
 
 def _resource(group: str, version: Json, found: Json) -> list[Any]:
     subresources = [
-        [each["subresource"], *_kind_of(each, group, version["version"]), each["verbs"]]
-        for each in found.get("subresources", ())
+        [each["subresource"], *_kind_of(each, group, version["version"]), each["verbs"]] for each in found.get("subresources", ())
     ]
     return [
         group,

@@ -97,8 +97,7 @@ def qualified_name_problems(value: str) -> list[str]:
             problems.extend(f"prefix part {problem}" for problem in dns_subdomain_problems(prefix, "bytes"))
     else:
         return [
-            "a valid label key " + _QUALIFIED_MSG + " with an optional DNS subdomain prefix and '/' (e.g. "
-            "'example.com/MyName')"
+            "a valid label key " + _QUALIFIED_MSG + " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
         ]
     if not name:
         problems.append("name part must be non-empty")

@@ -198,9 +198,7 @@ def _parse_small(text: str, sign: str, number: str, fraction: str, digits: str, 
             return None
         magnitude = int(digits)
         keeps_text = exponent % 10 == 0 and magnitude & 7 != 0
-        return Quantity(
-            -(magnitude << exponent) if sign == "-" else magnitude << exponent, 0, kind, text if keeps_text else ""
-        )
+        return Quantity(-(magnitude << exponent) if sign == "-" else magnitude << exponent, 0, kind, text if keeps_text else "")
     scale = exponent - len(fraction)
     if len(digits) > _INT64_DIGITS or scale < _NANO:
         return None

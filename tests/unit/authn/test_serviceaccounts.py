@@ -52,9 +52,7 @@ class House:
         self.keys = TokenKeys(PEM)
         self.used: list[tuple[str, str]] = []
         self.issuer = TokenIssuer(self.keys, self.stored, self.clock, Entropy(), ISSUER, audiences)
-        self.door = ServiceAccountAuthenticator(
-            self.keys, self.stored, self.clock, [ISSUER], audiences, self._note, capacity=8
-        )
+        self.door = ServiceAccountAuthenticator(self.keys, self.stored, self.clock, [ISSUER], audiences, self._note, capacity=8)
 
     def _note(self, secret: Obj, today: str) -> None:
         self.used.append((secret["metadata"]["name"], today))

@@ -117,9 +117,7 @@ def test_missing_rules_come_back_and_added_ones_stay() -> None:
     operation, made = reconcile(changed, expected)
     assert operation is Operation.UPDATE
     assert made["rules"][:2] == changed["rules"]
-    assert {"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]} in made[
-        "rules"
-    ]
+    assert {"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]} in made["rules"]
     assert changed == before, "stored objects are shared"
 
 

@@ -134,8 +134,7 @@ def test_aggregation_takes_everything() -> None:
     wanted = {**role("r"), "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}}
     error = refusal(guard(rule("get create update", "*", "*")), wanted)
     assert error.message == (
-        'clusterroles.rbac.authorization.k8s.io "r" is forbidden: '
-        "must have cluster-admin privileges to use the aggregationRule"
+        'clusterroles.rbac.authorization.k8s.io "r" is forbidden: must have cluster-admin privileges to use the aggregationRule'
     )
     refusal(guard(), role("r"), old=wanted)
     write(guard(rule("*", "*", "*"), urls("*", "*")), wanted)

@@ -145,9 +145,7 @@ def test_a_remembered_answer_for_one_name_is_no_answer_for_another(rbac: Rbac) -
 def test_grants_for_names_and_for_all_add_up() -> None:
     stored = Stored(
         role("named", rule("get", "core", "secrets", "x")),
-        role(
-            "all", rule("get", "core", "secrets", "y"), rule("get", "core", "secrets"), rule("get", "core", "secrets", "z")
-        ),
+        role("all", rule("get", "core", "secrets", "y"), rule("get", "core", "secrets"), rule("get", "core", "secrets", "z")),
         binding("named", "ClusterRole named", "User bob"),
     )
     rbac = Rbac(stored)

@@ -67,8 +67,7 @@ REFUSED: list[tuple[Any, list[dict[str, Any]], str]] = [
     (
         {"a": []},
         [{"op": "add", "path": "/a/x", "value": 2}],
-        "error in add for path: '/a/x': value was not a proper array index: 'x': "
-        'strconv.Atoi: parsing "x": invalid syntax',
+        "error in add for path: '/a/x': value was not a proper array index: 'x': strconv.Atoi: parsing \"x\": invalid syntax",
     ),
     (
         {"a": 1},

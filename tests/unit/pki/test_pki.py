@@ -61,9 +61,7 @@ def test_a_second_start_does_no_x509_work(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("crash_after", range(8))
-def test_a_crash_between_any_two_writes_is_repaired(
-    tmp_path: Path, crash_after: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_between_any_two_writes_is_repaired(tmp_path: Path, crash_after: int, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = VirtualClock()
     real, written = module.write_private, 0
 

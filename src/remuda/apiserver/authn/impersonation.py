@@ -124,9 +124,7 @@ Applies = Callable[[Wanted, User], bool]
 
 def _is_own_node(wanted: Wanted, asker: User) -> bool:
     node = node_of(wanted.name)
-    return (
-        bool(node) and wanted.only_name and split_username(asker.name) is not None and asker.extra.get(_NODE_NAME) == [node]
-    )
+    return bool(node) and wanted.only_name and split_username(asker.name) is not None and asker.extra.get(_NODE_NAME) == [node]
 
 
 def _is_node(wanted: Wanted, asker: User) -> bool:

@@ -40,8 +40,7 @@ LEEWAY = 60.0
 _DAY = 86_400
 INVALIDATED = "service account token has been invalidated"
 _AUTO_GENERATED = (
-    "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated "
-    "secret-based tokens."
+    "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated secret-based tokens."
 )
 
 # Called with a legacy token's Secret and today's date (UTC), when the label that says so is out of date.

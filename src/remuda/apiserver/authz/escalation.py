@@ -98,9 +98,7 @@ class EscalationGuard:
 
 
 def _error_text(errors: list[RuleError], resource: str) -> str:
-    texts = [
-        not_found(GROUP, resource, error.name).message if isinstance(error, MissingRole) else str(error) for error in errors
-    ]
+    texts = [not_found(GROUP, resource, error.name).message if isinstance(error, MissingRole) else str(error) for error in errors]
     return aggregate_text(list(dict.fromkeys(texts)))
 
 

@@ -205,9 +205,7 @@ def _read_elements(
     return position
 
 
-def _read_entry(
-    slot: _Slot, elem: GoType, data: bytes, position: int, end: int, depth: int, reader: _Reader
-) -> tuple[str, Any]:
+def _read_entry(slot: _Slot, elem: GoType, data: bytes, position: int, end: int, depth: int, reader: _Reader) -> tuple[str, Any]:
     """One entry of a map: a message with the key as field 1 and the value as field 2, either of which may be absent."""
     key = ""
     value: Any = _absent_value(elem, depth, reader)
@@ -247,9 +245,7 @@ def _read_value(
     return _written_value(held, state, depth + 1, reader), stop
 
 
-def _read_wrapped(
-    slot: _Slot, held: GoType, data: bytes, start: int, stop: int, depth: int, reader: _Reader
-) -> list[Any] | None:
+def _read_wrapped(slot: _Slot, held: GoType, data: bytes, start: int, stop: int, depth: int, reader: _Reader) -> list[Any] | None:
     """A list in a message of its own, as field 1. Go has nil where there is no element."""
     assert held.elem is not None
     items: list[Any] = []
