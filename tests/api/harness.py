@@ -103,7 +103,9 @@ class Endpoint:
     @contextmanager
     def stream(self, path: str, headers: dict[str, str] | None = None) -> Iterator[http.client.HTTPResponse]:
         connection = http.client.HTTPSConnection(self.host, self.port, context=self.context, timeout=30)
-        connection.request("GET", path, headers={"Accept": "application/json", "User-Agent": "differential/1.0", **(headers or {})})
+        connection.request(
+            "GET", path, headers={"Accept": "application/json", "User-Agent": "differential/1.0", **(headers or {})}
+        )
         response = connection.getresponse()
         try:
             yield response
@@ -184,7 +186,9 @@ class Pair:
             sent = dict(headers or {})
             if data is not None:
                 sent.setdefault("Content-Type", content_type)
-            answers[side] = self.endpoints[side].request(method, where.format(ns=self.ns) if "{ns}" in where else where, data, sent, anonymous)
+            answers[side] = self.endpoints[side].request(
+                method, where.format(ns=self.ns) if "{ns}" in where else where, data, sent, anonymous
+            )
         both = Both(answers[OURS], answers[REAL])
         if compare:
             compare_answers(both, f"{method} {path if not callable(path) else path(REAL)}", ignore)
@@ -210,7 +214,9 @@ class Pair:
         where = f"{path}{joint}fieldManager={manager}" + ("&force=true" if force else "")
         return self.send("PATCH", where, body, content_type=APPLY, **kwargs)
 
-    def watch_both(self, path: Body, act: Callable[[], object], count: int, ignore: Callable[[Any], Any] | None = None) -> dict[str, list[Any]]:
+    def watch_both(
+        self, path: Body, act: Callable[[], object], count: int, ignore: Callable[[Any], Any] | None = None
+    ) -> dict[str, list[Any]]:
         """Open a watch on both, act, read `count` events from each, and compare them."""
         found: dict[str, list[Any]] = {}
         paths = {side: (path(side) if callable(path) else path).format(ns=self.ns) for side in SIDES}
@@ -223,7 +229,9 @@ class Pair:
         assert left == right, difference(left, right, f"WATCH {path}")
         return found
 
-    def eventually(self, path: Body, done: Callable[[Answer], bool], seconds: float = 30.0, compare: bool = True, **kwargs: Any) -> Both:
+    def eventually(
+        self, path: Body, done: Callable[[Answer], bool], seconds: float = 30.0, compare: bool = True, **kwargs: Any
+    ) -> Both:
         """Poll until `done` holds on both sides, then compare."""
         end = time.monotonic() + seconds
         while True:
@@ -270,7 +278,16 @@ class RemudaProcess:
         self.directory.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "remuda", "serve", "--data-dir", str(self.directory), "--listen", f"127.0.0.1:{self.port}"],
+                [
+                    sys.executable,
+                    "-m",
+                    "remuda",
+                    "serve",
+                    "--data-dir",
+                    str(self.directory),
+                    "--listen",
+                    f"127.0.0.1:{self.port}",
+                ],
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},

@@ -15,6 +15,7 @@ REVISIONS = frozenset(("resourceVersion", "continue", "storageVersionHash"))
 REVISION_TEXT = re.compile(r"(?<=resource version: )\d+(?: \(\d+\))?|(?<=current: )\d+|(?<=record \()\d+|(?<=precondition \()\d+")
 TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+")
 AGE = re.compile(r"^\d+(?:s|m|h|d)(?:\d+[smh])?$")
+CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[\w+/=\s]+-----END CERTIFICATE-----\n?")
 # Where a server says its own address or build.
 HOST = re.compile(r"127\.0\.0\.1:\d+")
 
@@ -33,6 +34,13 @@ def masked(value: Any, key: str = "") -> Any:
     # Column texts are each server's own words.
     if key == "description":
         return "<words>"
-    for pattern, name in ((UUID, "<uid>"), (TIME, "<time>"), (REVISION_TEXT, "<revision>"), (TOKEN, "<token>"), (HOST, "<host>")):
+    for pattern, name in (
+        (UUID, "<uid>"),
+        (TIME, "<time>"),
+        (REVISION_TEXT, "<revision>"),
+        (TOKEN, "<token>"),
+        (CERTIFICATE, "<certificate>"),
+        (HOST, "<host>"),
+    ):
         value = pattern.sub(name, value)
     return value

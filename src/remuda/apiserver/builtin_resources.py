@@ -42,7 +42,34 @@ _SKIPPED = frozenset(
 )
 # Subresources that need a kubelet or a network behind them.
 _SKIPPED_SUBRESOURCES = frozenset(("attach", "exec", "log", "portforward", "proxy", "ephemeralcontainers", "resize"))
+# Kinds whose deletion kube-apiserver answers with the deleted object.
+_SHOWN_DELETED = frozenset(
+    (
+        "csidrivers",
+        "csinodes",
+        "namespaces",
+        "persistentvolumeclaims",
+        "persistentvolumes",
+        "pods",
+        "podtemplates",
+        "resourcequotas",
+        "serviceaccounts",
+        "services",
+        "storageclasses",
+        "volumeattachments",
+    )
+)
 _REVIEW_GROUPS = frozenset(("authentication.k8s.io", "authorization.k8s.io"))
+
+
+# What a write to the status leaves as it was besides the spec, and therefore does not own.
+_STATUS_RESETS: dict[tuple[str, str], list[tuple[str, ...]]] = {
+    ("apps", "deployments"): [("metadata", "labels")],
+    ("", "pods"): [("metadata", "deletionTimestamp"), ("metadata", "ownerReferences")],
+    ("storage.k8s.io", "volumeattachments"): [("metadata",)],
+    ("apiextensions.k8s.io", "customresourcedefinitions"): [("metadata",)],
+    ("apiregistration.k8s.io", "apiservices"): [("metadata",)],
+}
 
 
 def register(registry: Registry, cache: Cache, clock: Clock) -> None:
@@ -65,6 +92,7 @@ def _resource(record: types.Resource, registry: Registry, cache: Cache, clock: C
         short_names=record.short_names,
         categories=record.categories,
         virtual=record.group in _REVIEW_GROUPS or record.name == "bindings",
+        shows_deleted=record.name in _SHOWN_DELETED,
     )
     resource.versions[record.version] = _version(record, resource, clock)
     if record.group == "events.k8s.io":
@@ -92,6 +120,7 @@ def _version(record: types.Resource, resource: Resource, clock: Clock) -> Versio
         resolve=types.definition,
         empty=lambda: {k: v for k, v in codec.zero_of(definition).items() if k not in ("apiVersion", "kind", "metadata")},
     )
+    version.null_when_empty = codec.null_when_empty(definition)
     version.reset_fields = reset_fields(version, strategy)
     version.make_field_manager = lambda: field_manager(version, clock)
     return version
@@ -126,7 +155,8 @@ def reset_fields(version: Version, strategy: Strategy) -> dict[str, list[tuple[s
     """Which fields a write through each door does not own, because it can't set them."""
     if not version.has_status:
         return {}
-    return {"": [("status",)], "status": [("spec",)]}
+    more = _STATUS_RESETS.get((version.group, version.resource.name), [])
+    return {"": [("status",)], "status": [("spec",), *more]}
 
 
 def field_manager(version: Version, clock: Clock) -> FieldManager:

@@ -30,6 +30,8 @@ class Call:
     field_validation: str = WARN
     force: bool | None = None
     warnings: list[str] = field(default_factory=list)
+    # The body as it came over the wire, for messages that quote it.
+    sent: bytes = b""
     # In-process callers are the server itself and are not asked for permission again.
     trusted: bool = False
 

@@ -133,7 +133,6 @@ class Pages:
         return await _document(request, self._discovery.api_versions(_address(request)))
 
     async def _apis(self, request: web.BaseRequest, target: Target, user: User) -> web.StreamResponse:
-        _only_get(target)
         if _wants_aggregated(request):
             return self._aggregated(request, core=False)
         return await _document(request, self._discovery.group_list())
@@ -159,13 +158,13 @@ class Pages:
         return await _document(request, self._discovery.resource_list("", parts[1]))
 
     async def _group(self, request: web.BaseRequest, target: Target, user: User) -> web.StreamResponse:
-        _only_get(target)
         parts = target.path.strip("/").split("/")
         versions = self._discovery.versions(parts[1])
         if not parts[1] or not versions:
-            raise errors.no_such_path()
+            raise errors.page_not_found()
         if len(parts) == 2:
             return await _document(request, self._discovery.group(parts[1]))
+        _only_get(target)
         if parts[2] not in versions:
             raise errors.no_such_path()
         return await _document(request, self._discovery.resource_list(parts[1], parts[2]))
@@ -195,6 +194,7 @@ class Pages:
     # --- the rest ------------------------------------------------------------------------------------------------------
 
     async def _version(self, request: web.BaseRequest, target: Target, user: User) -> web.StreamResponse:
+        _only_get(target)
         return await _document(request, version_info())
 
     async def _metrics(self, request: web.BaseRequest, target: Target, user: User) -> web.StreamResponse:
@@ -237,7 +237,7 @@ class Pages:
 
 
 def _only_get(target: Target) -> None:
-    if target.method not in ("GET", "HEAD"):
+    if target.method != "GET":
         raise errors.method_not_allowed()
 
 
@@ -251,4 +251,5 @@ def _address(request: web.BaseRequest) -> str:
 
 
 async def _document(request: web.BaseRequest, obj: Obj) -> web.Response:
-    return await responses.body(request, jsonio.dumps(obj) + b"\n")
+    pretty = responses.wants_pretty(request, request.query)
+    return await responses.body(request, jsonio.dumps(obj) + b"\n", pretty=pretty)

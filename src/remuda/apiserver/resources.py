@@ -90,6 +90,8 @@ class Version:
     make_field_manager: Callable[[], FieldManager] | None = None
     # What an empty object of this version shows besides its metadata, as bookmarks carry it.
     empty: Callable[[], Obj] = dict
+    # Fields that are stored as null when they are empty.
+    null_when_empty: frozenset[str] = frozenset()
     _field_manager: FieldManager | None = None
     _prefix: bytes = b""
     _item_prefix: bytes = b""
@@ -197,6 +199,9 @@ class Version:
     async def to_storage(self, obj: Obj) -> Obj:
         """`obj`, which is in this version, as the resource stores it."""
         storage = self.resource.storage
+        for name in self.null_when_empty:
+            if name in obj and not obj[name] and obj[name] is not None:
+                obj = {**obj, name: None}
         if storage is self:
             return obj
         if self.resource.convert is None:
@@ -224,6 +229,8 @@ class Resource:
     terminating: bool = False
     # Kinds that are only asked, never stored (reviews).
     virtual: bool = False
+    # A finished delete answers with the object that was, not with a Status.
+    shows_deleted: bool = False
     # Another resource's version, where both show the same objects (events).
     stored_as: Version | None = None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from remuda.kube import errors
+from remuda.kube.errors import go_quote
 from remuda.kube.selectors import (
     EVERY_FIELD,
     EVERYTHING,
@@ -64,10 +65,17 @@ def select(version: Version, namespace: str, labels: str, fields: str, name: str
         raise errors.bad_request(str(error)) from None
     for requirement in field_selector.requirements:
         if requirement.field not in _ALWAYS and requirement.field not in version.strategy.field_names:
-            raise errors.bad_request(f"field label not supported: {requirement.field}")
+            raise errors.bad_request(_unknown_field(version, requirement.field))
     pinned = name or field_selector.exact("metadata.name") or ""
     if name:
         exact = field_selector.exact("metadata.name")
         if exact is not None and exact != name:
             raise errors.bad_request(f"fieldSelector metadata.name doesn't match requested name: {exact} != {name}")
     return Selection(version, namespace, label_selector, field_selector, pinned)
+
+
+def _unknown_field(version: Version, field: str) -> str:
+    """Kinds with selectable fields of their own say it in other words than those without."""
+    if version.resource.builtin and not version.strategy.field_names:
+        return f'{go_quote(field)} is not a known field selector: only "metadata.name", "metadata.namespace"'
+    return f"field label not supported: {field}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -20,7 +21,8 @@ from remuda.kube.objects import dig, with_path
 from remuda.kube.selectors import from_structure
 
 from .api import Api
-from .authn.issuer import TokenIssuer
+from .apply import FieldManager, empty_builtin
+from .authn.issuer import DEFAULT_SECONDS, TokenIssuer
 from .builtin import codec, types
 from .calls import Call, DeleteOptions
 from .reviews import Services, handlers
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from .http.handler import Handler
 
 Obj = dict[str, Any]
+
+_TOKEN_REQUEST = "io.k8s.api.authentication.v1.TokenRequest"
 
 
 @dataclass(slots=True)
@@ -71,14 +75,13 @@ class Subresources:
         return await handler(call, ask)
 
     async def serve(self, http: Handler, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
-        from .http import negotiation, responses
-        from .http.handler import parse_patch, read_limited
+        from .http import negotiation, reading, responses
 
         output = negotiation.negotiate(request.headers.get("Accept", ""), False)
         ask = Ask()
         if call.verb in ("create", "update"):
             http._write_options(request, target, call, "CreateOptions" if call.verb == "create" else "UpdateOptions")
-            ask.body, ask.duplicates = await http.read_body(request, call)
+            ask.body, ask.duplicates = await reading.read_object(request, call)
         elif call.verb == "patch":
             http._write_options(request, target, call, "PatchOptions")
             ask.patch_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
@@ -88,7 +91,7 @@ class Subresources:
                 raise errors.unsupported_media_type(
                     f"the body of the request was in an unknown format - accepted media types include: {listed}"
                 )
-            ask.body, ask.duplicates = parse_patch(await read_limited(request), ask.patch_type)
+            ask.body, ask.duplicates = reading.parse_patch(await reading.read_limited(request), ask.patch_type)
         answer = await self.run(call, ask)
         return await responses.body(request, jsonio.dumps(answer.body) + b"\n", answer.status, output.media_type)
 
@@ -300,13 +303,32 @@ class Subresources:
     # --- service accounts and namespaces -------------------------------------------------------------------------------
 
     async def _token(self, call: Call, ask: Ask) -> Answer:
-        body = _decode_as("io.k8s.api.authentication.v1.TokenRequest", "TokenRequest", ask, call)
+        body = _decode_as(_TOKEN_REQUEST, "TokenRequest", ask, call)
+        metadata.settle_namespace(call, metadata.own_metadata(body))
+        spec = body.get("spec") or {}
+        if spec.get("expirationSeconds") is None:
+            body["spec"] = {**spec, "expirationSeconds": DEFAULT_SECONDS}
+        body = self._token_fields.on_create(body, call.manager, "token")
         prepared = self._issuer.prepare(call.namespace, call.name, body)
         attributes = create.attributes_of(call, prepared)
         attributes.kind = "TokenRequest"
         await self._api.admission.admit(attributes)
         await self._api.admission.validate(attributes)
         return Answer(self._issuer.sign(attributes.obj or prepared), 201)
+
+    @cached_property
+    def _token_fields(self) -> FieldManager:
+        group, version, kind = types.kinds_of(_TOKEN_REQUEST)[0]
+        return FieldManager(
+            types.definition(_TOKEN_REQUEST),
+            types.definition,
+            group=group,
+            version=version,
+            kind=kind,
+            reset_fields={},
+            clock=self._api.clock,
+            empty=empty_builtin(_TOKEN_REQUEST),
+        )
 
     async def _finalize(self, call: Call, ask: Ask) -> Answer:
         raw = bodies.decode(call, ask.body, ask.duplicates)

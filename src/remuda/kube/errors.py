@@ -26,6 +26,8 @@ class ApiError(Exception):
         self.retry_after = retry_after
         # An expired list answers with a token to go on from, in the Status' own metadata.
         self.continue_token = ""
+        # What HTTP shows instead of the Status, if that is not one.
+        self.page = ""
 
     def status(self) -> Obj:
         metadata = {"continue": self.continue_token} if self.continue_token else {}
@@ -96,6 +98,13 @@ def not_found(group: str, resource: str, name: str) -> ApiError:
 def no_such_path() -> ApiError:
     """The answer to a path that names nothing we serve."""
     return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def page_not_found() -> ApiError:
+    """The answer to a path in which not even the group is ours; over HTTP it is a line of text."""
+    error = no_such_path()
+    error.page = "404 page not found\n"
+    return error
 
 
 def already_exists(group: str, resource: str, name: str) -> ApiError:

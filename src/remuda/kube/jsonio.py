@@ -7,10 +7,13 @@ trailing data) and can report duplicate keys, which Kubernetes' field validation
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import Any
 
 import msgspec
+
+from . import jsonsyntax
 
 Json = Any
 Obj = dict[str, Any]
@@ -47,52 +50,72 @@ def loads(data: bytes | str) -> Json:
         raise JsonError("exceeded max depth") from None
 
 
-def loads_reporting_duplicates(data: bytes) -> tuple[Json, list[str]]:
-    """The value, and the paths of keys that occur twice in one object (the last one wins, as in Go).
+def loads_as_go(data: bytes, merge: bool = False) -> tuple[Json, list[str]]:
+    """The value as a Go server reads it, and the paths of keys that came more than once, in document order.
 
-    Finding duplicates needs a slow parser, so it runs only when a cheap count says there may be one: a document without
-    duplicates holds exactly as many `":` as its own re-encoding.
+    Bytes that are not UTF-8 become U+FFFD; of a repeated key the last value counts, or with `merge` (as when Go fills a
+    struct) objects under the same key are merged. Errors are Go's sentences. Finding duplicates needs a slow parser, so it
+    runs only when a cheap count says there may be one: a document without duplicates holds exactly as many `":` as its own
+    re-encoding.
     """
-    value = loads(data)
+    try:
+        value = _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        found = jsonsyntax.problem(data)
+        if found:
+            raise JsonError(found) from None
+        data = _repaired(data)
+        value = loads(data)
     if data.count(b'":') == dumps(value).count(b'":'):
         return value, []
-    return value, _duplicate_paths(data)
+    return _with_duplicates(data, merge)
 
 
-class _Pairs(dict[str, Any]):
-    """An object as the slow parser sees it: its last values, and the keys that came more than once."""
-
-    __slots__ = ("repeated",)
-    repeated: list[str]
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def _collect(pairs: list[tuple[str, Any]]) -> _Pairs:
-    found = _Pairs(pairs)
-    found.repeated = []
-    if len(found) != len(pairs):
-        seen: set[str] = set()
-        for key, _ in pairs:
-            if key in seen and key not in found.repeated:
-                found.repeated.append(key)
-            seen.add(key)
-    return found
-
-
-def _duplicate_paths(data: bytes) -> list[str]:
+def _repaired(data: bytes) -> bytes:
+    """A document that only Go's reader takes: bad UTF-8 and half surrogate pairs are replaced."""
     try:
-        root = json.loads(data, object_pairs_hook=_collect)
-    except (ValueError, RecursionError):
-        return []
+        pairs = json.loads(data.decode(errors="replace"), object_pairs_hook=_Pairs)
+        return _LONE_SURROGATE.sub("\ufffd", json.dumps(_plain(pairs, "", []), ensure_ascii=False)).encode()
+    except (ValueError, RecursionError) as error:
+        raise JsonError(str(error)) from None
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object as the slow parser sees it: every key in its place, also those that come again."""
+
+
+def _with_duplicates(data: bytes, merge: bool) -> tuple[Json, list[str]]:
+    try:
+        pairs = json.loads(data, object_pairs_hook=_Pairs)
+    except RecursionError:
+        raise JsonError("exceeded max depth") from None
     paths: list[str] = []
-    stack: list[tuple[str, Any]] = [("", root)]
-    while stack:
-        path, node = stack.pop()
-        if isinstance(node, _Pairs):
-            paths.extend(f"{path}.{key}" if path else key for key in node.repeated)
-            stack.extend((f"{path}.{key}" if path else key, child) for key, child in node.items())
-        elif isinstance(node, list):
-            stack.extend((f"{path}[{index}]", child) for index, child in enumerate(node))
-    return sorted(paths)
+    return _plain(pairs, "", paths, merge), list(dict.fromkeys(paths))
+
+
+def _plain(node: Any, path: str, repeated: list[str], merge: bool = False) -> Json:
+    if isinstance(node, _Pairs):
+        found: Obj = {}
+        for key, child in node:
+            where = f"{path}.{key}" if path else key
+            again = key in found
+            if again:
+                repeated.append(where)
+            value = _plain(child, where, repeated, merge)
+            found[key] = _merged(found[key], value) if again and merge else value
+        return found
+    if isinstance(node, list):
+        return [_plain(child, f"{path}[{index}]", repeated, merge) for index, child in enumerate(node)]
+    return node
+
+
+def _merged(old: Json, new: Json) -> Json:
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return old if new is None else new
+    return {**old, **{key: _merged(old[key], value) if key in old else value for key, value in new.items()}}
 
 
 def depth_exceeds(data: bytes, limit: int = MAX_DEPTH) -> bool:

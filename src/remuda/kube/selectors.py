@@ -82,6 +82,7 @@ class LabelSelector:
 EVERYTHING = LabelSelector()
 NOTHING = LabelSelector(nothing=True)
 
+_SYMBOLS = frozenset(("!=", "==", "=", ">", "<", ",", "(", ")"))
 _TOKEN = re.compile(r"\s*(?:(!=|==|=|!|>|<|,|\(|\))|([^\s,()=!<>]+))")
 
 
@@ -105,13 +106,18 @@ class _LabelParser:
     def parse(self) -> tuple[Requirement, ...]:
         found: list[Requirement] = []
         while self._at < len(self._tokens):
-            found.append(self._requirement())
+            if self._peek() in _SYMBOLS:
+                raise SelectorError(f"found '{self._peek()}', expected: !, identifier, or 'end of string'")
+            try:
+                found.append(self._requirement())
+            except SelectorError as error:
+                raise SelectorError(f"unable to parse requirement: {error}") from None
             if self._at == len(self._tokens):
                 break
             separator = self._next()
             if separator != ",":
                 raise SelectorError(f"found '{separator}', expected: ',' or 'end of string'")
-            if self._peek() in ("", ","):
+            if self._peek() in ("", *_SYMBOLS):
                 raise SelectorError(f"found '{self._peek()}', expected: identifier after ','")
         return tuple(sorted(found, key=lambda requirement: requirement.key))
 
@@ -128,8 +134,8 @@ class _LabelParser:
         if negated:
             self._next()
         key = self._next()
-        if not key or key in ("!=", "==", "=", ">", "<", ",", "(", ")", "!"):
-            raise SelectorError(f"found '{key}', expected: !, identifier, or 'end of string'")
+        if not key or key == "!" or key in _SYMBOLS:
+            raise SelectorError(f"found '{key}', expected: identifier")
         _check_key(key)
         if negated:
             return Requirement(key, "!")
@@ -184,7 +190,7 @@ class _LabelParser:
 def _check_key(key: str) -> None:
     problems = names.qualified_name_problems(key)
     if problems:
-        raise SelectorError(str(invalid_value("key", key, "; ".join(problems))))
+        raise SelectorError(str(invalid_value("<nil>", key, "; ".join(problems))))
 
 
 def _checked(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
@@ -199,10 +205,7 @@ def parse_labels(text: str) -> LabelSelector:
     """A label selector in its query form, such as `app=web,tier in (a,b),!old`."""
     if not text.strip():
         return EVERYTHING
-    try:
-        return LabelSelector(_LabelParser(text).parse())
-    except SelectorError as error:
-        raise SelectorError(f"unable to parse requirement: {error}") from None
+    return LabelSelector(_LabelParser(text).parse())
 
 
 _OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
@@ -315,7 +318,7 @@ def _unescape(text: str) -> str:
     for char in text:
         if escaped:
             if char not in "\\,=":
-                raise SelectorError(f"invalid field selector: invalid escape sequence: {char}")
+                raise SelectorError(f"invalid field selector: invalid escape sequence: \\{char}")
             out.append(char)
             escaped = False
         elif char == "\\":
@@ -325,7 +328,7 @@ def _unescape(text: str) -> str:
         else:
             out.append(char)
     if escaped:
-        raise SelectorError("invalid field selector: invalid escape sequence: ")
+        raise SelectorError("invalid field selector: invalid escape sequence: \\")
     return "".join(out)
 
 

@@ -22,12 +22,18 @@ class YamlError(ValueError):
 
 class DuplicateKey(YamlError):
     def __init__(self, key: str, line: int) -> None:
-        super().__init__(f"line {line}: key {key!r} already set in map")
+        super().__init__(f"yaml: unmarshal errors:\n  {_repeated(key, line)}")
         self.key = key
 
 
+def _repeated(key: str, line: int) -> str:
+    return f'line {line}: key "{key}" already set in map'
+
+
 class _Loader(_BaseLoader):
-    """SafeLoader whose scalars resolve as Kubernetes' do, and which refuses duplicate keys."""
+    """SafeLoader whose scalars resolve as Kubernetes' do, and which refuses duplicate keys (or notes them in `repeated`)."""
+
+    repeated: list[str] | None = None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
@@ -38,7 +44,9 @@ class _Loader(_BaseLoader):
             if not isinstance(key, str):
                 raise YamlError(f"line {node.start_mark.line + 1}: mapping keys must be scalars")
             if key in seen:
-                raise DuplicateKey(key, key_node.start_mark.line + 1)
+                if self.repeated is None:
+                    raise DuplicateKey(key, key_node.start_mark.line + 1)
+                self.repeated.append(_repeated(key, key_node.start_mark.line + 1))
             seen.add(key)
         mapping = super().construct_mapping(node, deep=deep)
         return {_key_text(key): value for key, value in mapping.items()}
@@ -94,15 +102,46 @@ def loads_all(text: str | bytes) -> Iterator[Any]:
         for document in yaml.load_all(text, Loader=_Loader):
             if document is not None:
                 yield document
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise YamlError(str(error) or "exceeded max depth") from None
-    except ValueError as error:
-        raise error if isinstance(error, YamlError) else YamlError(str(error)) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise _explained(error) from None
+
+
+def _explained(error: Exception) -> YamlError:
+    """The error in the words of Go's YAML reader, which is what users of Kubernetes know."""
+    if isinstance(error, YamlError):
+        return error
+    if isinstance(error, yaml.MarkedYAMLError):
+        line = _line_of(error)
+        where = f"line {line}: " if line else ""
+        return YamlError(f"yaml: {where}{error.problem or 'unknown problem parsing YAML content'}")
+    if isinstance(error, UnicodeDecodeError | yaml.reader.ReaderError):
+        return YamlError("yaml: invalid leading UTF-8 octet")
+    return YamlError("yaml: exceeded max depth" if isinstance(error, RecursionError) else f"yaml: {error}")
+
+
+def _line_of(error: yaml.MarkedYAMLError) -> int:
+    """Go counts lines from 0, except for what its scanner finds; a first line is not named at all."""
+    if error.problem_mark is not None and error.problem_mark.line:
+        return int(error.problem_mark.line) + isinstance(error, yaml.scanner.ScannerError)
+    return int(error.context_mark.line) if error.context_mark is not None else 0
 
 
 def loads(text: str | bytes) -> Any:
     """The first document, or None when there is none."""
     return next(loads_all(text), None)
+
+
+def loads_reporting_duplicates(text: str | bytes) -> tuple[Any, list[str]]:
+    """The first document with the last value of each key, and a line about every key that came again."""
+    try:
+        loader = _Loader(text)
+        loader.repeated = []
+        try:
+            return loader.get_data(), loader.repeated
+        finally:
+            loader.dispose()
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise _explained(error) from None
 
 
 class _Dumper(_BaseDumper):

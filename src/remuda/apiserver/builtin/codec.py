@@ -38,7 +38,7 @@ def decoder_for(definition: str) -> Callable[[Obj], tuple[Obj, list[str]]]:
 
     def run(obj: Obj) -> tuple[Obj, list[str]]:
         unknown: list[str] = []
-        return decode(obj, None, unknown), sorted(unknown)
+        return decode(obj, None, unknown), unknown
 
     return run
 
@@ -47,6 +47,20 @@ def zero_of(definition: str) -> Obj:
     """The empty value of a struct as Go prints it."""
     value: Obj = _struct(definition)({}, None, [])
     return value
+
+
+def null_when_empty(definition: str) -> frozenset[str]:
+    """Fields of the object itself that Go prints as null when nothing is in them.
+
+    An empty list does not survive protobuf, in which a real server stores every built-in kind but CRDs.
+    """
+    if ".apiextensions-apiserver." in definition:
+        return frozenset()
+    return frozenset(
+        field.name
+        for field in types.flat_fields(definition)
+        if field.type.kind in ("list", "wrapped", "map") and not (field.omitempty or field.omitzero)
+    )
 
 
 # --- paths -------------------------------------------------------------------------------------------------------------
@@ -274,7 +288,7 @@ def _compile(kind: GoType, struct: str) -> Decoder:
             found = types.structure(kind.definition)
             if found.custom:
                 return _custom(found.go_name, struct)
-            return _lazy_struct(kind.definition)
+            return _lazy_struct(kind.definition, struct)
     return _anything
 
 
@@ -315,7 +329,7 @@ def _map(kind: GoType, struct: str) -> Decoder:
 def _zero_factory(kind: GoType) -> Callable[[], Any]:
     """What Go puts where JSON has null inside a list or a map."""
     match kind.kind:
-        case "string":
+        case "string" | "bytes":
             return lambda: ""
         case "bool":
             return lambda: False
@@ -330,11 +344,14 @@ def _zero_factory(kind: GoType) -> Callable[[], Any]:
     return lambda: None
 
 
-def _lazy_struct(definition: str) -> Decoder:
-    """Structs may contain themselves, so an inner one is compiled when it is first met."""
+def _lazy_struct(definition: str, struct: str) -> Decoder:
+    """Structs may contain themselves, so an inner one is compiled when it is first met. `struct` is the one around it."""
     found: list[Decoder] = []
+    go_name = types.structure(definition).go_name
 
     def decode(value: Any, path: Path, unknown: list[str]) -> Any:
+        if type(value) is not dict:
+            raise _mismatch(value, path, struct, go_name)
         if not found:
             found.append(_struct(definition))
         return found[0](value, path, unknown)

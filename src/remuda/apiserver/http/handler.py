@@ -12,14 +12,13 @@ from typing import Any
 
 from aiohttp import web
 
-from remuda.kube import errors, jsonio, yamlio
+from remuda.kube import errors, jsonio
 from remuda.kube.errors import ApiError
 
 from ..api import Api
 from ..apply import manager_from_user_agent
 from ..authn import Chain, Credentials, anonymous_allowed, impersonation
 from ..authz import Action, forbidden_action
-from ..builtin import protobuf
 from ..calls import Call, ListOptions
 from ..entries import Entry
 from ..flow import Flow
@@ -31,7 +30,7 @@ from ..users import NOBODY, User
 from ..verbs import create, delete, deletecollection, get, patch, update, watch
 from ..verbs import list as listing
 from ..watching import JSON, Feeds, Shape
-from . import negotiation, options, paths, responses
+from . import negotiation, options, paths, reading, responses
 from .listener import Connection
 from .negotiation import Output
 from .watchstream import WatchStream
@@ -39,7 +38,6 @@ from .watchstream import WatchStream
 logger = logging.getLogger(__name__)
 Obj = dict[str, Any]
 
-BODY_LIMIT = 3 * 1024 * 1024
 # A list of more entries than this passes the gate for lists and is built in slices.
 _LARGE = 500
 _MIN_WATCH_SECONDS = 1800
@@ -124,7 +122,7 @@ class Handler:
                     found = handler
                     break
         if found is None:
-            raise errors.no_such_path()
+            raise errors.page_not_found()
         return await found(request, target, user)
 
     # --- resources -----------------------------------------------------------------------------------------------------
@@ -132,12 +130,16 @@ class Handler:
     async def _resource(self, request: web.BaseRequest, target: paths.Target, user: User) -> web.StreamResponse:
         version = self.api.registry.find(target.group, target.version, target.resource)
         if version is None:
-            raise _not_served()
+            raise self._not_served(target)
         if version.resource.namespaced:
-            if not target.namespace and ((target.name and not target.name_from_selector) or target.verb == "create"):
-                raise _not_served()
-        elif target.namespace and not (target.resource == "namespaces" and not target.group):
-            raise _not_served()
+            if not target.namespace and target.name and not target.name_from_selector:
+                raise self._not_served(target)
+            if not target.namespace and target.verb not in ("list", "watch"):
+                raise errors.method_not_allowed()
+        elif target.namespace and not (target.resource == "namespaces" and not target.group and target.name == target.namespace):
+            raise self._not_served(target)
+        if target.method == "HEAD":
+            raise errors.method_not_allowed()
         call = Call(
             version=version,
             verb=target.verb,
@@ -148,8 +150,8 @@ class Handler:
         )
         if target.subresource:
             subresource = version.subresources.get(target.subresource)
-            if subresource is None:
-                raise _not_served()
+            if subresource is None or target.extra:
+                raise self._not_served(target)
             if target.verb not in subresource.verbs:
                 raise errors.method_not_allowed()
             if target.subresource != "status":
@@ -168,12 +170,17 @@ class Handler:
             responses.add_warnings(response, call.warnings)
         return response
 
+    def _not_served(self, target: paths.Target) -> ApiError:
+        """Inside the groups of Kubernetes itself a Status, else just a page."""
+        known = any(found.builtin and found.group == target.group for found in self.api.registry.resources())
+        return errors.no_such_path() if known else errors.page_not_found()
+
     async def _get(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
         accept = request.headers.get("Accept", "")
         output = negotiation.negotiate(accept, False)
         query = target.query
         entry = await get.get(self.api, call, query.get("resourceVersion", "") if query else "")
-        if output is negotiation.PLAIN and "pretty" not in query:
+        if output is negotiation.PLAIN and not responses.wants_pretty(request, query):
             return responses.plain(call.version.body(entry) + b"\n")
         return await self.answer(request, target, call, entry, output)
 
@@ -197,14 +204,14 @@ class Handler:
             data = MetadataShape(output.table_version).page(version, page)
         else:
             data = await list_body(version, page)
-        return await responses.body(request, data, 200, output.media_type, "pretty" in target.query)
+        return await responses.body(request, data, 200, output.media_type, responses.wants_pretty(request, target.query))
 
     async def _create(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
         if call.name:
             raise errors.method_not_allowed()
         output = negotiation.negotiate(request.headers.get("Accept", ""), False)
         self._write_options(request, target, call, "CreateOptions")
-        raw, duplicates = await self.read_body(request, call)
+        raw, duplicates = await reading.read_object(request, call)
         if call.version.resource.virtual:
             answer = await self.subresources.review(call, Ask(raw, duplicates))
             return await responses.body(request, jsonio.dumps(answer.body) + b"\n", answer.status, output.media_type)
@@ -221,7 +228,7 @@ class Handler:
             raise errors.method_not_allowed()
         output = negotiation.negotiate(request.headers.get("Accept", ""), False)
         self._write_options(request, target, call, "UpdateOptions")
-        raw, duplicates = await self.read_body(request, call)
+        raw, duplicates = await reading.read_object(request, call)
         async with self.flow.writes.seat(call.user.name):
             outcome = await update.update(self.api, call, raw, duplicates)
         return await self.answer(request, target, call, outcome.entry, output, 201 if outcome.created else 200)
@@ -238,11 +245,11 @@ class Handler:
             )
         output = negotiation.negotiate(request.headers.get("Accept", ""), False)
         self._write_options(request, target, call, "PatchOptions")
-        data = await read_limited(request)
+        data = await reading.read_limited(request)
         found = patch.option_errors(call, content_type)
         if found:
             raise errors.invalid("meta.k8s.io", "PatchOptions", "", found)
-        body, duplicates = parse_patch(data, content_type)
+        body, duplicates = reading.parse_patch(data, content_type)
         async with self.flow.writes.seat(call.user.name):
             outcome = await patch.patch(self.api, call, body, content_type, duplicates)
         return await self.answer(request, target, call, outcome.entry, output, 201 if outcome.created else 200)
@@ -252,9 +259,13 @@ class Handler:
         chosen, call.dry_run = options.delete_options(target.query, await self._delete_body(request))
         async with self.flow.writes.seat(call.user.name):
             deletion = await delete.delete(self.api, call, chosen)
-        if deletion.done:
+        if deletion.done and not call.version.resource.shows_deleted:
             return await responses.body(
-                request, jsonio.dumps(deletion.status(call)) + b"\n", 200, output.media_type, "pretty" in target.query
+                request,
+                jsonio.dumps(deletion.status(call)) + b"\n",
+                200,
+                output.media_type,
+                responses.wants_pretty(request, target.query),
             )
         return await self.answer(request, target, call, deletion.entry, output)
 
@@ -267,12 +278,10 @@ class Handler:
         return await responses.body(request, await list_body(call.version, page), 200, output.media_type)
 
     async def _delete_body(self, request: web.BaseRequest) -> Any:
-        data = await read_limited(request) if request.can_read_body else b""
-        if not data.strip():
+        data = await reading.read_limited(request) if request.can_read_body else b""
+        if not data:
             return None
-        if data.startswith(protobuf.MAGIC):
-            return protobuf.decode(data)
-        return parse_json_or_yaml(data, request.headers.get("Content-Type", ""))[0]
+        return reading.read_delete_options(data, request.headers.get("Content-Type", ""))
 
     # --- watch ---------------------------------------------------------------------------------------------------------
 
@@ -339,16 +348,6 @@ class Handler:
         call.force = found.force
         call.manager = found.field_manager or manager_from_user_agent(request.headers.get("User-Agent", ""))
 
-    async def read_body(self, request: web.BaseRequest, call: Call) -> tuple[Any, list[str]]:
-        media = negotiation.input_type(request.headers.get("Content-Type", ""), call.version.resource.builtin)
-        data = await read_limited(request)
-        if media == negotiation.PROTOBUF or data.startswith(protobuf.MAGIC):
-            try:
-                return protobuf.decode(data), []
-            except ValueError as error:
-                raise errors.bad_request(str(error)) from None
-        return parse_json_or_yaml(data, media)
-
     async def answer(
         self,
         request: web.BaseRequest,
@@ -366,9 +365,10 @@ class Handler:
             data = MetadataShape(output.table_version).single(version, entry)
         else:
             data = version.body(entry) + b"\n"
-        if output.media_type == negotiation.JSON and len(data) < responses.GZIP_FROM and "pretty" not in target.query:
+        pretty = responses.wants_pretty(request, target.query)
+        if output.media_type == negotiation.JSON and len(data) < responses.GZIP_FROM and not pretty:
             return responses.plain(data, status)
-        return await responses.body(request, data, status, output.media_type, "pretty" in target.query)
+        return await responses.body(request, data, status, output.media_type, pretty)
 
     _verbs: dict[str, Callable[..., Awaitable[web.StreamResponse]]] = {
         "get": _get,
@@ -397,10 +397,6 @@ def _action(target: paths.Target, user: User) -> Action:
     )
 
 
-def _not_served() -> ApiError:
-    return errors.no_such_path()
-
-
 async def list_body(version: Version, page: listing.Page) -> bytes:
     """A list as JSON, joined from the bytes of its items."""
     head = jsonio.dumps({"kind": version.resource.list_kind, "apiVersion": version.api_version, "metadata": page.metadata()})
@@ -408,53 +404,3 @@ async def list_body(version: Version, page: listing.Page) -> bytes:
     body = version.body
     items = b",".join([body(entry, prefix) for entry in page.entries])
     return b'%s,"items":[%s]}\n' % (head[:-1], items)
-
-
-async def read_limited(request: web.BaseRequest) -> bytes:
-    """The whole body, refused with the right Status when it is too large."""
-    declared = request.content_length
-    if declared is not None and declared > BODY_LIMIT:
-        raise errors.too_large(f"limit is {BODY_LIMIT}")
-    if request.headers.get("Content-Encoding", "identity") not in ("", "identity"):
-        raise errors.unsupported_media_type("compressed request bodies are not accepted")
-    content = request.content
-    pieces: list[bytes] = []
-    size = 0
-    while True:
-        piece = await content.readany()
-        if not piece:
-            break
-        size += len(piece)
-        if size > BODY_LIMIT:
-            raise errors.too_large(f"limit is {BODY_LIMIT}")
-        pieces.append(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-def parse_json_or_yaml(data: bytes, media: str) -> tuple[Any, list[str]]:
-    try:
-        if media.startswith("application/yaml"):
-            value = yamlio.loads(data)
-            return jsonio.loads(jsonio.dumps(value)), []
-        if jsonio.depth_exceeds(data):
-            raise errors.bad_request("the object provided is nested too deeply")
-        return jsonio.loads_reporting_duplicates(data)
-    except jsonio.JsonError as error:
-        raise errors.bad_request(f"couldn't get version/kind; json parse error: {error}") from None
-    except (yamlio.YamlError, TypeError, ValueError) as error:
-        if isinstance(error, ApiError):
-            raise
-        raise errors.bad_request(f"error converting YAML to JSON: {error}") from None
-
-
-def parse_patch(data: bytes, content_type: str) -> tuple[Any, list[str]]:
-    try:
-        if content_type == patch.APPLY_PATCH:
-            return jsonio.loads(jsonio.dumps(yamlio.loads(data))), []
-        if jsonio.depth_exceeds(data):
-            raise errors.bad_request("the object provided is nested too deeply")
-        return jsonio.loads_reporting_duplicates(data)
-    except jsonio.JsonError as error:
-        raise errors.bad_request(f"error decoding patch: {error}") from None
-    except (yamlio.YamlError, TypeError) as error:
-        raise errors.bad_request(f"error decoding YAML: {error}") from None

@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from remuda.kube import errors
-from remuda.kube.errors import FieldError, invalid_value, not_supported
+from remuda.kube.errors import FieldError, go_quote, not_supported
 
 from ..calls import IGNORE, STRICT, WARN, DeleteOptions, ListOptions
+from ..objectmeta import field_manager_errors
+from ..verbs import delete
+from .paths import Query
 
 Obj = dict[str, Any]
 
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 
-def _flag(query: dict[str, str], name: str) -> bool | None:
+
+def _flag(query: Query, name: str) -> bool | None:
     text = query.get(name)
     if text is None:
         return None
     return text.lower() not in ("false", "0")
 
 
-def _integer(query: dict[str, str], name: str) -> int:
-    text = query.get(name, "")
-    if not text:
+def _integer(query: Query, name: str) -> int:
+    text = query.get(name)
+    if text is None:
         return 0
-    try:
-        return int(text)
-    except ValueError:
-        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+    if not _INTEGER.fullmatch(text):
+        raise errors.bad_request(f"strconv.ParseInt: parsing {go_quote(text)}: invalid syntax")
+    value = int(text)
+    if not -(1 << 63) <= value < 1 << 63:
+        raise errors.bad_request(f"strconv.ParseInt: parsing {go_quote(text)}: value out of range")
+    return value
 
 
-def list_options(query: dict[str, str]) -> ListOptions:
+def list_options(query: Query) -> ListOptions:
     if not query:
         return ListOptions()
     return ListOptions(
@@ -49,21 +57,18 @@ def list_options(query: dict[str, str]) -> ListOptions:
 class WriteOptions:
     __slots__ = ("dry_run", "field_manager", "field_validation", "force")
 
-    def __init__(self, query: dict[str, str], kind: str) -> None:
+    def __init__(self, query: Query, kind: str) -> None:
         self.dry_run = False
         self.field_manager = ""
         self.field_validation = WARN
         self.force: bool | None = None
         if not query:
             return
-        found: list[FieldError] = []
-        if "dryRun" in query:
-            if query["dryRun"] == "All":
-                self.dry_run = True
-            else:
-                found.append(not_supported("dryRun", [query["dryRun"]], ("All",)))
         self.field_manager = query.get("fieldManager", "")
-        found.extend(_manager_errors(self.field_manager))
+        found = field_manager_errors(self.field_manager, "fieldManager")
+        dry_run = query.all("dryRun")
+        found.extend(_dry_run_errors(dry_run))
+        self.dry_run = bool(dry_run)
         validation = query.get("fieldValidation", "")
         if validation not in ("", STRICT, WARN, IGNORE):
             found.append(not_supported("fieldValidation", validation, ("", IGNORE, STRICT, WARN)))
@@ -73,38 +78,29 @@ class WriteOptions:
             raise errors.invalid("meta.k8s.io", kind, "", found)
 
 
-def _manager_errors(manager: str) -> list[FieldError]:
-    found = [errors.too_long("fieldManager", 128)] if len(manager) > 128 else []
-    for index, char in enumerate(manager):
-        if not char.isprintable():
-            found.append(
-                invalid_value("fieldManager", manager, f"invalid character {errors.go_quote(char)} (at position {index})")
-            )
-    return found
+def _dry_run_errors(given: list[str]) -> list[FieldError]:
+    return [not_supported("dryRun", given, ("All",))] if given and set(given) != {"All"} else []
 
 
-def delete_options(query: dict[str, str], body: Any) -> tuple[DeleteOptions, bool]:
-    """From the body if there is one, else from the query; and whether it is a dry run."""
+def delete_options(query: Query, body: Obj | None) -> tuple[DeleteOptions, bool]:
+    """From the body (a typed DeleteOptions) if there is one, else from the query; and whether it is a dry run."""
     found = DeleteOptions()
-    dry_run: list[str] = []
-    if isinstance(body, dict) and body:
-        grace = body.get("gracePeriodSeconds")
-        found.grace_seconds = grace if isinstance(grace, int) else None
-        found.propagation = body.get("propagationPolicy") or ""
-        orphan = body.get("orphanDependents")
-        found.orphan_dependents = orphan if isinstance(orphan, bool) else None
+    policy: str | None
+    if body is not None:
+        found.grace_seconds = body.get("gracePeriodSeconds")
+        policy = body.get("propagationPolicy")
+        found.orphan_dependents = body.get("orphanDependents")
         preconditions = body.get("preconditions") or {}
         found.uid = preconditions.get("uid") or ""
         found.resource_version = preconditions.get("resourceVersion") or ""
         dry_run = body.get("dryRun") or []
-    if query:
-        if "gracePeriodSeconds" in query and found.grace_seconds is None:
-            found.grace_seconds = _integer(query, "gracePeriodSeconds")
-        found.propagation = found.propagation or query.get("propagationPolicy", "")
-        if found.orphan_dependents is None:
-            found.orphan_dependents = _flag(query, "orphanDependents")
-        if "dryRun" in query and not dry_run:
-            dry_run = [query["dryRun"]]
-    if dry_run and dry_run != ["All"]:
-        raise errors.invalid("meta.k8s.io", "DeleteOptions", "", [not_supported("dryRun", dry_run, ("All",))])
+    else:
+        found.grace_seconds = _integer(query, "gracePeriodSeconds") if "gracePeriodSeconds" in query else None
+        policy = query.get("propagationPolicy")
+        found.orphan_dependents = _flag(query, "orphanDependents")
+        dry_run = query.all("dryRun")
+    problems = delete.option_errors(policy, found.orphan_dependents) + _dry_run_errors(dry_run)
+    if problems:
+        raise errors.invalid("meta.k8s.io", "DeleteOptions", "", problems)
+    found.propagation = policy or ""
     return found, bool(dry_run)

@@ -11,13 +11,32 @@ _NAMESPACE_SUBRESOURCES = frozenset(("status", "finalize"))
 _FALSE = frozenset(("false", "0"))
 
 
+class Query(dict[str, str]):
+    """The first value of each parameter, as Kubernetes reads nearly all of them; `all` has the others too."""
+
+    __slots__ = ("_more",)
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__()
+        self._more: dict[str, list[str]] = {}
+        if text:
+            for key, value in parse_qsl(text, keep_blank_values=True, errors="replace", max_num_fields=200):
+                if key in self:
+                    self._more.setdefault(key, []).append(value)
+                else:
+                    self[key] = value
+
+    def all(self, name: str) -> list[str]:
+        return [self[name], *self._more.get(name, ())] if name in self else []
+
+
 class Target(msgspec.Struct, gc=False):
     """`resource` is empty for paths that are not about resources (health, discovery); `extra` is what follows a subresource."""
 
     path: str
     method: str
     verb: str
-    query: dict[str, str]
+    query: Query
     group: str = ""
     version: str = ""
     namespace: str = ""
@@ -33,23 +52,14 @@ class Target(msgspec.Struct, gc=False):
         return bool(self.resource)
 
 
-def parse_query(text: str) -> dict[str, str]:
-    """The first value of each parameter, as Kubernetes reads them."""
-    found: dict[str, str] = {}
-    if text:
-        for key, value in parse_qsl(text, keep_blank_values=True, errors="replace", max_num_fields=200):
-            found.setdefault(key, value)
-    return found
-
-
 def parse(method: str, raw: str) -> Target:
     path, _, query_text = raw.partition("?")
-    query = parse_query(query_text)
+    query = Query(query_text)
     if "%" in path:
         path = unquote(path, errors="replace")
     target = Target(path, method, method.lower(), query)
     parts = path.strip("/").split("/")
-    if len(parts) < 3 or parts[0] not in ("api", "apis"):
+    if len(parts) < 3 or parts[0] not in ("api", "apis") or "//" in path:
         return target
     if parts[0] == "apis":
         if len(parts) < 4:
@@ -88,7 +98,8 @@ def _collection_verb(target: Target) -> None:
         target.verb = "watch" if watch is not None and watch.lower() not in _FALSE else "list"
     elif target.verb == "delete":
         target.verb = "deletecollection"
-    if target.verb not in ("list", "watch", "deletecollection"):
+    # Permission to delete many is never narrowed to one name.
+    if target.verb not in ("list", "watch"):
         return
     selector = target.query.get("fieldSelector", "")
     if "metadata.name" in selector:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -26,11 +26,17 @@ def plain(body: bytes, status: int = 200) -> web.Response:
 
 
 def text(body: str, status: int = 200) -> web.Response:
-    headers = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"}
+    headers = {
+        "Content-Type": "text/plain; charset=utf-8",
+        "Cache-Control": "no-cache, private",
+        "X-Content-Type-Options": "nosniff",
+    }
     return web.Response(body=body.encode(), status=status, headers=headers)
 
 
 def error(failure: ApiError) -> web.Response:
+    if failure.page:
+        return text(failure.page, failure.code)
     response = plain(jsonio.dumps(failure.status()) + b"\n", failure.code)
     if failure.retry_after:
         response.headers["Retry-After"] = str(failure.retry_after)
@@ -54,6 +60,16 @@ async def body(
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Vary"] = "Accept-Encoding"
     return response
+
+
+_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
+_TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
+
+
+def wants_pretty(request: web.BaseRequest, query: Mapping[str, str]) -> bool:
+    """Indented when asked for, or when nothing is said and a person looks at it."""
+    given = query.get("pretty", "")
+    return given in _TRUE if given else request.headers.get("User-Agent", "").startswith(_PEOPLE)
 
 
 _WARNINGS_BYTES = 4096

@@ -9,6 +9,7 @@ from remuda.kube.errors import go_quote
 from remuda.kube.jsonio import dumps_text
 from remuda.kube.objects import GroupVersionKind
 
+from ..builtin import types
 from ..calls import IGNORE, STRICT, Call
 from ..resources import Version
 
@@ -16,16 +17,17 @@ Obj = dict[str, Any]
 
 
 def decode(call: Call, raw: Any, duplicates: list[str] | None = None) -> Obj:
-    """A private object of the call's version with defaults filled in. `raw` must not be used afterwards."""
+    """A private object of the call's version with defaults filled in. `raw` must not be used afterwards.
+
+    `duplicates` are the sentences that strict validation has about repeated keys in the text.
+    """
     version = call.version
+    if raw is None and version.resource.builtin:
+        raw = {}
     if not isinstance(raw, dict):
-        raise errors.bad_request(_not_an_object(version, raw))
-    _check_kind(version, raw)
-    resets_ownership = isinstance(raw.get("metadata"), dict) and raw["metadata"].get("managedFields") == []
+        raise unrecognized(call, not_an_object(raw))
+    _check_kind(call, raw)
     obj, unknown = version.decode(raw)
-    if resets_ownership:
-        # An empty list is a wish (forget who owns what), not just an empty field that decoding may drop.
-        obj["metadata"]["managedFields"] = []
     obj["apiVersion"], obj["kind"] = version.api_version, version.kind
     report_strict(call, unknown, duplicates or [])
     version.strategy.default(obj)
@@ -35,7 +37,7 @@ def decode(call: Call, raw: Any, duplicates: list[str] | None = None) -> Obj:
 def report_strict(call: Call, unknown: list[str], duplicates: list[str]) -> None:
     if (not unknown and not duplicates) or call.field_validation == IGNORE:
         return
-    found = [f'duplicate field "{path}"' for path in duplicates] + [f'unknown field "{path}"' for path in unknown]
+    found = [*duplicates, *(f'unknown field "{path}"' for path in unknown)]
     if call.field_validation == STRICT:
         version = call.version
         text = ", ".join(found)
@@ -43,10 +45,23 @@ def report_strict(call: Call, unknown: list[str], duplicates: list[str]) -> None
             f"{version.kind} in version {go_quote(version.name)} cannot be handled as a {version.kind}: "
             f"strict decoding error: {text}"
         )
-    call.warnings.extend(found)
+    for each in found:
+        # YAML's complaints come as one text with a line each.
+        call.warnings.extend(line.strip() for line in each.removeprefix("yaml: unmarshal errors:\n").split("\n"))
 
 
-def _not_an_object(version: Version, raw: Any) -> str:
+_SHOWN = 30
+
+
+def unrecognized(call: Call, why: str) -> errors.ApiError:
+    """A body that does not even say what it is; the message shows how it begins."""
+    data = call.sent
+    shown = data[:_SHOWN].decode(errors="replace") if data.startswith(b"{") else data[:_SHOWN].hex()
+    summary = f"{shown} ..." if len(data) > _SHOWN else shown or "<empty>"
+    return errors.bad_request(f"the object provided is unrecognized (must be of type {call.version.kind}): {why} ({summary})")
+
+
+def not_an_object(raw: Any) -> str:
     return (
         f"couldn't get version/kind; json parse error: json: cannot unmarshal {_json_type(raw)} into Go value of type "
         'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
@@ -61,37 +76,72 @@ def _json_type(raw: Any) -> str:
     return "string" if isinstance(raw, str) else "array"
 
 
-def _check_kind(version: Version, raw: Obj) -> None:
+def _check_kind(call: Call, raw: Obj) -> None:
+    version = call.version
     for name in ("apiVersion", "kind"):
         if raw.get(name) is not None and not isinstance(raw[name], str):
             found = "object" if isinstance(raw[name], dict) else _json_type(raw[name])
-            raise errors.bad_request(
+            raise unrecognized(
+                call,
                 f"couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go struct field "
-                f".{name} of type string"
+                f".{name} of type string",
             )
+    if (raw.get("apiVersion") or "").count("/") > 1:
+        raise unrecognized(call, f"unexpected GroupVersion string: {raw['apiVersion']}")
     given = GroupVersionKind.of(raw)
-    expected = version.api_version
-    if not version.resource.builtin:
-        if not given.kind:
-            raise errors.bad_request(f"Object 'Kind' is missing in '{_shown(raw)}'")
-        if not given.version:
-            raise errors.bad_request(f"Object 'apiVersion' is missing in '{_shown(raw)}'")
-    if given.version and given.api_version != expected:
+    if version.resource.builtin:
+        _check_builtin_kind(version, given)
+    else:
+        _check_custom_kind(version, given, raw)
+
+
+def _check_builtin_kind(version: Version, given: GroupVersionKind) -> None:
+    """What the body leaves out follows from the path; what it says must be the path's kind."""
+    kind = given.kind or version.kind
+    where = (given.group, given.version) if given.version else (version.group, version.name)
+    if (kind, *where) == (version.kind, version.group, version.name):
+        return
+    refused = f"{kind} in version {go_quote(where[1])} cannot be handled as a {version.kind}: "
+    if where[1] not in _INTERNAL and not is_known(*where, kind):
+        shown = f"{where[0]}/{where[1]}" if where[0] else where[1]
         raise errors.bad_request(
-            f"the API version in the data ({given.api_version}) does not match the expected API version ({expected})"
+            f'{refused}no kind {go_quote(kind)} is registered for version {go_quote(shown)} in scheme "pkg/runtime/scheme.go:111"'
         )
-    if given.kind and given.kind != version.kind:
-        raise errors.bad_request(_wrong_kind(version, given))
-
-
-def _wrong_kind(version: Version, found: GroupVersionKind) -> str:
-    if not version.resource.builtin:
-        return f"{found.kind} in version {go_quote(found.version)} cannot be handled as a {version.kind}: unknown kind"
-    given = found.version or version.name
-    return (
-        f"{found.kind} in version {go_quote(given)} cannot be handled as a {version.kind}: "
-        f"converting ({given}.{found.kind}) to ({_internal_package(version)}.{version.kind}): unknown conversion"
+    raise errors.bad_request(
+        f"{refused}converting ({where[1]}.{kind}) to ({_internal_package(version)}.{version.kind}): unknown conversion"
     )
+
+
+_INTERNAL = frozenset(("__internal",))
+# Every Kubernetes group and version knows these besides its own kinds.
+_EVERYWHERE = frozenset(
+    ("CreateOptions", "DeleteOptions", "GetOptions", "ListOptions", "PatchOptions", "UpdateOptions", "WatchEvent")
+)
+_CORE = frozenset(("APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "List", "Status"))
+
+
+def is_known(group: str, version: str, kind: str) -> bool:
+    """Whether a kube-apiserver has a Go type of this name."""
+    if types.type_of(group, version, kind) is not None:
+        return True
+    if kind in _EVERYWHERE:
+        return any((each.group, each.version) == (group, version) for each in types.kinds())
+    return (group, version) == ("", "v1") and kind in _CORE
+
+
+def _check_custom_kind(version: Version, given: GroupVersionKind, raw: Obj) -> None:
+    if not given.kind:
+        raise errors.bad_request(f"Object 'Kind' is missing in '{_shown(raw)}'")
+    if not given.version:
+        raise errors.bad_request(f"Object 'apiVersion' is missing in '{_shown(raw)}'")
+    if given.api_version != version.api_version:
+        raise errors.bad_request(
+            f"the API version in the data ({given.api_version}) does not match the expected API version ({version.api_version})"
+        )
+    if given.kind != version.kind:
+        raise errors.bad_request(
+            f"{given.kind} in version {go_quote(given.version)} cannot be handled as a {version.kind}: unknown kind"
+        )
 
 
 def _internal_package(version: Version) -> str:

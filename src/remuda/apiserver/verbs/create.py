@@ -81,10 +81,7 @@ async def _store_once(api: Api, call: Call, obj: Obj, attributes: Attributes) ->
     meta = obj["metadata"]
     if strategy.generation:
         meta["generation"] = 1
-    else:
-        meta.pop("generation", None)
-    found = metadata.metadata_errors(version, meta)
-    found.extend(strategy.validate(obj))
+    found = metadata.creation_errors(version, obj)
     if found:
         raise errors.invalid(version.group, version.kind, meta.get("name") or "", found)
     call.warnings.extend(strategy.warnings(obj, None))

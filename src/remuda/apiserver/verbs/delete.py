@@ -24,7 +24,7 @@ Obj = dict[str, Any]
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
-_POLICIES = ("Background", "Foreground", "Orphan")
+_POLICIES = ("Foreground", "Background", "Orphan")
 
 
 class Deletion:
@@ -46,13 +46,18 @@ class Deletion:
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
 
 
-def check_options(options: DeleteOptions) -> None:
+def option_errors(policy: str | None, orphan: bool | None) -> list[errors.FieldError]:
     found: list[errors.FieldError] = []
-    if options.orphan_dependents is not None and options.propagation:
+    if orphan is not None and policy is not None:
         why = "orphanDependents and deletionPropagation cannot be both set"
-        found.append(invalid_value("propagationPolicy", options.propagation, why))
-    if options.propagation and options.propagation not in _POLICIES:
-        found.append(not_supported("propagationPolicy", options.propagation, ("Foreground", "Background", "Orphan", "nil")))
+        found.append(invalid_value("propagationPolicy", policy, why))
+    if policy is not None and policy not in _POLICIES:
+        found.append(not_supported("propagationPolicy", policy, (*_POLICIES, "nil")))
+    return found
+
+
+def check_options(options: DeleteOptions) -> None:
+    found = option_errors(options.propagation or None, options.orphan_dependents)
     if found:
         raise errors.invalid("meta.k8s.io", "DeleteOptions", "", found)
 
@@ -90,7 +95,9 @@ async def _delete_once(api: Api, call: Call, options: DeleteOptions, entry: Entr
             return await _remove(api, call, entry)
         changed = _mark_deleting(api, changed)
     elif changed["metadata"].get("deletionGracePeriodSeconds") == 0 and not _holds(call, changed):
-        return await _remove(api, call, entry)
+        # Watchers see a pod marked before they see it gone, also when there is nothing to wait for.
+        marked = await _change(api, call, entry, changed)
+        return Deletion(marked.entry, done=True) if call.dry_run else await _remove(api, call, marked.entry)
     return await _change(api, call, entry, changed)
 
 

@@ -15,7 +15,7 @@ _WAIT_FOR_REVISION = 3.0
 async def get(api: Api, call: Call, resource_version: str = "") -> Entry:
     resource = call.version.resource
     if resource_version not in ("", "0"):
-        await wait_for(api, parse_revision(resource_version))
+        await wait_for(api, _asked(resource_version))
     entry = api.entry(resource, call.namespace, call.name)
     if entry is None:
         raise resource.not_found(call.name)
@@ -24,14 +24,29 @@ async def get(api: Api, call: Call, resource_version: str = "") -> Entry:
     return entry
 
 
-def parse_revision(text: str) -> int:
-    if not text.isdigit() or len(text) > 19:
-        raise errors.invalid("meta.k8s.io", "ListOptions", "", [_not_a_revision(text)])
+def _asked(text: str) -> int:
+    problem = revision_problem(text)
+    if problem is not None:
+        raise errors.ApiError(500, "", str(problem))
     return int(text)
 
 
-def _not_a_revision(text: str) -> errors.FieldError:
-    return errors.invalid_value("resourceVersion", text, f'strconv.ParseUint: parsing "{text}": invalid syntax')
+def parse_revision(text: str) -> int:
+    """The revision that a list names."""
+    problem = revision_problem(text)
+    if problem is not None:
+        raise errors.bad_request(f"invalid resource version: {problem}")
+    return int(text)
+
+
+def revision_problem(text: str) -> errors.FieldError | None:
+    if text.isascii() and text.isdigit():
+        if int(text) < 1 << 64:
+            return None
+        why = "value out of range"
+    else:
+        why = "invalid syntax"
+    return errors.invalid_value("resourceVersion", text, f"strconv.ParseUint: parsing {errors.go_quote(text)}: {why}")
 
 
 async def wait_for(api: Api, revision: int) -> None:

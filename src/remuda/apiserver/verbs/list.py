@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import posixpath
 from typing import Any
 
 from remuda.kube import errors, jsonio
@@ -62,20 +63,26 @@ def option_errors(options: ListOptions) -> list[FieldError]:
                 )
             )
         return found
+    found.extend(_match_errors(match, version, bool(options.continue_token)))
     if options.send_initial_events is not None:
         found.append(forbidden_field("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    return found
+
+
+def _match_errors(match: str, version: str, continued: bool) -> list[FieldError]:
+    found: list[FieldError] = []
     if not match:
         return found
     if not version:
         found.append(
             forbidden_field("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
         )
-    if options.continue_token:
+    if continued:
         found.append(forbidden_field("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"))
     if match not in (_EXACT, _NOT_OLDER):
         found.append(errors.not_supported("resourceVersionMatch", match, (_EXACT, _NOT_OLDER, "")))
     if match == _EXACT and version == "0":
-        found.append(forbidden_field("resourceVersionMatch", 'resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'))
+        found.append(forbidden_field("resourceVersionMatch", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'))
     return found
 
 
@@ -88,12 +95,13 @@ async def list_(api: Api, call: Call, options: ListOptions) -> Page:
 
 
 async def list_selected(api: Api, call: Call, options: ListOptions, selection: Selection) -> Page:
-    if options.limit < 0:
+    # Whoever takes any version gets the whole list, as from kube-apiserver's cache.
+    if options.limit < 0 or options.resource_version == "0":
         options.limit = 0
     if options.continue_token:
+        start, revision = decode_continue(options.continue_token, call.version.resource.scope_prefix(selection.namespace))
         if options.resource_version not in ("", "0"):
             raise errors.bad_request("specifying resource version is not allowed when using continue")
-        start, revision = decode_continue(options.continue_token, call.version.resource.bucket.prefix)
         if revision > 0:
             return await _list_at(api, call, options, selection, revision, start)
         return await _list_now(api, call, options, selection, start)
@@ -102,8 +110,6 @@ async def list_selected(api: Api, call: Call, options: ListOptions, selection: S
         if options.resource_version_match == _EXACT:
             return await _list_at(api, call, options, selection, revision, "")
         await wait_for(api, revision)
-    elif options.resource_version:
-        parse_revision(options.resource_version)
     return await _list_now(api, call, options, selection, "")
 
 
@@ -125,12 +131,14 @@ async def _list_now(api: Api, call: Call, options: ListOptions, selection: Selec
     for entry in scanned:
         if not selection.matches(entry):
             continue
-        if options.limit and len(entries) == options.limit:
-            token = encode_continue(entries[-1].key + "\x00", revision, bucket.prefix)
-            if selection.trivial:
-                remaining = 1 + sum(1 for _ in scanned)
-            break
         entries.append(entry)
+        if len(entries) == options.limit:
+            # Whether what follows matches is not looked at: the next page may be empty.
+            left = sum(1 for _ in scanned) if selection.trivial else int(next(scanned, None) is not None)
+            if left:
+                token = encode_continue(entry.key + "\x00", revision, prefix)
+                remaining = left if selection.trivial else None
+            break
     return await _page(call, entries, revision, token, remaining)
 
 
@@ -143,7 +151,8 @@ async def _list_at(api: Api, call: Call, options: ListOptions, selection: Select
         page = await _list_now(api, call, options, selection, start)
         page.revision = revision
         if page.continue_token:
-            page.continue_token = encode_continue(page.entries[-1].key + "\x00", revision, bucket.prefix)
+            prefix = resource.scope_prefix(selection.namespace)
+            page.continue_token = encode_continue(page.entries[-1].key + "\x00", revision, prefix)
         return page
     entries: list[Entry] = []
     prefix = resource.scope_prefix(selection.namespace)
@@ -154,20 +163,21 @@ async def _list_at(api: Api, call: Call, options: ListOptions, selection: Select
         try:
             found = await api.cache.store.range(prefix, start=start, limit=chunk, revision=revision)
         except Compacted as error:
-            raise _expired(options, error, bucket.prefix, start) from None
+            raise _expired(options, error, prefix, start) from None
         except FutureRevision:
             raise errors.expired(f"The resourceVersion for the provided list is too new: {revision}") from None
-        for index, kv in enumerate(found.items):
+        for index, kv in enumerate(found.items, 1):
             entry = api.cache.entry_of(kv)
             if not selection.matches(entry):
                 continue
-            if options.limit and len(entries) == options.limit:
-                token = encode_continue(entries[-1].key + "\x00", revision, bucket.prefix)
-                if selection.trivial:
-                    remaining = len(found.items) - index + found.remaining
-                break
             entries.append(entry)
-        if token or not found.more:
+            if len(entries) == options.limit:
+                left = len(found.items) - index + found.remaining
+                if left or found.more:
+                    token = encode_continue(entry.key + "\x00", revision, prefix)
+                    remaining = left if selection.trivial else None
+                break
+        if len(entries) == options.limit > 0 or token or not found.more:
             return await _page(call, entries, revision, token, remaining)
         start = found.items[-1].key + "\x00"
 
@@ -183,26 +193,49 @@ async def _page(call: Call, entries: list[Entry], revision: int, token: str = ""
 
 
 def encode_continue(start: str, revision: int, prefix: str) -> str:
-    token = jsonio.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": start[len(prefix) :]})
+    token = jsonio.dumps({"v": _TOKEN_VERSION, "rv": revision, "start": start[len(prefix) :]})
     return base64.urlsafe_b64encode(token).rstrip(b"=").decode()
+
+
+_TOKEN_VERSION = "meta.k8s.io/v1"
 
 
 def decode_continue(token: str, prefix: str) -> tuple[str, int]:
     """The key to go on from, and the revision (-1: whatever is newest, after an expired token)."""
+    start, revision = _read_token(token)
+    if revision == 0:
+        raise _bad_token(f"incorrect encoded start resourceVersion (version {_TOKEN_VERSION})")
+    if not start:
+        raise _bad_token(f"encoded start key empty (version {_TOKEN_VERSION})")
+    # A token must not lead out of the list it was made for.
+    key = start if start.startswith("/") else f"/{start}"
+    if key != posixpath.normpath(key) or key.startswith("//"):
+        raise _bad_token(start)
+    return prefix + key[1:], revision
+
+
+def _read_token(token: str) -> tuple[str, int]:
     try:
-        found = jsonio.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        if found["v"] != "meta.k8s.io/v1":
-            raise errors.bad_request(f'continue key is not valid: server does not recognize this encoded version "{found["v"]}"')
-        revision, start = found["rv"], found["start"]
-        if not isinstance(revision, int) or not isinstance(start, str) or revision == 0:
-            raise ValueError
-        if not start or ".." in start.split("/") or start.startswith("/"):
-            raise ValueError
-    except errors.ApiError:
-        raise
-    except (ValueError, KeyError, TypeError, binascii.Error):
-        raise errors.bad_request("continue key is not valid: encoded continue is malformed") from None
-    return prefix + start, revision
+        data = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        bad = next((at for at, char in enumerate(token) if not (char.isascii() and (char.isalnum() or char in "-_"))), len(token))
+        raise _bad_token(f"illegal base64 data at input byte {bad}") from None
+    try:
+        found, _ = jsonio.loads_as_go(data)
+    except jsonio.JsonError as error:
+        raise _bad_token(str(error)) from None
+    if not isinstance(found, dict):
+        raise _bad_token("json: cannot unmarshal into Go value of type storage.continueToken")
+    version, revision, start = found.get("v", ""), found.get("rv", 0), found.get("start", "")
+    if version != _TOKEN_VERSION:
+        raise _bad_token(f"server does not recognize this encoded version {version}")
+    if not isinstance(revision, int) or not isinstance(start, str):
+        raise _bad_token("json: cannot unmarshal into Go struct field continueToken")
+    return start, revision
+
+
+def _bad_token(why: str) -> errors.ApiError:
+    return errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
 
 
 def _expired(options: ListOptions, error: Compacted, prefix: str, start: str) -> errors.ApiError:

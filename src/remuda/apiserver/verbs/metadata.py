@@ -10,7 +10,7 @@ from remuda.kube.errors import FieldError
 
 from ..api import Api
 from ..calls import Call
-from ..objectmeta import validate_object_meta, validate_object_meta_update
+from ..objectmeta import path_segment_name, validate_object_meta, validate_object_meta_update
 from ..resources import Version
 
 Obj = dict[str, Any]
@@ -77,14 +77,22 @@ def dedupe_owner_references(call: Call, meta: Obj, after_admission: bool = False
         )
 
 
-def metadata_errors(version: Version, meta: Obj) -> list[FieldError]:
-    return validate_object_meta(meta, version.resource.namespaced, version.strategy.name_problems)
+def creation_errors(version: Version, obj: Obj) -> list[FieldError]:
+    """The kind's own checks first, then what holds for every kind: the more special message wins.
+
+    A built-in kind's strategy checks its metadata itself; that of a custom one is checked here.
+    """
+    meta, namespaced, strategy = obj["metadata"], version.resource.namespaced, version.strategy
+    own = [] if version.resource.builtin else validate_object_meta(meta, namespaced, strategy.name_problems)
+    return own + strategy.validate(obj) or validate_object_meta(meta, namespaced, path_segment_name)
 
 
-def metadata_update_errors(version: Version, meta: Obj, old: Obj) -> list[FieldError]:
-    found = validate_object_meta(meta, version.resource.namespaced, version.strategy.name_problems)
-    found.extend(validate_object_meta_update(meta, old))
-    return found
+def update_errors(version: Version, obj: Obj, old: Obj, own: list[FieldError]) -> list[FieldError]:
+    """Both together here, so that a cause may come twice, as kube-apiserver has it. `own` are the kind's own findings."""
+    meta, old_meta = obj["metadata"], old["metadata"]
+    found = validate_object_meta(meta, version.resource.namespaced, path_segment_name)
+    changes = validate_object_meta_update(meta, old_meta)
+    return found + changes + ([] if version.resource.builtin else changes) + own
 
 
 def spec_changed(version: Version, obj: Obj, old: Obj) -> bool:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from remuda.kube import errors
-from remuda.kube.errors import invalid_value
+from remuda.kube import errors, jsonio
+from remuda.kube.errors import go_quote, invalid_value
 
 from ..admission import UPDATE, Attributes
 from ..api import Api
@@ -55,8 +55,7 @@ async def update(api: Api, call: Call, raw: Any, duplicates: list[str] | None = 
 def check_name(call: Call, meta: Obj) -> None:
     name, namespace = meta.get("name") or "", meta.get("namespace") or ""
     if not name:
-        # An object without a name is completed, but only if it says nothing else either.
-        raise errors.bad_request("name must be provided")
+        raise errors.bad_request(f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided")
     if name != call.name:
         raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
     if namespace != (call.namespace if call.version.resource.namespaced else ""):
@@ -76,12 +75,11 @@ async def guaranteed_update(
             if not (version.strategy.allow_create_on_update or allow_create):
                 raise resource.not_found(call.name)
             if uid:
-                raise resource.conflict(call.name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: ")
+                raise _wrong_uid(call, uid, "")
             return await _create_instead(api, call, compute)
         live = await version.load(entry)
         if uid and uid != live["metadata"].get("uid"):
-            current = live["metadata"].get("uid")
-            raise resource.conflict(call.name, f"Precondition failed: UID in precondition: {uid}, UID in object meta: {current}")
+            raise _wrong_uid(call, uid, live["metadata"].get("uid") or "")
         try:
             return await _update_once(api, call, compute, entry, live)
         except Mismatch as mismatch:
@@ -92,11 +90,22 @@ async def guaranteed_update(
             entry = None if mismatch.current is None else api.cache.entry_of(mismatch.current)
 
 
+def _wrong_uid(call: Call, given: str, found: str) -> errors.ApiError:
+    resource = call.version.resource
+    key = resource.key(call.namespace, call.name)
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: UID in precondition: {given}, UID in object meta: {found}"
+    )
+    return resource.conflict(call.name, why)
+
+
 async def _create_instead(api: Api, call: Call, compute: Compute) -> Outcome:
     obj = await compute(None)
     api.require(call, "create", call.subresource)
     meta = metadata.own_metadata(obj)
     metadata.wipe_system_fields(meta)
+    meta.pop("resourceVersion", None)
     attributes = create.attributes_of(call, obj)
     await api.admission.admit(attributes)
     assert attributes.obj is not None
@@ -124,8 +133,7 @@ async def _update_once(api: Api, call: Call, compute: Compute, entry: Entry, liv
     if strategy.generation and metadata.spec_changed(version, obj, live):
         meta["generation"] = (old_meta.get("generation") or 0) + 1
     metadata.carry_over(meta, old_meta)
-    found = metadata.metadata_update_errors(version, meta, old_meta)
-    found.extend(_validate(call, obj, live))
+    found = metadata.update_errors(version, obj, live, _validate(call, obj, live))
     if found:
         raise errors.invalid(version.group, version.kind, meta.get("name") or "", found)
     call.warnings.extend(strategy.warnings(obj, live))
@@ -136,11 +144,16 @@ async def _update_once(api: Api, call: Call, compute: Compute, entry: Entry, liv
         return await _delete_finished(api, call, entry, obj)
     stored = await version.to_storage(obj)
     plain = encode(stored)
-    if plain == entry.stored:
+    if plain == entry.stored or _same(plain, entry.stored):
         return Outcome(entry)
     if call.dry_run:
         return Outcome(Entry(entry.key, entry.namespace, entry.name, entry.revision, plain))
     return Outcome(await api.put(resource, entry.key, stored, entry.revision, strategy.ttl))
+
+
+def _same(new: bytes, stored: bytes) -> bool:
+    """The same object, though its keys may be in another order; then nothing is written. Lengths tell most changes apart."""
+    return len(new) == len(stored) and jsonio.dumps_sorted(jsonio.loads(new)) == jsonio.dumps_sorted(jsonio.loads(stored))
 
 
 def _attributes(call: Call, obj: Obj, live: Obj) -> Attributes:
@@ -173,9 +186,9 @@ def _check_resource_version(call: Call, meta: Obj, live: Obj) -> None:
             raise errors.invalid(resource.group, resource.name, call.name, [problem])
         meta["resourceVersion"] = current
         return
-    if not given.isdigit():
-        problem = invalid_value("metadata.resourceVersion", given, f'strconv.ParseUint: parsing "{given}": invalid syntax')
-        raise errors.invalid(resource.group, resource.name, call.name, [problem])
+    if not (given.isascii() and given.isdigit()) or int(given) >= 1 << 64:
+        why = "value out of range" if given.isascii() and given.isdigit() else "invalid syntax"
+        raise errors.ApiError(500, "", f"strconv.ParseUint: parsing {go_quote(given)}: {why}")
     if given != current:
         raise resource.stale(call.name)
 

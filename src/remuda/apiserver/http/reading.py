@@ -1,0 +1,106 @@
+"""Request bodies: bytes in, values out, and kube-apiserver's sentences about what can't be read.
+
+What the value means (kind, version, fields) is the business of :mod:`remuda.apiserver.verbs.bodies`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from remuda.kube import errors, jsonio, yamlio
+from remuda.kube.jsonio import JsonError
+
+from ..builtin import protobuf
+from ..builtin.codec import decoder_for
+from ..calls import Call
+from ..verbs.bodies import not_an_object, unrecognized
+from ..verbs.patch import APPLY_PATCH
+from . import negotiation
+
+Obj = dict[str, Any]
+
+BODY_LIMIT = 3 * 1024 * 1024
+
+
+async def read_limited(request: web.BaseRequest) -> bytes:
+    """The whole body, refused with the right Status when it is too large."""
+    declared = request.content_length
+    if declared is not None and declared > BODY_LIMIT:
+        raise errors.too_large(f"limit is {BODY_LIMIT}")
+    if request.headers.get("Content-Encoding", "identity") not in ("", "identity"):
+        raise errors.unsupported_media_type("compressed request bodies are not accepted")
+    content = request.content
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        piece = await content.readany()
+        if not piece:
+            break
+        size += len(piece)
+        if size > BODY_LIMIT:
+            raise errors.too_large(f"limit is {BODY_LIMIT}")
+        pieces.append(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+async def read_object(request: web.BaseRequest, call: Call) -> tuple[Any, list[str]]:
+    """The object that was sent, and what strict field validation says about its text."""
+    builtin = call.version.resource.builtin
+    media = negotiation.input_type(request.headers.get("Content-Type", ""), builtin)
+    call.sent = data = await read_limited(request)
+    if media == negotiation.PROTOBUF or data.startswith(protobuf.MAGIC):
+        try:
+            return protobuf.decode(data), []
+        except ValueError as error:
+            raise errors.bad_request(str(error)) from None
+    try:
+        return parse(data, media == negotiation.YAML, merge=builtin)
+    except JsonError as error:
+        raise unrecognized(call, f"couldn't get version/kind; json parse error: {error}") from None
+    except yamlio.YamlError as error:
+        raise unrecognized(call, str(error)) from None
+
+
+def parse(data: bytes, yaml: bool, merge: bool = False) -> tuple[Any, list[str]]:
+    """A JSON or YAML document, and complaints about repeated keys. Raises JsonError or YamlError."""
+    if yaml:
+        value, repeated = yamlio.loads_reporting_duplicates(data)
+        # As Go's reader has it: what comes from YAML has its keys in order.
+        return jsonio.loads(jsonio.dumps_sorted(value)), yaml_complaints(repeated)
+    if jsonio.depth_exceeds(data):
+        raise JsonError("exceeded max depth")
+    value, paths = jsonio.loads_as_go(data, merge)
+    return value, [f'duplicate field "{path}"' for path in paths]
+
+
+def yaml_complaints(repeated: list[str]) -> list[str]:
+    """All in one, as Go's YAML reader words them."""
+    return ["yaml: unmarshal errors:\n" + "\n".join(f"  {each}" for each in repeated)] if repeated else []
+
+
+def parse_patch(data: bytes, content_type: str) -> tuple[Any, list[str]]:
+    try:
+        return parse(data, content_type == APPLY_PATCH)
+    except JsonError as error:
+        raise errors.bad_request(f"error decoding patch: {error}") from None
+    except yamlio.YamlError as error:
+        raise errors.bad_request(f"error decoding YAML: {error}") from None
+
+
+_decode_delete_options = decoder_for("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")
+
+
+def read_delete_options(data: bytes, content_type: str) -> Obj:
+    """DeleteOptions as a body, of whichever group."""
+    media = negotiation.input_type(content_type, builtin=True)
+    try:
+        raw: Any = protobuf.decode(data) if data.startswith(protobuf.MAGIC) else parse(data, media == negotiation.YAML)[0]
+        if not isinstance(raw, dict):
+            raise errors.bad_request(not_an_object(raw))
+        return _decode_delete_options(raw)[0]
+    except JsonError as error:
+        raise errors.bad_request(f"couldn't get version/kind; json parse error: {error}") from None
+    except ValueError as error:
+        raise errors.bad_request(str(error)) from None
