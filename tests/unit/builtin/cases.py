@@ -1021,4 +1021,49 @@ CASES: list[Case] = [
         },
     ),
     _new("EndpointSlice", "of names", {"addressType": "FQDN", "endpoints": [{"addresses": ["a.b", "A", "x"]}]}),
+    # Errors that end in a diff of Go structs
+    _changed("Pod", "of its command", {"spec": {"containers": [{**CONTAINER, "command": ["a", "<b>"]}]}}),
+    _changed("Pod", "of its node and host", {"spec": {"nodeName": "n", "hostNetwork": True, "hostAliases": [{"ip": "1.2.3.4"}]}}),
+    _changed(
+        "Pod",
+        "of its volumes",
+        {"spec": {"volumes": [{"name": "a", "emptyDir": {"sizeLimit": "1Gi"}}, {"name": "b", "configMap": {"name": "c"}}]}},
+    ),
+    _changed(
+        "Pod",
+        "of its affinity",
+        {
+            "spec": {
+                "affinity": {
+                    "podAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [
+                            {"topologyKey": "a", "labelSelector": {"matchLabels": {"a": "b"}}}
+                        ]
+                    }
+                }
+            }
+        },
+    ),
+    _changed(
+        "Pod",
+        "of its resources",
+        {
+            "spec": {
+                "containers": [
+                    {
+                        **CONTAINER,
+                        "resources": {"limits": {"cpu": "1"}},
+                        "ports": [{"containerPort": 80}],
+                        "env": [{"name": "a", "value": "b"}],
+                        "livenessProbe": {"tcpSocket": {"port": 80}},
+                    }
+                ]
+            }
+        },
+    ),
+    _changed(
+        "PersistentVolumeClaim", "of its class", {"spec": {"storageClassName": "a", "selector": {"matchLabels": {"a": "b"}}}}
+    ),
+    _changed("PersistentVolume", "of its source", {"spec": {"hostPath": None, "nfs": {"server": "a", "path": "/"}}}),
+    _changed("Job", "of its template", {"spec": {"template": {"spec": {"restartPolicy": "OnFailure"}}}}),
 ]

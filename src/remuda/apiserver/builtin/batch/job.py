@@ -19,6 +19,7 @@ from ...strategy import Strategy
 from .. import checks, workloads
 from ..checks import MAX_INT32, Errors, Obj, same, sub
 from ..columns import AGE, NAME, Moment, between, column, container_columns
+from ..core import internals
 from ..core.pod_defaults import default_template
 from ..core.podspec import template_errors
 from .job_status import status_update_errors
@@ -332,8 +333,11 @@ def _template_change_errors(spec: Obj, before: Obj, old: Obj) -> Errors:
         template, was = _without_placement(template), _without_placement(was)
     if same(template, was):
         return []
-    path = "spec.template.spec" if movable else "spec.template"
-    return [invalid_value(path, spec.get("template"), objectmeta.IMMUTABLE)]
+    if movable:
+        shown = internals.shown("PodSpec", sub(spec, "template", "spec"))
+        return [invalid_value("spec.template.spec", shown, objectmeta.IMMUTABLE)]
+    shown = internals.shown("PodTemplateSpec", sub(spec, "template"))
+    return [invalid_value("spec.template", shown, objectmeta.IMMUTABLE)]
 
 
 def _without_placement(template: Obj) -> Obj:

@@ -13,6 +13,7 @@ from ... import objectmeta
 from ...strategy import Strategy
 from .. import checks
 from ..checks import MAX_INT32, Errors, Obj, same, sub
+from . import internals
 from .pod_columns import COLUMNS
 from .pod_containers import image_space_errors
 from .pod_defaults import default_pod, qos_class
@@ -177,7 +178,8 @@ def _unchanged_errors(spec: Obj, before: Obj) -> Errors:
     errors: Errors = []
     munged = dict(spec)
     for field in ("containers", "initContainers"):
-        _set(munged, field, _with_images(spec.get(field) or [], before.get(field) or []))
+        if spec.get(field):
+            munged[field] = _with_images(spec[field], before.get(field) or [])
     for field in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
         _set(munged, field, before.get(field))
     if (before.get("terminationGracePeriodSeconds") or 0) < 0 and munged.get("terminationGracePeriodSeconds") == 1:
@@ -185,7 +187,8 @@ def _unchanged_errors(spec: Obj, before: Obj) -> Errors:
     if before.get("schedulingGates"):
         errors += _gated_errors(munged, before)
     if not same(munged, before):
-        errors.append(forbidden_field("spec", f"pod updates may not change fields other than {_UPDATABLE}\n"))
+        changes = internals.diff("PodSpec", before, munged)
+        errors.append(forbidden_field("spec", f"pod updates may not change fields other than {_UPDATABLE}\n{changes}"))
     return errors
 
 
@@ -369,7 +372,8 @@ def validate_ephemeral_update(obj: Obj, old: Obj) -> Errors:
             why = f'existing ephemeral containers "{name}" may not be removed\n'
             errors.append(forbidden_field("spec.ephemeralContainers", why))
         elif not same(before, new[name]):
-            why = f'existing ephemeral containers "{name}" may not be changed\n'
+            changes = internals.diff("EphemeralContainer", before, new[name])
+            why = f'existing ephemeral containers "{name}" may not be changed\n{changes}'
             errors.append(forbidden_field("spec.ephemeralContainers", why))
     return errors
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from remuda.kube.errors import duplicate, forbidden_field, invalid_value, not_supported, required, too_long
-from remuda.kube.jsonio import dumps_text
 
 from .. import checks
 from ..checks import MAX_INT32, Errors, Obj
+from . import internals
 from .paths import local_descending
 
 # kube-apiserver's --allow-privileged, which every distribution turns on.
@@ -39,9 +39,8 @@ def _seccomp_errors(profile: Obj | None, path: str) -> Errors:
         else:
             errors += local_descending(local, f"{path}.localhostProfile")
     elif local is not None:
-        shown = checks.Verbatim(f'{{"Type":"{kind}","LocalhostProfile":"{local}"}}')
         why = "can only be set when seccomp type is Localhost"
-        errors.append(invalid_value(f"{path}.localhostProfile", shown, why))
+        errors.append(invalid_value(f"{path}.localhostProfile", internals.shown("SeccompProfile", profile), why))
     return errors
 
 
@@ -88,43 +87,12 @@ def security_context_errors(context: Obj | None, path: str, host_users: bool) ->
     if context.get("allowPrivilegeEscalation") is False:
         if privileged:
             why = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-            errors.append(invalid_value(path, _shown(context), why))
+            errors.append(invalid_value(path, internals.shown("SecurityContext", context), why))
         for capability in (context.get("capabilities") or {}).get("add") or ():
             if capability == "CAP_SYS_ADMIN":
                 why = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"
-                errors.append(invalid_value(path, _shown(context), why))
+                errors.append(invalid_value(path, internals.shown("SecurityContext", context), why))
     return errors + _apparmor_errors(context.get("appArmorProfile"), f"{path}.appArmorProfile")
-
-
-_SHOWN_FIELDS = (
-    "capabilities",
-    "privileged",
-    "seLinuxOptions",
-    "windowsOptions",
-    "runAsUser",
-    "runAsGroup",
-    "runAsNonRoot",
-    "readOnlyRootFilesystem",
-    "allowPrivilegeEscalation",
-    "procMount",
-    "seccompProfile",
-    "appArmorProfile",
-)
-_GO_SHOWN = {
-    "seLinuxOptions": "SELinuxOptions",
-}
-
-
-def _shown(context: Obj) -> checks.Verbatim:
-    """The context as Go prints its internal form: every field, by its Go name."""
-    shown: Obj = {}
-    for field in _SHOWN_FIELDS:
-        value = context.get(field)
-        name = _GO_SHOWN.get(field, field[0].upper() + field[1:])
-        if field == "capabilities" and value is not None:
-            value = {"Add": value.get("add"), "Drop": value.get("drop")}
-        shown[name] = value
-    return checks.Verbatim(dumps_text(shown))
 
 
 def pod_security_errors(spec: Obj, path: str) -> Errors:

@@ -1,8 +1,7 @@
 """Addresses and node ports for services, out of a range, without any state of its own.
 
-The write path calls :func:`allocate` between prepare and validate with what the stored services already use; what it
-chooses depends on the service's own uid, so that two writers rarely choose the same, and a retry after a conflict finds
-the next free one.
+:mod:`.service_ledger` calls :func:`allocate` before a service is prepared and validated, with what others hold. What is
+chosen follows from the service's uid, so that addresses are spread over the range and a search is short.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from remuda.kube.errors import ApiError, internal, invalid, invalid_value
 from ..checks import Obj, sub
 from .service import cluster_ip_errors, needs_cluster_ip, needs_health_check
 
-SERVICE_RANGE = "10.96.0.0/12"
+SERVICE_RANGE = "10.96.0.0/16"
 NODE_PORTS = range(30000, 32768)
 
 

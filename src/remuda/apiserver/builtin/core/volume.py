@@ -13,7 +13,7 @@ from .. import checks
 from ..checks import Errors, Obj, same, sub
 from ..columns import AGE, NAME, UNSET, at, column
 from ..quantities import amount, fractional
-from . import pod_volumes
+from . import internals, pod_volumes
 from .claim_spec import ACCESS_MODES, VOLUME_MODES, access_mode_errors, claim_spec_errors
 from .paths import no_backsteps
 from .pod_defaults import default_source
@@ -157,7 +157,8 @@ def _volume_update_errors(obj: Obj, old: Obj) -> Errors:
     if old_csi is not None and new_csi is not None and old_csi.get("controllerExpandSecretRef") is None:
         spec["csi"] = {key: value for key, value in new_csi.items() if key != "controllerExpandSecretRef"}
     if any(not same(spec.get(name), before.get(name)) for name in _SOURCE_NAMES):
-        why = "spec.persistentvolumesource is immutable after creation\n"
+        changes = internals.diff("PersistentVolumeSource", before, spec)
+        why = f"spec.persistentvolumesource is immutable after creation\n{changes}"
         errors.append(forbidden_field("spec.persistentvolumesource", why))
     errors += checks.immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode")
     if before.get("nodeAffinity") is not None and not same(spec.get("nodeAffinity"), before["nodeAffinity"]):
@@ -286,27 +287,27 @@ def _claim_update_errors(obj: Obj, old: Obj) -> Errors:
     annotations = sub(obj, "metadata").get("annotations") or {}
     old_annotations = sub(old, "metadata").get("annotations") or {}
     new, was = dict(spec), dict(before)
-    if not before.get("volumeName"):
-        was.pop("volumeName", None)
-        new.pop("volumeName", None)
+    if not before.get("volumeName") and spec.get("volumeName"):
+        was["volumeName"] = spec["volumeName"]
     beta = old_annotations.get(_BETA_CLASS)
     moves = before.get("storageClassName") is None and spec.get("storageClassName") is not None
     if beta is not None and moves and spec["storageClassName"] == beta and annotations.get(_BETA_CLASS, beta) == beta:
-        new.pop("storageClassName", None)
+        del new["storageClassName"]
     else:
         if annotations.get(_BETA_CLASS, "") != (beta or ""):
             path = f"metadata.annotations.{_BETA_CLASS}"
             errors.append(invalid_value(path, annotations.get(_BETA_CLASS, ""), objectmeta.IMMUTABLE))
         if moves and (beta is None or spec["storageClassName"] == beta):
-            new.pop("storageClassName", None)
+            del new["storageClassName"]
     size, old_size = (sub(each, "resources").get("requests") or {} for each in (spec, before))
     if sub(obj, "status").get("phase") == "Bound":
-        for each in (new, was):
-            each["resources"] = _without_storage(each.get("resources") or {})
-            each.pop("volumeAttributesClassName", None)
+        kept = {**size, "storage": old_size.get("storage")}
+        new["resources"] = {**sub(new, "resources"), "requests": kept}
+        new["volumeAttributesClassName"] = was.get("volumeAttributesClassName")
     if not same(new, was):
-        why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n"
-        errors.append(forbidden_field("spec", why))
+        what = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+        changes = internals.diff("PersistentVolumeClaimSpec", was, new)
+        errors.append(forbidden_field("spec", f"{what}\n{changes}"))
     now, held = amount(size.get("storage")), amount((sub(old, "status").get("capacity") or {}).get("storage"))
     if now < amount(old_size.get("storage")) and now <= held:
         path = "spec.resources.requests.storage"
@@ -319,11 +320,6 @@ def _claim_update_errors(obj: Obj, old: Obj) -> Errors:
         why = f"update to {to} is forbidden when status.currentVolumeAttributesClassName is not nil"
         errors.append(forbidden_field("spec.volumeAttributesClassName", why))
     return errors
-
-
-def _without_storage(resources: Obj) -> Obj:
-    requests = {name: value for name, value in (resources.get("requests") or {}).items() if name != "storage"}
-    return {**resources, "requests": requests}
 
 
 def _claim_status_errors(obj: Obj, old: Obj) -> Errors:
