@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from . import keys
+from . import keys, mutation
 from .entries import Entry, Parsed, ensure_canonical
 from .store import Compacted, Event, KeyValue, Store
 
@@ -191,6 +191,8 @@ class Cache:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        if mutation.DETECTOR is not None:
+            mutation.DETECTOR.verify()
 
     async def _follow(self, started: asyncio.Future[None]) -> None:
         try:

@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 from remuda.kube import jsonio
 
+from . import mutation
+
 Obj = dict[str, Any]
 
 _METADATA = b'"metadata":{'
@@ -102,7 +104,7 @@ class Entry:
         if found is None:
             found = self._object = self.parse()
             if self.home is not None:
-                self.home.parsed.add(self)
+                self._cached(self.home)
         return found
 
     def parse(self) -> Obj:
@@ -119,10 +121,19 @@ class Entry:
             metadata["resourceVersion"] = str(self.revision)
         self._object = {**obj, "metadata": metadata}
         if self.home is not None:
-            self.home.parsed.add(self)
+            self._cached(self.home)
+
+    def _cached(self, home: Home) -> None:
+        if mutation.DETECTOR is not None:
+            mutation.DETECTOR.track(self)
+        home.parsed.add(self)
 
     def forget(self) -> None:
         self._object = None
+
+    def held(self) -> Obj | None:
+        """The parsed object if there is one just now; :meth:`object` makes it."""
+        return self._object
 
     @property
     def parsed(self) -> bool:

@@ -1,0 +1,50 @@
+"""For every test: the caches of all servers, in this process or started by it, are watched for changes in place.
+
+Objects of the cache are shared and read-only (:mod:`remuda.apiserver.mutation` says how that is checked). Every process
+of the session reports to one file; if anything is in it at the end the session has failed, whatever the tests said.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+_ENVIRONMENT = "REMUDA_CHECK_MUTATION"
+_reported = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput") or os.environ.get(_ENVIRONMENT):
+        return
+    handle, name = tempfile.mkstemp(prefix="remuda-mutations-")
+    os.close(handle)
+    os.environ[_ENVIRONMENT] = name
+    config.stash[_reported] = Path(name)
+
+
+def _found(config: pytest.Config) -> list[str]:
+    report = config.stash.get(_reported, None)
+    return report.read_text().splitlines() if report is not None and report.exists() else []
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _found(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    found = _found(config)
+    if found:
+        terminalreporter.section("cached objects were changed in place", red=True)
+        for line in dict.fromkeys(found):
+            terminalreporter.line(line)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    report = config.stash.get(_reported, None)
+    if report is not None:
+        report.unlink(missing_ok=True)
