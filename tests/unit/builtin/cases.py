@@ -1066,4 +1066,23 @@ CASES: list[Case] = [
     ),
     _changed("PersistentVolume", "of its source", {"spec": {"hostPath": None, "nfs": {"server": "a", "path": "/"}}}),
     _changed("Job", "of its template", {"spec": {"template": {"spec": {"restartPolicy": "OnFailure"}}}}),
+    _new(
+        "ValidatingWebhookConfiguration",
+        "with conditions that do not compile",
+        {
+            "webhooks": [
+                merged(
+                    WEBHOOK,
+                    {
+                        "matchConditions": [
+                            {"name": "a", "expression": "1 +"},
+                            {"name": "b", "expression": "'x'"},
+                            {"name": "c", "expression": "nope.x"},
+                            {"name": "d", "expression": "request.nope"},
+                        ]
+                    },
+                )
+            ]
+        },
+    ),
 ]

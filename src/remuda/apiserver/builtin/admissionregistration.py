@@ -1,6 +1,6 @@
 """admissionregistration.k8s.io: webhook configurations.
 
-Match conditions are CEL; who knows the language gives a check to :func:`webhook_strategies`.
+Match conditions are CEL: an expression that does not compile is refused when the configuration is written.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from remuda.kube import names, selectors
 from remuda.kube.errors import duplicate, invalid_value, not_supported, required, too_many
 
 from .. import objectmeta
+from ..cel.admissionvars import MATCH_CONDITION_VARIABLES
+from ..cel.errors import CompileError
+from ..cel.programs import compile_condition
 from ..strategy import Strategy
 from . import checks
 from .checks import Errors, Obj, sub
@@ -27,7 +30,12 @@ _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _FORM = "; desired format: https://host[/path]"
 
 
-def _no_problems(expression: str) -> list[str]:
+def condition_problems(expression: str) -> list[str]:
+    """What the CEL compiler says of a match condition."""
+    try:
+        compile_condition(expression, MATCH_CONDITION_VARIABLES)
+    except CompileError as error:
+        return [error.detail]
     return []
 
 
@@ -272,7 +280,7 @@ def _strategy(problems: ExpressionProblems, mutating: bool) -> Strategy:
     )
 
 
-def webhook_strategies(problems: ExpressionProblems = _no_problems) -> tuple[Strategy, Strategy]:
+def webhook_strategies(problems: ExpressionProblems = condition_problems) -> tuple[Strategy, Strategy]:
     """The strategies of mutating and of validating webhook configurations."""
     return _strategy(problems, True), _strategy(problems, False)
 
