@@ -12,7 +12,8 @@ import pytest
 from tests.real import need
 from tests.real.cluster import RealCluster
 
-from .harness import OURS, REAL, Endpoint, Pair, RemudaProcess
+from .harness import OURS, REAL, SIDES, Endpoint, Pair, RemudaProcess
+from .kubectl import Kubectl, write_config
 
 _numbers = itertools.count(1)
 
@@ -42,8 +43,28 @@ def endpoints(real: RealCluster, remuda: RemudaProcess) -> dict[str, Endpoint]:
 
 @pytest.fixture
 def pair(endpoints: dict[str, Endpoint], request: pytest.FixtureRequest) -> Pair:
+    return new_pair(endpoints)
+
+
+def new_pair(endpoints: dict[str, Endpoint]) -> Pair:
     """A pair with a namespace of its own that exists on both servers, with its default service account."""
     pair = Pair(endpoints, ns=f"t{next(_numbers)}-{os.getpid()}")
     pair.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": pair.ns}})
     pair.eventually(f"/api/v1/namespaces/{pair.ns}/serviceaccounts/default", lambda answer: answer.status == 200, compare=False)
     return pair
+
+
+@pytest.fixture(scope="session")
+def kubectl_homes(
+    real: RealCluster, remuda: RemudaProcess, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
+    homes = {side: Path(tmp_path_factory.mktemp("homes")) / side for side in SIDES}
+    write_config(homes[OURS], remuda.kubeconfig)
+    write_config(homes[REAL], real.kubeconfig)
+    return homes
+
+
+@pytest.fixture
+def kubectl(pair: Pair, real: RealCluster, kubectl_homes: dict[str, Path], tmp_path: Path) -> Kubectl:
+    """kubectl on both servers, in the namespace of `pair`."""
+    return Kubectl(Path(real.kubectl_path), kubectl_homes, pair.ns, tmp_path)

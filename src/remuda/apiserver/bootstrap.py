@@ -1,8 +1,9 @@
-"""What every Kubernetes has from its first second: the system namespaces, the default roles, two priority classes."""
+"""What every Kubernetes has from its first second: system namespaces, default roles, priority classes, its own service."""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from typing import Any
 
 from remuda.kube import jsonio
@@ -11,12 +12,15 @@ from remuda.kube.objects import GroupVersionKind, name_of, namespace_of
 
 from .api import Api
 from .authz import bootstrap as roles
+from .builtin.core.service_addresses import SERVICE_RANGE
 from .calls import Call, DeleteOptions
 from .verbs import create, delete, update
 
 Obj = dict[str, Any]
 
 MANAGER = "kube-apiserver"
+# The first address of the range, which kube-apiserver also takes for itself.
+_OWN_ADDRESS = str(next(ipaddress.ip_network(SERVICE_RANGE).hosts()))
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _CRITICAL = (
     (
@@ -28,8 +32,8 @@ _CRITICAL = (
 )
 
 
-async def ensure(api: Api) -> None:
-    """Make what is missing. Roles also get back what was taken from them, unless they say otherwise."""
+async def ensure(api: Api, port: int) -> None:
+    """Make what is missing. Roles also get back what was taken from them, unless they say otherwise. `port` is the server's."""
     for name in NAMESPACES:
         await _ensure(api, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     for name, value, words in _CRITICAL:
@@ -43,8 +47,32 @@ async def ensure(api: Api) -> None:
                 "description": words,
             },
         )
+    await _ensure_own_service(api, port)
     # All at once: they share a few commits instead of paying one each.
     await asyncio.gather(*(_reconcile_role(api, expected) for expected in roles.desired()))
+
+
+async def _ensure_own_service(api: Api, port: int) -> None:
+    """`kubernetes` in `default`. It has no endpoints: nothing could reach a server on loopback through a service address."""
+    ports = [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}]
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "kubernetes",
+            "namespace": "default",
+            "labels": {"component": "apiserver", "provider": "kubernetes"},
+        },
+        "spec": {"type": "ClusterIP", "clusterIP": _OWN_ADDRESS, "sessionAffinity": "None", "ports": ports},
+    }
+    resource = _call(api, service, "create").version.resource
+    entry = api.entry(resource, "default", "kubernetes")
+    if entry is None:
+        await _ensure(api, service)
+    elif entry.object()["spec"].get("ports") != ports:
+        changed = jsonio.copy(entry.object())
+        changed["spec"]["ports"] = ports
+        await update.update(api, _call(api, service, "update"), changed)
 
 
 def _call(api: Api, obj: Obj, verb: str) -> Call:

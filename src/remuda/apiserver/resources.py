@@ -9,6 +9,7 @@ custom resources come and go with their CRDs (:mod:`remuda.apiserver.custom`).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -210,6 +211,10 @@ class Version:
         return converted
 
 
+def _nothing_reserved(obj: Obj, old: Obj | None) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 @dataclass(slots=True, eq=False)
 class Resource:
     group: str
@@ -231,6 +236,8 @@ class Resource:
     virtual: bool = False
     # A finished delete answers with the object that was, not with a Status.
     shows_deleted: bool = False
+    # What a write holds while it is under way and others must not get (a service's addresses); given the new and old object.
+    reserve: Callable[[Obj, Obj | None], AbstractContextManager[None]] = _nothing_reserved
     # Another resource's version, where both show the same objects (events).
     stored_as: Version | None = None
 

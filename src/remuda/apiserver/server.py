@@ -35,6 +35,7 @@ from .authn.serviceaccounts import ServiceAccountAuthenticator
 from .authn.tokens import TokenKeys
 from .authz.escalation import EscalationGuard
 from .authz.rbac import Rbac
+from .builtin.core.service_ledger import ServiceLedger
 from .cache import Cache, Opener
 from .conversion import Converter, InProcess
 from .conversion.webhook import WebhookConverter
@@ -148,6 +149,9 @@ class Server:
         config, clock = self.config, self.config.clock
         await self.cache.start()
         builtin_resources.register(self.registry, self.cache, clock)
+        services_kind = self.registry.resource("", "services")
+        assert services_kind is not None
+        services_kind.reserve = ServiceLedger(self.source).reserve
         self.rbac = Rbac(self.source)
         token_keys = TokenKeys(self._service_account_key)
         self.issuer = TokenIssuer(token_keys, self.source, clock, config.entropy, ISSUER, [ISSUER])
@@ -175,7 +179,7 @@ class Server:
         self.pages.register(self.handler)
         custom = CustomResources(self.registry, self.cache, self.feeds, clock, self._converter)
         self.source.subscribe("apiextensions.k8s.io", "customresourcedefinitions", custom.changed)
-        await bootstrap.ensure(self.api)
+        await bootstrap.ensure(self.api, config.port)
         self.upkeep = Upkeep(self)
         self.upkeep.start()
 

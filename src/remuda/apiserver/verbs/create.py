@@ -71,12 +71,17 @@ async def store_new(api: Api, call: Call, obj: Obj, attributes: Attributes) -> E
 
 
 async def _store_once(api: Api, call: Call, obj: Obj, attributes: Attributes) -> Entry:
-    version, resource = call.version, call.version.resource
-    strategy = version.strategy
     meta = obj["metadata"]
     metadata.fill_system_fields(api, meta)
     metadata.generate_name(api, meta)
     metadata.settle_namespace(call, meta)
+    with call.version.resource.reserve(obj, None):
+        return await _store_filled(api, call, obj, attributes)
+
+
+async def _store_filled(api: Api, call: Call, obj: Obj, attributes: Attributes) -> Entry:
+    version, resource = call.version, call.version.resource
+    strategy = version.strategy
     strategy.prepare_for_create(obj)
     meta = obj["metadata"]
     if strategy.generation:

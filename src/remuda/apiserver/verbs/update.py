@@ -113,7 +113,6 @@ async def _create_instead(api: Api, call: Call, compute: Compute) -> Outcome:
 
 
 async def _update_once(api: Api, call: Call, compute: Compute, entry: Entry, live: Obj) -> Outcome:
-    version, resource, strategy = call.version, call.version.resource, call.version.strategy
     obj = await compute(live)
     attributes = _attributes(call, obj, live)
     await api.admission.admit(attributes)
@@ -128,6 +127,17 @@ async def _update_once(api: Api, call: Call, compute: Compute, entry: Entry, liv
         meta["generation"] = old_meta["generation"]
     else:
         meta.pop("generation", None)
+    if call.subresource:
+        return await _store_changed(api, call, attributes, entry, live)
+    with call.version.resource.reserve(obj, live):
+        return await _store_changed(api, call, attributes, entry, live)
+
+
+async def _store_changed(api: Api, call: Call, attributes: Attributes, entry: Entry, live: Obj) -> Outcome:
+    """Everything after mutating admission."""
+    version, resource, strategy = call.version, call.version.resource, call.version.strategy
+    assert attributes.obj is not None
+    obj, old_meta = attributes.obj, live["metadata"]
     _prepare(call, obj, live)
     meta = obj["metadata"]
     if strategy.generation and metadata.spec_changed(version, obj, live):

@@ -1,0 +1,253 @@
+"""The real kubectl, run with the same command line against Remuda and against a real server.
+
+Each side has a home directory of its own, so that neither sees what discovery cached from the other. What kubectl prints and
+the code it ends with are compared under :data:`MASKS`, which adds to :mod:`.masks` what only shows in printed text.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import queue
+import re
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from .harness import OURS, REAL, SIDES
+from .masks import CERTIFICATE, HOST, REVISION_TEXT, TOKEN, UUID
+
+SECONDS = 30
+_AGE = r"(?:\d+(?:s|m|h|d|ms|y))(?:\d+(?:\.\d+)?[smhd])?"
+# In this order: what is found first is no longer there for the next.
+MASKS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (TOKEN, "<token>"),
+    (CERTIFICATE, "<certificate>"),
+    (UUID, "<uid>"),
+    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z| \+0000 UTC)?"), "<time>"),
+    (re.compile(r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}"), "<time>"),
+    (HOST, "<host>"),
+    # The log lines of client-go begin with a time and a process id.
+    (re.compile(r"(?m)^([EWI])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ "), r"\1<when> "),
+    (REVISION_TEXT, "<revision>"),
+    (re.compile(r'(?<=resourceVersion: )"?\d+"?|(?<="resourceVersion": )"\d+"|(?<="resourceVersion":)"\d+"'), "<revision>"),
+    (re.compile(r"(?<=Resource Version: )\s*\d+"), "<revision>"),
+    # Addresses that a service was given, unless the test asked for one below 10.96.1.0, which are left to people.
+    (re.compile(r"\b10\.96\.(?!0\.)\d{1,3}\.\d{1,3}\b"), "<address>"),
+    (re.compile(r"\b3[0-2]\d{3}\b"), "<node port>"),
+    (re.compile(rf"(?<=\s){_AGE}(?=\s|$)"), "<age>"),
+    (re.compile(r"\(\d+ bytes\)"), "(<size> bytes)"),
+    # kubectl aligns its columns to what is in them, which the masks have made equally long only now.
+    (re.compile(r"(?<=\S)[ \t]{2,}"), "  "),
+    (re.compile(r"[ \t]+(?=\n|$)"), ""),
+)
+Shape = Callable[[str], str]
+
+
+@dataclass
+class Said:
+    """How one kubectl ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def plain(text: str) -> str:
+    for pattern, name in MASKS:
+        text = pattern.sub(name, text)
+    return text
+
+
+def same_text(text: str) -> str:
+    return text
+
+
+@dataclass
+class Kubectl:
+    program: Path
+    homes: dict[str, Path]
+    ns: str
+    # kubectl runs here, so that manifests are named the same on both sides.
+    directory: Path
+    editor: str = ""
+    count: int = 0
+    extra: dict[str, str] = field(default_factory=dict)
+
+    def __call__(
+        self,
+        *args: str,
+        stdin: str | None = None,
+        shape: Shape = same_text,
+        compare: bool = True,
+        code: int | None = None,
+        seconds: float = SECONDS,
+    ) -> dict[str, Said]:
+        """Run on both and compare; `shape` cuts down what is printed to what is to be compared."""
+        started = {side: self.start(side, *args, piped=stdin is not None) for side in SIDES}
+        said = {side: _finished(process, stdin, seconds) for side, process in started.items()}
+        if compare:
+            self.compare(said, args, shape)
+        if code is not None:
+            assert said[REAL].code == code, f"kubectl {' '.join(args)}: {said[REAL]}"
+        return said
+
+    def on(self, side: str, *args: str, stdin: str | None = None) -> Said:
+        return _finished(self.start(side, *args, piped=stdin is not None), stdin, SECONDS)
+
+    def compare(self, said: dict[str, Said], args: tuple[str, ...], shape: Shape = same_text) -> None:
+        self.count += 1
+        shown = {side: _shown(said[side], shape) for side in SIDES}
+        assert shown[OURS] == shown[REAL], difference(shown, "kubectl " + " ".join(args))
+
+    def start(self, side: str, *args: str, piped: bool = False) -> subprocess.Popen[str]:
+        home = self.homes[side]
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "KUBECONFIG": str(home / "config"),
+            "KUBECACHEDIR": str(home / "cache"),
+            "KUBE_EDITOR": self.editor or "false",
+            "TZ": "UTC",
+            **self.extra,
+        }
+        command = [str(self.program), *(["-n", self.ns] if "-n" not in args and args[:1] != ("config",) else []), *args]
+        return subprocess.Popen(
+            [each.replace("{ns}", self.ns) for each in command],
+            stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            cwd=self.directory,
+            text=True,
+        )
+
+    def write(self, name: str, *objects: object) -> str:
+        """A manifest file for `-f`."""
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = yaml.safe_dump_all(objects, sort_keys=False).replace("{ns}", self.ns)
+        path.write_text(text)
+        return name
+
+    def apply(self, *objects: object) -> None:
+        """Objects that a test needs on both sides before it begins."""
+        for side in SIDES:
+            said = self.on(side, "create", "-f", "-", stdin=yaml.safe_dump_all(objects).replace("{ns}", self.ns))
+            assert said.code == 0, f"{side}: {said.err}"
+
+    def until(self, *args: str, shows: str, seconds: float = SECONDS) -> None:
+        """Poll until the output holds `shows` on both."""
+        end = time.monotonic() + seconds
+        while True:
+            said = self(*args, compare=False)
+            if all(shows in each.out + each.err for each in said.values()):
+                return
+            if time.monotonic() > end:
+                raise AssertionError(f"kubectl {' '.join(args)} never showed {shows!r}: {said}")
+
+    @contextmanager
+    def meanwhile(self, *args: str, shape: Shape = same_text) -> Iterator[None]:
+        """Start on both, do the block, then wait for their end and compare."""
+        started = {side: self.start(side, *args) for side in SIDES}
+        try:
+            time.sleep(0.5)
+            yield
+            said = {side: _finished(process, None, SECONDS) for side, process in started.items()}
+        finally:
+            _end(started.values())
+        self.compare(said, args, shape)
+
+    def watch(self, *args: str, act: list[Callable[[], object]], first: int, shape: Shape = same_text) -> list[str]:
+        """Follow on both: `first` lines before acting, then one more line for each act; the lines are compared."""
+        started = {side: self.start(side, *args) for side in SIDES}
+        lines: dict[str, list[str]] = {side: [] for side in SIDES}
+        try:
+            feeds = {side: _lines(process) for side, process in started.items()}
+
+            def read(count: int) -> None:
+                for side in SIDES:
+                    for _ in range(count):
+                        try:
+                            lines[side].append(feeds[side].get(timeout=15))
+                        except queue.Empty:
+                            lines[side].append("<nothing>\n")
+
+            if first == 0:
+                # Nothing shows that the watch is open.
+                time.sleep(1)
+            read(first)
+            for step in act:
+                step()
+                read(1)
+        finally:
+            _end(started.values())
+        self.compare({side: Said(0, "".join(lines[side]), "") for side in SIDES}, args, shape)
+        return lines[REAL]
+
+
+def _finished(process: subprocess.Popen[str], stdin: str | None, seconds: float) -> Said:
+    try:
+        out, err = process.communicate(stdin, timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        return Said(-1, out, f"{err}\n<did not end within {seconds} s>\n")
+    return Said(process.returncode, out, err)
+
+
+def _end(processes: object) -> None:
+    for process in list(processes):  # type: ignore[call-overload]
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
+def _lines(process: subprocess.Popen[str]) -> queue.Queue[str]:
+    found: queue.Queue[str] = queue.Queue()
+    assert process.stdout is not None
+    source = process.stdout
+
+    def pump() -> None:
+        for line in source:
+            found.put(line)
+
+    threading.Thread(target=pump, daemon=True).start()
+    return found
+
+
+def _shown(said: Said, shape: Shape) -> list[str]:
+    return [
+        f"exit code {said.code}",
+        "--- stdout",
+        *shape(plain(said.out)).splitlines(),
+        "--- stderr",
+        *shape(plain(said.err)).splitlines(),
+    ]
+
+
+def difference(shown: dict[str, list[str]], what: str) -> str:
+    lines = list(difflib.unified_diff(shown[REAL], shown[OURS], "kube-apiserver", "remuda", lineterm="", n=4))
+    return f"{what}\n" + "\n".join(lines[:150])
+
+
+def write_config(home: Path, source: Path) -> None:
+    """The kubeconfig of one side, with the same names on both."""
+    given = yaml.safe_load(source.read_text())
+    cluster, user = given["clusters"][0]["cluster"], given["users"][0]["user"]
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "it", "cluster": cluster}],
+        "users": [{"name": "admin", "user": user}],
+        "contexts": [{"name": "it", "context": {"cluster": "it", "user": "admin"}}],
+        "current-context": "it",
+    }
+    home.mkdir(parents=True)
+    (home / "config").write_text(yaml.safe_dump(config))
