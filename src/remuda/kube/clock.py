@@ -125,6 +125,11 @@ class VirtualClock:
 SYSTEM_CLOCK: Clock = SystemClock()
 
 
+async def yield_to_loop() -> None:
+    """Let everything else that is ready run first: for work that is long but must not hold up the others."""
+    await asyncio.sleep(0)
+
+
 @asynccontextmanager
 async def deadline(clock: Clock, seconds: float) -> AsyncIterator[None]:
     """Raise TimeoutError inside the block after `seconds` on the given clock."""

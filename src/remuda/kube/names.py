@@ -9,17 +9,18 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from .errors import FieldError, go_quote, invalid_value, too_long
+from .errors import FieldError, invalid_value, too_long
 
 DNS1123_LABEL_MAX = 63
 DNS1123_SUBDOMAIN_MAX = 253
+# Of a label's value, and of its key without the prefix.
+LABEL_MAX = 63
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _DNS1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _QUALIFIED = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
-_ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 _CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
 
 _LABEL_MSG = (
@@ -53,8 +54,16 @@ def max_length_problem(limit: int, unit: str = "characters") -> str:
     return f"must be no more than {limit} {unit}"
 
 
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
+
+
+def _length_problems(value: str, limit: int, unit: str = "characters") -> list[str]:
+    return [max_length_problem(limit, unit)] if _size(value) > limit else []
+
+
 def dns_label_problems(value: str) -> list[str]:
-    problems = [max_length_problem(DNS1123_LABEL_MAX)] if len(value) > DNS1123_LABEL_MAX else []
+    problems = _length_problems(value, DNS1123_LABEL_MAX)
     if not _LABEL.fullmatch(value):
         if _SUBDOMAIN.fullmatch(value):
             problems.append("must not contain dots")
@@ -64,14 +73,14 @@ def dns_label_problems(value: str) -> list[str]:
 
 
 def dns_subdomain_problems(value: str, unit: str = "characters") -> list[str]:
-    problems = [max_length_problem(DNS1123_SUBDOMAIN_MAX, unit)] if len(value) > DNS1123_SUBDOMAIN_MAX else []
+    problems = _length_problems(value, DNS1123_SUBDOMAIN_MAX, unit)
     if not _SUBDOMAIN.fullmatch(value):
         problems.append(_SUBDOMAIN_MSG)
     return problems
 
 
 def dns1035_label_problems(value: str) -> list[str]:
-    problems = [max_length_problem(DNS1123_LABEL_MAX)] if len(value) > DNS1123_LABEL_MAX else []
+    problems = _length_problems(value, DNS1123_LABEL_MAX)
     if not _DNS1035.fullmatch(value):
         problems.append(_DNS1035_MSG)
     return problems
@@ -101,15 +110,15 @@ def qualified_name_problems(value: str) -> list[str]:
         ]
     if not name:
         problems.append("name part must be non-empty")
-    elif len(name) > 63:
-        problems.append(f"name part {max_length_problem(63, 'bytes')}")
+    else:
+        problems.extend(f"name part {problem}" for problem in _length_problems(name, LABEL_MAX, "bytes"))
     if not _QUALIFIED.fullmatch(name):
         problems.append(f"name part {_QUALIFIED_MSG}")
     return problems
 
 
 def label_value_problems(value: str) -> list[str]:
-    problems = [max_length_problem(63, "bytes")] if len(value) > 63 else []
+    problems = _length_problems(value, LABEL_MAX, "bytes")
     if not _LABEL_VALUE.fullmatch(value):
         problems.append(_LABEL_VALUE_MSG)
     return problems
@@ -117,22 +126,11 @@ def label_value_problems(value: str) -> list[str]:
 
 def config_key_problems(value: str) -> list[str]:
     """Keys of ConfigMaps and Secrets."""
-    problems = [max_length_problem(DNS1123_SUBDOMAIN_MAX)] if len(value) > DNS1123_SUBDOMAIN_MAX else []
+    problems = _length_problems(value, DNS1123_SUBDOMAIN_MAX)
     if not _CONFIG_KEY.fullmatch(value):
         problems.append(
             "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
             "'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
-        )
-    return problems + _hides_parent(value)
-
-
-def env_name_problems(value: str) -> list[str]:
-    problems: list[str] = []
-    if not _ENV_NAME.fullmatch(value):
-        problems.append(
-            "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must "
-            "not start with a digit (e.g. 'my.env-name',  or 'MY_ENV.NAME',  or 'MyEnvName1', regex used for validation "
-            "is '[-._a-zA-Z][-._a-zA-Z0-9]*')"
         )
     return problems + _hides_parent(value)
 
@@ -145,21 +143,27 @@ def _hides_parent(value: str) -> list[str]:
     return ["must not start with '..'"] if value.startswith("..") else []
 
 
-_seen_labels: dict[tuple[str, str], bool] = {}
+# Labels and annotation keys that were found good: the same few come on nearly every object.
+_good: set[tuple[str, str]] = set()
+_GOOD_MAX = 20_000
+
+
+def _remember_good(key: str, value: str = "") -> None:
+    if len(_good) >= _GOOD_MAX:
+        _good.clear()
+    _good.add((key, value))
 
 
 def label_errors(labels: Mapping[str, Any] | None, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     for key, value in (labels or {}).items():
-        if (key, value) in _seen_labels:
+        if (key, value) in _good:
             continue
         before = len(errors)
         errors.extend(invalid_value(path, key, problem) for problem in qualified_name_problems(key))
         errors.extend(invalid_value(path, value, problem) for problem in label_value_problems(value))
         if len(errors) == before:
-            if len(_seen_labels) > 20_000:
-                _seen_labels.clear()
-            _seen_labels[key, value] = True
+            _remember_good(key, value)
     return errors
 
 
@@ -170,19 +174,13 @@ def annotation_errors(annotations: Mapping[str, str] | None, path: str) -> list[
     errors: list[FieldError] = []
     total = 0
     for key, value in (annotations or {}).items():
-        if (key, "") not in _seen_labels:
+        # A good label key is a good annotation key too; in an annotation's prefix also capitals are.
+        if (key, "") not in _good:
             problems = qualified_name_problems(key.lower())
             errors.extend(invalid_value(path, key, problem) for problem in problems)
             if not problems and key == key.lower():
-                _seen_labels[key, ""] = True
-        total += len(key) + len(value)
+                _remember_good(key)
+        total += _size(key) + _size(value)
     if total > ANNOTATIONS_MAX_BYTES:
         errors.append(too_long(path, ANNOTATIONS_MAX_BYTES))
     return errors
-
-
-def finalizer_problems(value: str, core: bool = False) -> list[str]:
-    problems = qualified_name_problems(value)
-    if problems or "/" in value or value in ("orphan", "foregroundDeletion", "kubernetes"):
-        return problems
-    return [f"name is neither a standard finalizer name nor is it fully qualified: {go_quote(value)}"]

@@ -13,6 +13,7 @@ from typing import Any
 from . import names
 from .errors import FieldError, go_quote, invalid_value, required
 from .errors import not_supported as not_supported_value
+from .integers import IntegerError, parse_int
 
 
 class SelectorError(ValueError):
@@ -40,8 +41,8 @@ class Requirement:
 
     def _compares(self, value: str | None) -> bool:
         try:
-            left, right = int(value or ""), int(self.values[0])
-        except ValueError:
+            left, right = parse_int(value or ""), parse_int(self.values[0])
+        except IntegerError:
             return False
         return left > right if self.operator == "gt" else left < right
 
@@ -149,10 +150,11 @@ class _LabelParser:
                 return _checked(key, operator, (self._value(),))
             case ">" | "<":
                 value = self._value()
-                if not re.fullmatch(r"[-+]?\d+", value):
-                    path = "values[0]"
+                try:
+                    parse_int(value)
+                except IntegerError:
                     why = "for 'Gt', 'Lt' operators, the value must be an integer"
-                    raise SelectorError(str(invalid_value(path, value, why)))
+                    raise SelectorError(str(invalid_value("values[0]", value, why))) from None
                 return Requirement(key, "gt" if operator == ">" else "lt", (value,))
         raise SelectorError(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
 

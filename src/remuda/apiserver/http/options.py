@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from remuda.kube import errors
-from remuda.kube.errors import FieldError, go_quote, not_supported
+from remuda.kube.errors import FieldError, not_supported
+from remuda.kube.integers import IntegerError, parse_int
 
 from ..calls import IGNORE, STRICT, WARN, DeleteOptions, ListOptions
 from ..objectmeta import field_manager_errors
@@ -14,8 +14,6 @@ from ..verbs import delete
 from .paths import Query
 
 Obj = dict[str, Any]
-
-_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 def _flag(query: Query, name: str) -> bool | None:
@@ -29,18 +27,16 @@ def _integer(query: Query, name: str) -> int:
     text = query.get(name)
     if text is None:
         return 0
-    if not _INTEGER.fullmatch(text):
-        raise errors.bad_request(f"strconv.ParseInt: parsing {go_quote(text)}: invalid syntax")
-    value = int(text)
-    if not -(1 << 63) <= value < 1 << 63:
-        raise errors.bad_request(f"strconv.ParseInt: parsing {go_quote(text)}: value out of range")
-    return value
+    try:
+        return parse_int(text)
+    except IntegerError as error:
+        raise errors.bad_request(str(error)) from None
 
 
 def list_options(query: Query) -> ListOptions:
     if not query:
         return ListOptions()
-    return ListOptions(
+    found = ListOptions(
         labels=query.get("labelSelector", ""),
         fields=query.get("fieldSelector", ""),
         limit=_integer(query, "limit"),
@@ -52,6 +48,15 @@ def list_options(query: Query) -> ListOptions:
         send_initial_events=_flag(query, "sendInitialEvents"),
         timeout_seconds=_integer(query, "timeoutSeconds"),
     )
+    if (
+        found.watch
+        and found.resource_version in ("", "0")
+        and found.send_initial_events is None
+        and not found.resource_version_match
+    ):
+        # What a watch without a version has always meant, in today's words.
+        found.send_initial_events, found.resource_version_match = True, "NotOlderThan"
+    return found
 
 
 class WriteOptions:

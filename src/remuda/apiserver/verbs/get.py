@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from remuda.kube import errors
 from remuda.kube.clock import deadline
+from remuda.kube.integers import IntegerError, parse_uint
 
 from ..api import Api
 from ..calls import Call
@@ -15,7 +16,7 @@ _WAIT_FOR_REVISION = 3.0
 async def get(api: Api, call: Call, resource_version: str = "") -> Entry:
     resource = call.version.resource
     if resource_version not in ("", "0"):
-        await wait_for(api, _asked(resource_version))
+        await wait_for(api, asked_revision(resource_version))
     entry = api.entry(resource, call.namespace, call.name)
     if entry is None:
         raise resource.not_found(call.name)
@@ -24,29 +25,21 @@ async def get(api: Api, call: Call, resource_version: str = "") -> Entry:
     return entry
 
 
-def _asked(text: str) -> int:
-    problem = revision_problem(text)
-    if problem is not None:
-        raise errors.ApiError(500, "", str(problem))
-    return int(text)
+def asked_revision(text: str) -> int:
+    """The revision that a get or a watch names."""
+    try:
+        return parse_uint(text)
+    except IntegerError as error:
+        raise errors.ApiError(500, "", str(errors.invalid_value("resourceVersion", text, str(error)))) from None
 
 
 def parse_revision(text: str) -> int:
     """The revision that a list names."""
-    problem = revision_problem(text)
-    if problem is not None:
-        raise errors.bad_request(f"invalid resource version: {problem}")
-    return int(text)
-
-
-def revision_problem(text: str) -> errors.FieldError | None:
-    if text.isascii() and text.isdigit():
-        if int(text) < 1 << 64:
-            return None
-        why = "value out of range"
-    else:
-        why = "invalid syntax"
-    return errors.invalid_value("resourceVersion", text, f"strconv.ParseUint: parsing {errors.go_quote(text)}: {why}")
+    try:
+        return parse_uint(text)
+    except IntegerError as error:
+        problem = errors.invalid_value("resourceVersion", text, str(error))
+        raise errors.bad_request(f"invalid resource version: {problem}") from None
 
 
 async def wait_for(api: Api, revision: int) -> None:
