@@ -13,6 +13,7 @@ from typing import Protocol
 from remuda.client.api import Client
 from remuda.kube.clock import Clock, Rng
 
+from .apiservices import ApiServices
 from .clusterroles import ClusterRoleAggregation
 from .crdcleanup import CrdCleanup
 from .crds import CrdConditions
@@ -46,6 +47,7 @@ def controllers(
         discovery,
         CrdConditions(client, clock, rng, watches),
         CrdCleanup(client, clock, rng, watches),
+        ApiServices(client, clock, rng, watches),
         GarbageCollector(client, clock, rng, discovery, Recorder(client, clock, GarbageCollector.name)),
         NamespaceController(client, clock, rng, watches, discovery),
         DefaultServiceAccounts(client, clock, rng, watches),
