@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 from remuda.client.api import Client, WatchEvent
-from remuda.kube.clock import Clock, Rng
+from remuda.kube.clock import Clock, Rng, yield_to_loop
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, resource_version_of
 
@@ -108,6 +108,8 @@ class Reflector:
             token = metadata.get("continue") or ""
             if not token:
                 break
+            # In-process a page comes without waiting: at the start of a full server, requests go between the pages.
+            await yield_to_loop()
         self._sink.replace(found)
         return str(metadata.get("resourceVersion") or "0")
 
