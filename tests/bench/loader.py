@@ -47,15 +47,16 @@ class Run:
 class Loader:
     """The client, pointed at one server. Bodies are templates with @NAME@, @SEQ@, @TEXT@ and @RUN@."""
 
-    def __init__(self, server: Server, scratch: Path) -> None:
+    def __init__(self, server: Server, scratch: Path, http2: bool = False) -> None:
         self._server = server
+        self._http2 = http2
         self._scratch = scratch
         self._program = build.programs(TARGET)["load"]
 
     def run(self, mode: str, path: str, *, seconds: float, body: str = "", **flags: int | float | str | bool) -> Run:
         server = self._server
         command = [str(self._program), mode, f"-url={server.url}", f"-ca={server.ca}", f"-cert={server.certificate}"]
-        command += [f"-key={server.key}", f"-path={path}", f"-seconds={seconds}"]
+        command += [f"-key={server.key}", f"-path={path}", f"-seconds={seconds}", f"-http2={str(self._http2).lower()}"]
         command += [f"-{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in flags.items()]
         if body:
             # New in every run: a write that changes nothing would make no event.

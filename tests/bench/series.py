@@ -69,10 +69,10 @@ Found = dict[str, float]
 class Series:
     """One server's measurements by name, and the notes a reader must know."""
 
-    def __init__(self, server: Server, sizes: Sizes, scratch: Path) -> None:
+    def __init__(self, server: Server, sizes: Sizes, scratch: Path, http2: bool = False) -> None:
         self._server = server
         self._sizes = sizes
-        self._loader = Loader(server, scratch)
+        self._loader = Loader(server, scratch, http2)
         self.found: Found = {}
         self.notes: list[str] = []
         self.protocol = ""

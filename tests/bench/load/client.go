@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// client is one user of the server with one connection of its own, as separate programs have. The protocol is what the
-// server prefers: HTTP/2 where it is offered, as client-go takes it, else HTTP/1.1 with keep-alive.
+// client is one user of the server with one connection of its own, as separate programs have: HTTP/1.1 with keep-alive, or
+// what the server prefers when HTTP/2 is allowed.
 type client struct {
 	*http.Client
 	url string
@@ -30,7 +30,7 @@ type response struct {
 func newClient(s *settings, config *tls.Config) *client {
 	transport := &http.Transport{
 		TLSClientConfig:     config.Clone(),
-		ForceAttemptHTTP2:   true,
+		ForceAttemptHTTP2:   s.http2,
 		DisableCompression:  !s.gzip,
 		MaxIdleConnsPerHost: 1,
 		IdleConnTimeout:     5 * time.Minute,

@@ -24,7 +24,7 @@ type settings struct {
 	first, count       int
 	clients            int
 	seconds            float64
-	gzip               bool
+	gzip, http2        bool
 	repeat             int
 	watchers           int
 	scoped             bool
@@ -78,6 +78,7 @@ func run(arguments []string) error {
 	flags.IntVar(&s.clients, "clients", 1, "clients at once, each with a connection of its own")
 	flags.Float64Var(&s.seconds, "seconds", 5, "stop after this long")
 	flags.BoolVar(&s.gzip, "gzip", false, "ask for gzip and unpack it, as client-go does")
+	flags.BoolVar(&s.http2, "http2", false, "let the server choose HTTP/2, as client-go does")
 	flags.IntVar(&s.repeat, "repeat", 5, "lists to do")
 	flags.IntVar(&s.watchers, "watchers", 1, "watches to hold open, each on a connection of its own")
 	flags.BoolVar(&s.scoped, "scoped", false, "each watcher follows one object, and one more follows all")

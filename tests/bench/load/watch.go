@@ -19,6 +19,8 @@ const (
 	writers = 16
 	// How long to wait for the last events after the last write.
 	patience = 10 * time.Second
+	// Between the last handshake and the first write: opening a thousand connections is not what is measured.
+	settling = 2 * time.Second
 )
 
 var seqMark = []byte(`"seq":"`)
@@ -49,6 +51,7 @@ func watch(s *settings) (*result, error) {
 	if err := w.open(ctx, clients[0], &readers); err != nil {
 		return nil, err
 	}
+	time.Sleep(settling)
 	begin, cpu := awaitGo()
 	w.started = begin
 	good := w.write(clients)
