@@ -15,7 +15,7 @@ from remuda.kube.errors import go_quote
 
 from . import keys
 from .apply import FieldManager, empty_builtin
-from .builtin import codec, strategy_for, types
+from .builtin import codec, deprecation_warning, strategy_for, types
 from .builtin.core import event as events
 from .cache import Cache
 from .crd.definition import DEFINITION
@@ -111,6 +111,7 @@ def _version(record: types.Resource, resource: Resource, clock: Clock) -> Versio
         strategy=strategy,
         decode=decoder(definition, record.kind, record.version),
         verbs=frozenset(record.verbs),
+        deprecation_warning=deprecation_warning(record.group, record.version, record.kind),
         subresources={
             sub.name: Subresource(sub.name, sub.group, sub.version, sub.kind, frozenset(sub.verbs))
             for sub in record.subresources

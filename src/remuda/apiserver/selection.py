@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from remuda.kube import errors
-from remuda.kube.errors import go_quote
 from remuda.kube.selectors import (
     EVERY_FIELD,
     EVERYTHING,
@@ -16,6 +15,7 @@ from remuda.kube.selectors import (
     parse_labels,
 )
 
+from .builtin import unsupported_field
 from .entries import Entry
 from .resources import Version
 
@@ -37,6 +37,11 @@ class Selection:
         """Nothing but the namespace (or the whole resource) is asked for."""
         return self.labels.empty and self.fields.empty
 
+    @property
+    def by_content(self) -> bool:
+        """It asks for fields besides name and namespace, so objects are looked at in the caller's version."""
+        return any(requirement.field not in _ALWAYS for requirement in self.fields.requirements)
+
     def matches(self, entry: Entry) -> bool:
         if self.name and entry.name != self.name:
             return False
@@ -45,12 +50,16 @@ class Selection:
         return self.fields.empty or self.fields.matches(self._fields_of(entry))
 
     def _fields_of(self, entry: Entry) -> dict[str, str]:
-        if entry.fields is None:
-            found = dict(self.version.strategy.fields(entry.object()))
-            found["metadata.name"] = entry.name
-            found["metadata.namespace"] = entry.namespace
-            entry.fields = found
-        return entry.fields
+        version = self.version
+        if entry.fields is not None and entry.fields[0] is version:
+            return entry.fields[1]
+        # Only what the kind itself offers needs the object; that of a version to convert to must have been prepared.
+        found = dict(version.strategy.fields(version.object(entry))) if self.by_content else {}
+        found["metadata.name"] = entry.name
+        found["metadata.namespace"] = entry.namespace
+        if self.by_content:
+            entry.fields = version, found
+        return found
 
 
 def select(version: Version, namespace: str, labels: str, fields: str, name: str = "") -> Selection:
@@ -70,12 +79,12 @@ def select(version: Version, namespace: str, labels: str, fields: str, name: str
     if name:
         exact = field_selector.exact("metadata.name")
         if exact is not None and exact != name:
-            raise errors.bad_request(f"fieldSelector metadata.name doesn't match requested name: {exact} != {name}")
+            raise errors.bad_request("fieldSelector metadata.name doesn't match requested name")
     return Selection(version, namespace, label_selector, field_selector, pinned)
 
 
 def _unknown_field(version: Version, field: str) -> str:
-    """Kinds with selectable fields of their own say it in other words than those without."""
-    if version.resource.builtin and not version.strategy.field_names:
-        return f'{go_quote(field)} is not a known field selector: only "metadata.name", "metadata.namespace"'
+    """Built-in kinds each have their own words for it."""
+    if version.resource.builtin:
+        return unsupported_field(version.group, version.kind, field)
     return f"field label not supported: {field}"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from remuda.kube import jsonio
-from remuda.kube.clock import Clock, parse_rfc3339
-from remuda.kube.duration import human_duration
+from remuda.kube.clock import Clock
+from remuda.kube.objects import with_metadata
 
-from .builtin.columns import Moment
+from .builtin.columns import cell, wire_format
 from .entries import Entry
 from .resources import Version
 from .strategy import Column
-from .watching import ADDED
+from .watching import BOOKMARK, blank, framed
 
 if TYPE_CHECKING:
     from .verbs.list import Page
@@ -44,13 +44,20 @@ _DEFAULT_CR_COLUMNS = (
 class TableShape:
     """`include` says how much of each object travels with its row: None, Metadata or Object."""
 
-    def __init__(self, api_version: str, include: str, clock: Clock) -> None:
+    def __init__(self, api_version: str, include: str, clock: Clock, header: bool = False) -> None:
         self._api_version = f"meta.k8s.io/{api_version}"
+        self._version = api_version
         self._include = include
         self._clock = clock
+        self._header = header
+
+    @property
+    def leading(self) -> TableShape:
+        """A watching client sees the columns once, with the first event."""
+        return TableShape(self._version, self._include, self._clock, header=True)
 
     def __hash__(self) -> int:
-        return hash((self._api_version, self._include))
+        return hash((self._api_version, self._include, self._header))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TableShape) and hash(self) == hash(other)
@@ -65,23 +72,28 @@ class TableShape:
 
     def frame(self, type_: str, version: Version, entry: Entry, revision: int) -> bytes:
         rows = [self._row(version, entry, self._clock.time(), revision)]
-        # A watching client has seen the header already, with its list or with the first event.
-        table = self._table(version, {"resourceVersion": str(revision)}, rows, header=type_ == ADDED)
-        return b'{"type":"%s","object":%s}\n' % (type_.encode(), table.rstrip())
+        table = self._table(version, {"resourceVersion": str(revision)}, rows, header=self._header)
+        return framed(type_, table.rstrip())
+
+    def bookmark(self, version: Version, revision: int, annotations: dict[str, str] | None) -> bytes:
+        rows = [self._object_row(version, blank(version, revision, annotations), self._clock.time())]
+        return framed(BOOKMARK, self._table(version, {"resourceVersion": str(revision)}, rows, self._header).rstrip())
 
     def _columns(self, version: Version) -> tuple[Column, ...]:
         return version.strategy.columns or (DEFAULT_COLUMNS if version.resource.builtin else _DEFAULT_CR_COLUMNS)
 
     def _row(self, version: Version, entry: Entry, now: float, revision: int | None) -> Obj:
         obj = version.object(entry)
-        cells = [_cell(column, column.value(obj), now) for column in self._columns(version)]
-        row: Obj = {"cells": cells}
+        if revision is not None and obj["metadata"].get("resourceVersion") != str(revision):
+            obj = with_metadata(obj, resourceVersion=str(revision))
+        return self._object_row(version, obj, now)
+
+    def _object_row(self, version: Version, obj: Obj, now: float) -> Obj:
+        row: Obj = {"cells": [cell(column, obj, now) for column in self._columns(version)]}
         if self._include == "Object":
             row["object"] = obj
         elif self._include == "Metadata":
             metadata = obj["metadata"]
-            if revision is not None and metadata.get("resourceVersion") != str(revision):
-                metadata = {**metadata, "resourceVersion": str(revision)}
             row["object"] = {"kind": "PartialObjectMetadata", "apiVersion": self._api_version, "metadata": metadata}
         else:
             row["object"] = None
@@ -94,7 +106,7 @@ class TableShape:
                 {
                     "name": column.name,
                     "type": column.type,
-                    "format": "name" if column.format == "name" else "" if column.format == "age" else column.format,
+                    "format": wire_format(column),
                     "description": column.description,
                     "priority": column.priority,
                 }
@@ -108,19 +120,6 @@ class TableShape:
             "rows": rows,
         }
         return jsonio.dumps(table) + b"\n"
-
-
-def _cell(column: Column, value: Any, now: float) -> Any:
-    if isinstance(value, Moment):
-        return value.words(now)
-    if column.format != "age":
-        return value
-    if not value:
-        return "<unknown>"
-    try:
-        return human_duration(now - parse_rfc3339(value))
-    except ValueError:
-        return "<unknown>"
 
 
 class MetadataShape:
@@ -154,5 +153,13 @@ class MetadataShape:
         return jsonio.dumps(listed) + b"\n"
 
     def frame(self, type_: str, version: Version, entry: Entry, revision: int) -> bytes:
-        body = jsonio.dumps(self._object(version, entry, revision))
-        return b'{"type":"%s","object":%s}\n' % (type_.encode(), body)
+        return framed(type_, jsonio.dumps(self._object(version, entry, revision)))
+
+    @property
+    def leading(self) -> MetadataShape:
+        return self
+
+    def bookmark(self, version: Version, revision: int, annotations: dict[str, str] | None) -> bytes:
+        metadata = blank(version, revision, annotations)["metadata"]
+        shown = {"kind": "PartialObjectMetadata", "apiVersion": self._api_version, "metadata": metadata}
+        return framed(BOOKMARK, jsonio.dumps(shown))

@@ -15,6 +15,7 @@ from remuda.kube.objects import with_metadata
 
 from ..admission import DELETE, Attributes
 from ..api import Api
+from ..builtin.core.pod import deletion_grace_seconds
 from ..calls import Call, DeleteOptions
 from ..crd.conditions import condition, with_condition
 from ..entries import Entry, encode
@@ -62,7 +63,8 @@ def check_options(options: DeleteOptions) -> None:
         raise errors.invalid("meta.k8s.io", "DeleteOptions", "", found)
 
 
-async def delete(api: Api, call: Call, options: DeleteOptions) -> Deletion:
+async def delete(api: Api, call: Call, options: DeleteOptions, *, admit: bool = True) -> Deletion:
+    """`admit` is False for a delete that was already admitted as something else (an eviction)."""
     check_options(options)
     resource = call.version.resource
     entry = api.entry(resource, call.namespace, call.name)
@@ -70,17 +72,18 @@ async def delete(api: Api, call: Call, options: DeleteOptions) -> Deletion:
         if entry is None:
             raise resource.not_found(call.name)
         try:
-            return await _delete_once(api, call, options, entry)
+            return await _delete_once(api, call, options, entry, admit)
         except Mismatch as mismatch:
             entry = None if mismatch.current is None else api.cache.entry_of(mismatch.current)
             if entry is not None and options.resource_version:
                 raise _wrong_version(call, options, entry.object()) from None
 
 
-async def _delete_once(api: Api, call: Call, options: DeleteOptions, entry: Entry) -> Deletion:
+async def _delete_once(api: Api, call: Call, options: DeleteOptions, entry: Entry, admit: bool) -> Deletion:
     live = entry.object()
     _check_preconditions(call, options, live)
-    await _admit(api, call, options, entry)
+    if admit:
+        await _admit(api, call, options, entry)
     meta = live["metadata"]
     if _is_crd(call) and not meta.get("deletionTimestamp"):
         return await _change(api, call, entry, _condemned(live, rfc3339(api.clock.time())))
@@ -209,23 +212,11 @@ def _grace(api: Api, call: Call, options: DeleteOptions, live: Obj) -> tuple[boo
         if when < now:
             when, asked = now, min(asked, 1)
         return True, False, with_metadata(live, deletionTimestamp=rfc3339(when), deletionGracePeriodSeconds=asked)
-    period = grace_period(live, asked, strategy.default_grace_seconds)
+    period = deletion_grace_seconds(live, asked)
     changed = with_metadata(live, deletionTimestamp=rfc3339(api.clock.time() + period), deletionGracePeriodSeconds=period)
     if meta.get("generation"):
         changed = with_metadata(changed, generation=meta["generation"] + 1)
     return True, False, changed
-
-
-def grace_period(pod: Obj, asked: int | None, default: int) -> int:
-    """A pod's grace: as asked, else its own; none when it never ran or has ended."""
-    spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    own = spec.get("terminationGracePeriodSeconds")
-    period: int = asked if asked is not None else default if own is None else own
-    if period < 0:
-        period = 1
-    if not spec.get("nodeName") or status.get("phase") in ("Failed", "Succeeded"):
-        return 0
-    return period
 
 
 def finalizers_after(call: Call, options: DeleteOptions, meta: Obj) -> list[str]:
