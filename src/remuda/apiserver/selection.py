@@ -31,16 +31,13 @@ class Selection:
     labels: LabelSelector = EVERYTHING
     fields: FieldSelector = EVERY_FIELD
     name: str = ""
+    # It asks for fields besides name and namespace, so objects are looked at, in the caller's version.
+    by_content: bool = False
 
     @property
     def trivial(self) -> bool:
         """Nothing but the namespace (or the whole resource) is asked for."""
         return self.labels.empty and self.fields.empty
-
-    @property
-    def by_content(self) -> bool:
-        """It asks for fields besides name and namespace, so objects are looked at in the caller's version."""
-        return any(requirement.field not in _ALWAYS for requirement in self.fields.requirements)
 
     def matches(self, entry: Entry) -> bool:
         if self.name and entry.name != self.name:
@@ -80,7 +77,8 @@ def select(version: Version, namespace: str, labels: str, fields: str, name: str
         exact = field_selector.exact("metadata.name")
         if exact is not None and exact != name:
             raise errors.bad_request("fieldSelector metadata.name doesn't match requested name")
-    return Selection(version, namespace, label_selector, field_selector, pinned)
+    by_content = any(requirement.field not in _ALWAYS for requirement in field_selector.requirements)
+    return Selection(version, namespace, label_selector, field_selector, pinned, by_content)
 
 
 def _unknown_field(version: Version, field: str) -> str:

@@ -14,6 +14,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from remuda.kube import jsonio
+
 from .cache import Bucket, Change
 from .entries import Entry
 from .resources import Version
@@ -26,16 +28,43 @@ ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOO
 
 
 class Shape(Protocol):
-    """How an object looks on one kind of watch; hashable, since frames are kept by shape."""
+    """How an object looks on one kind of watch; hashable, since frames are kept by shape.
+
+    `leading` is the shape of a stream's first event, where that differs from the others.
+    """
+
+    @property
+    def leading(self) -> Shape: ...
 
     def frame(self, type_: str, version: Version, entry: Entry, revision: int) -> bytes: ...
+
+    def bookmark(self, version: Version, revision: int, annotations: dict[str, str] | None) -> bytes: ...
+
+
+def blank(version: Version, revision: int, annotations: dict[str, str] | None) -> Obj:
+    """The object of a bookmark: nothing but its revision."""
+    metadata: Obj = {"resourceVersion": str(revision)}
+    if annotations:
+        metadata["annotations"] = annotations
+    return {"kind": version.kind, "apiVersion": version.api_version, "metadata": metadata, **version.empty()}
+
+
+def framed(type_: str, data: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (type_.encode(), data)
 
 
 class JsonShape:
     """The whole object as JSON: nearly every watch."""
 
     def frame(self, type_: str, version: Version, entry: Entry, revision: int) -> bytes:
-        return b'{"type":"%s","object":%s}\n' % (type_.encode(), version.body(entry, revision=revision))
+        return framed(type_, version.body(entry, revision=revision))
+
+    @property
+    def leading(self) -> Shape:
+        return self
+
+    def bookmark(self, version: Version, revision: int, annotations: dict[str, str] | None) -> bytes:
+        return framed(BOOKMARK, jsonio.dumps(blank(version, revision, annotations)))
 
 
 JSON = JsonShape()
@@ -61,8 +90,8 @@ def step(selection: Selection, change: Change) -> tuple[str, Entry] | None:
         return (MODIFIED if was_in else ADDED), entry
     if was_in:
         assert prev is not None
-        # The last state that matched would be wrong news for an object that lives on: show it as it is now.
-        return DELETED, (prev if entry is None else entry)
+        # Also for an object that lives on: who watches a selection is shown the last state that was in it.
+        return DELETED, prev
     return None
 
 

@@ -78,14 +78,14 @@ class Handler:
             if warnings and not response.prepared:
                 responses.add_warnings(response, warnings)
         except ApiError as failure:
-            response = responses.error(failure)
+            response = responses.error(failure, request)
             if failure.code == 401:
                 response.headers["WWW-Authenticate"] = "Bearer"
         except (ConnectionError, web.HTTPException):
             raise
         except Exception:
             logger.exception("%s %s failed", request.method, request.path)
-            response = responses.error(errors.internal("the server met an error of its own; its log has the details"))
+            response = responses.error(errors.internal("the server met an error of its own; its log has the details"), request)
         if target is not None:
             self.metrics.request(target, response.status, self.api.clock.monotonic() - started)
         return response
@@ -151,6 +151,8 @@ class Handler:
         if target.subresource:
             subresource = version.subresources.get(target.subresource)
             if subresource is None or target.extra:
+                if not version.resource.builtin:
+                    raise version.resource.not_found(target.name)
                 raise self._not_served(target)
             if target.verb not in subresource.verbs:
                 raise errors.method_not_allowed()
@@ -165,7 +167,7 @@ class Handler:
         try:
             response = await self._verbs[target.verb](self, request, target, call)
         except ApiError as failure:
-            response = responses.error(failure)
+            response = responses.error(failure, request)
         if call.warnings and not response.prepared:
             responses.add_warnings(response, call.warnings)
         return response
@@ -215,10 +217,6 @@ class Handler:
         if call.version.resource.virtual:
             answer = await self.subresources.review(call, Ask(raw, duplicates))
             return await responses.body(request, jsonio.dumps(answer.body) + b"\n", answer.status, output.media_type)
-        if call.version.resource.terminating:
-            raise errors.ApiError(
-                405, "MethodNotAllowed", "create not allowed while custom resource definition is terminating", {}
-            )
         async with self.flow.writes.seat(call.user.name):
             entry = await create.create(self.api, call, raw, duplicates)
         return await self.answer(request, target, call, entry, output, 201)
@@ -286,7 +284,7 @@ class Handler:
     # --- watch ---------------------------------------------------------------------------------------------------------
 
     async def _watch(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
-        output = negotiation.negotiate(request.headers.get("Accept", ""), True)
+        output = negotiation.negotiate_stream(request.headers.get("Accept", ""))
         listed = options.list_options(target.query)
         selection = watch.selection_of(call, listed)
         stream = WatchStream(call.version, self._shape(target, output))
@@ -302,8 +300,6 @@ class Handler:
         timer = self.api.clock.call_later(seconds, stream.end)
         stream.bookmarks_for = watcher if listed.bookmarks else None
         response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
-        if output.as_:
-            response.headers["Content-Type"] = f"application/json;as={output.as_};g=meta.k8s.io;v={output.table_version}"
         responses.add_warnings(response, call.warnings)
         response.enable_chunked_encoding()
         try:

@@ -65,6 +65,26 @@ def negotiate(accept: str, collection: bool) -> Output:
     raise errors.not_acceptable(f"only the following media types are accepted: {accepted}")
 
 
+def negotiate_stream(accept: str) -> Output:
+    """The same for a watch, which has no YAML form."""
+    try:
+        found = negotiate(accept, True)
+    except errors.ApiError:
+        found = Output(YAML)
+    if found.media_type != JSON:
+        streams = ", ".join(f"{media};stream=watch" for media in (JSON, PROTOBUF))
+        raise errors.not_acceptable(f"only the following media types are accepted: {streams}")
+    return found
+
+
+def error_type(accept: str) -> str:
+    """Errors come in the form that was asked for, when it is one we have."""
+    try:
+        return negotiate(accept, True).media_type
+    except errors.ApiError:
+        return JSON
+
+
 def input_type(content_type: str, builtin: bool) -> str:
     """The media type of a body; Kubernetes takes an absent one for JSON."""
     media = content_type.partition(";")[0].strip().lower()
@@ -75,7 +95,7 @@ def input_type(content_type: str, builtin: bool) -> str:
             return YAML
     elif media == PROTOBUF and builtin:
         return PROTOBUF
-    served = ", ".join((JSON, YAML, PROTOBUF)) if builtin else ", ".join((JSON, YAML))
+    served = ", ".join(_SERVED)
     raise errors.unsupported_media_type(
         f"the body of the request was in an unknown format - accepted media types include: {served}"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -12,13 +12,14 @@ from remuda.kube import jsonio, yamlio
 from remuda.kube.errors import ApiError
 
 from . import compressing
-from .negotiation import JSON, YAML
+from .negotiation import JSON, YAML, error_type
 
 _JSON_HEADERS = {"Content-Type": JSON, "Cache-Control": "no-cache, private"}
 # kube-apiserver compresses from here on; below it costs more than it saves.
 GZIP_FROM = 128 * 1024
 # Compressing this much takes long enough to be done in threads, while the first of it is sent.
 _THREAD_FROM = 512 * 1024
+_SLICED_FROM, _SLICE = 1024 * 1024, 256 * 1024
 
 
 def plain(body: bytes, status: int = 200) -> web.Response:
@@ -34,10 +35,17 @@ def text(body: str, status: int = 200) -> web.Response:
     return web.Response(body=body.encode(), status=status, headers=headers)
 
 
-def error(failure: ApiError) -> web.Response:
+def error(failure: ApiError, request: web.BaseRequest) -> web.Response:
     if failure.page:
         return text(failure.page, failure.code)
-    response = plain(jsonio.dumps(failure.status()) + b"\n", failure.code)
+    data = jsonio.dumps(failure.status()) + b"\n"
+    media_type = error_type(request.headers.get("Accept", ""))
+    if media_type == YAML:
+        data = yamlio.dumps(failure.status()).encode()
+    elif wants_pretty(request, request.query):
+        data = msgspec.json.format(data, indent=2)
+    response = plain(data, failure.code)
+    response.headers["Content-Type"] = media_type
     if failure.retry_after:
         response.headers["Retry-After"] = str(failure.retry_after)
     if failure.code == 403:
@@ -59,7 +67,16 @@ async def body(
         response.body = compressing.gzip_pieces(data) if len(data) >= _THREAD_FROM else compressing.gzip(data)
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Vary"] = "Accept-Encoding"
+    elif len(data) >= _SLICED_FROM:
+        response.body = _slices(data)
     return response
+
+
+async def _slices(data: bytes) -> AsyncIterator[memoryview]:
+    """As the reader takes it: encrypting a large list in one go would hold up everybody else."""
+    view = memoryview(data)
+    for start in range(0, len(data), _SLICE):
+        yield view[start : start + _SLICE]
 
 
 _PEOPLE = ("curl", "Wget", "Mozilla/5.0")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from aiohttp import web
 
@@ -13,9 +12,7 @@ from remuda.kube.errors import ApiError
 from ..cache import Change
 from ..entries import Entry
 from ..resources import Version
-from ..watching import BOOKMARK, DELETED, ERROR, JSON, Shape, Watcher
-
-Obj = dict[str, Any]
+from ..watching import DELETED, ERROR, JSON, Shape, Watcher, framed
 
 # Above this many bytes in the transport new events are held back until the reader has caught up …
 _HIGH = 256 * 1024
@@ -33,6 +30,7 @@ class WatchStream:
     def __init__(self, version: Version, shape: Shape = JSON) -> None:
         self.version = version
         self.shape = shape
+        self._next_shape = shape.leading
         self._transport: asyncio.WriteTransport | None = None
         self._held: list[bytes] = []
         self._held_bytes = 0
@@ -73,19 +71,24 @@ class WatchStream:
         return True
 
     def _framed(self, type_: str, change: Change, entry: Entry) -> bytes:
-        key = (self.shape, self.version, type_)
+        shape = self._take_shape()
+        key = (shape, self.version, type_)
         found = change.frames.get(key)
         if found is None:
             # A deletion carries the revision at which it happened.
             revision = change.revision if type_ == DELETED else entry.revision
-            found = change.frames[key] = chunk(self.shape.frame(type_, self.version, entry, revision))
+            found = change.frames[key] = chunk(shape.frame(type_, self.version, entry, revision))
         return found
 
+    def _take_shape(self) -> Shape:
+        shape, self._next_shape = self._next_shape, self.shape
+        return shape
+
     def bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bool:
-        return self.send(chunk(bookmark_frame(self.version, revision, annotations)))
+        return self.send(chunk(self._take_shape().bookmark(self.version, revision, annotations)))
 
     def error(self, error: ApiError) -> None:
-        self.send(chunk(b'{"type":"%s","object":%s}\n' % (ERROR.encode(), jsonio.dumps(error.status()))))
+        self.send(chunk(framed(ERROR, jsonio.dumps(error.status()))))
 
     def end(self) -> None:
         self.ended = True
@@ -116,11 +119,3 @@ class WatchStream:
 
 async def _drained(request: web.BaseRequest) -> None:
     await request.protocol._drain_helper()
-
-
-def bookmark_frame(version: Version, revision: int, annotations: dict[str, str] | None) -> bytes:
-    metadata: Obj = {"resourceVersion": str(revision)}
-    if annotations:
-        metadata["annotations"] = annotations
-    obj = {"kind": version.kind, "apiVersion": version.api_version, "metadata": metadata, **version.empty()}
-    return b'{"type":"%s","object":%s}\n' % (BOOKMARK.encode(), jsonio.dumps(obj))

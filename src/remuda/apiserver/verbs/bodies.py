@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.kube import errors
-from remuda.kube.errors import go_quote
+from remuda.kube.errors import go_quote, invalid_value
 from remuda.kube.jsonio import dumps_text
-from remuda.kube.objects import GroupVersionKind
+from remuda.kube.objects import GroupVersionKind, dig
 
 from ..builtin import types
 from ..calls import IGNORE, STRICT, Call
@@ -92,7 +92,7 @@ def _check_kind(call: Call, raw: Obj) -> None:
     if version.resource.builtin:
         _check_builtin_kind(version, given)
     else:
-        _check_custom_kind(version, given, raw)
+        _check_custom_kind(call, given, raw)
 
 
 def _check_builtin_kind(version: Version, given: GroupVersionKind) -> None:
@@ -129,24 +129,23 @@ def is_known(group: str, version: str, kind: str) -> bool:
     return (group, version) == ("", "v1") and kind in _CORE
 
 
-def _check_custom_kind(version: Version, given: GroupVersionKind, raw: Obj) -> None:
+def _check_custom_kind(call: Call, given: GroupVersionKind, raw: Obj) -> None:
+    version = call.version
     if not given.kind:
-        raise errors.bad_request(f"Object 'Kind' is missing in '{_shown(raw)}'")
-    if not given.version:
-        raise errors.bad_request(f"Object 'apiVersion' is missing in '{_shown(raw)}'")
+        raise unrecognized(call, f"Object 'Kind' is missing in '{_as_sent(call, raw)}'")
     if given.api_version != version.api_version:
         raise errors.bad_request(
             f"the API version in the data ({given.api_version}) does not match the expected API version ({version.api_version})"
         )
     if given.kind != version.kind:
-        raise errors.bad_request(
-            f"{given.kind} in version {go_quote(given.version)} cannot be handled as a {version.kind}: unknown kind"
-        )
+        name = str(dig(raw, "metadata", "name") or "")
+        problem = invalid_value("kind", given.kind, f"must be {version.kind}")
+        raise errors.invalid(version.group, given.kind, name, [problem])
 
 
 def _internal_package(version: Version) -> str:
     return version.group.partition(".")[0] or "core"
 
 
-def _shown(raw: Obj) -> str:
-    return dumps_text(raw)
+def _as_sent(call: Call, raw: Obj) -> str:
+    return call.sent.decode(errors="replace") if call.sent else dumps_text(raw)

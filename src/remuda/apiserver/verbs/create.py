@@ -26,12 +26,20 @@ async def create(api: Api, call: Call, raw: Any, duplicates: list[str] | None = 
     metadata.dedupe_owner_references(call, meta)
     call.name = call.name or meta.get("name") or ""
     obj = call.version.field_manager.on_create(obj, call.manager, call.subresource)
+    refuse_while_terminating(call)
     attributes = attributes_of(call, obj)
     await api.admission.admit(attributes)
     assert attributes.obj is not None
     obj = attributes.obj
     metadata.dedupe_owner_references(call, metadata.own_metadata(obj), after_admission=True)
     return await store_new(api, call, obj, attributes)
+
+
+def refuse_while_terminating(call: Call) -> None:
+    """The kind itself is being deleted: it still serves what there is, but takes nothing new."""
+    resource = call.version.resource
+    if resource.terminating:
+        raise resource.forbidden(call.name, "create not allowed while custom resource definition is terminating")
 
 
 def attributes_of(call: Call, obj: Obj) -> Attributes:

@@ -44,28 +44,29 @@ class Page:
 
 def option_errors(options: ListOptions) -> list[FieldError]:
     """The combinations that kube-apiserver refuses."""
-    found: list[FieldError] = []
-    match, version = options.resource_version_match, options.resource_version
     if options.watch:
-        if options.send_initial_events is not None:
-            if match != _NOT_OLDER:
-                why = f"sendInitialEvents requires setting resourceVersionMatch to {_NOT_OLDER}"
-                found.append(forbidden_field("resourceVersionMatch", why))
-            if options.send_initial_events and not options.bookmarks:
-                found.append(
-                    forbidden_field("allowWatchBookmarks", "sendInitialEvents requires setting allowWatchBookmarks to true")
-                )
-        elif match:
-            found.append(
-                forbidden_field(
-                    "resourceVersionMatch",
-                    "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-                )
-            )
-        return found
-    found.extend(_match_errors(match, version, bool(options.continue_token)))
+        return _watch_errors(options)
+    found = _match_errors(options.resource_version_match, options.resource_version, bool(options.continue_token))
     if options.send_initial_events is not None:
         found.append(forbidden_field("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    return found
+
+
+def _watch_errors(options: ListOptions) -> list[FieldError]:
+    found: list[FieldError] = []
+    match = options.resource_version_match
+    if options.send_initial_events is not None and match != _NOT_OLDER:
+        why = f"sendInitialEvents requires setting resourceVersionMatch to {_NOT_OLDER}"
+        found.append(forbidden_field("resourceVersionMatch", why))
+    if not match:
+        return found
+    if options.send_initial_events is None:
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        found.append(forbidden_field("resourceVersionMatch", why))
+    if match != _NOT_OLDER:
+        found.append(errors.not_supported("resourceVersionMatch", match, (_NOT_OLDER,)))
+    if options.continue_token:
+        found.append(forbidden_field("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided"))
     return found
 
 

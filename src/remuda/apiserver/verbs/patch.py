@@ -49,7 +49,7 @@ async def patch(api: Api, call: Call, body: Any, patch_type: str, duplicates: li
     async def compute(live: Obj | None) -> Obj:
         assert live is not None
         changed = patched(call, live, body, patch_type)
-        obj = _decode_result(call, changed, duplicates or [])
+        obj = decode_result(call, changed, duplicates or [])
         return await call.version.managed(lambda fields: fields.on_update(live, obj, call.manager, call.subresource))
 
     return await guaranteed_update(api, call, compute, retries=_RETRIES)
@@ -74,7 +74,7 @@ def as_object(value: Any) -> Obj:
     return value
 
 
-def _decode_result(call: Call, changed: Obj, duplicates: list[str]) -> Obj:
+def decode_result(call: Call, changed: Obj, duplicates: list[str]) -> Obj:
     obj = bodies.decode(call, jsonio.copy(changed), duplicates)
     meta = metadata.own_metadata(obj)
     metadata.settle_namespace(call, meta)
@@ -89,21 +89,26 @@ def _check_identity(call: Call, meta: Obj) -> None:
         raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
 
 
-async def apply(api: Api, call: Call, config: Any, duplicates: list[str] | None = None) -> Outcome:
-    version = call.version
+def check_config(call: Call, config: Any) -> None:
+    """Refuse what can't be applied, whatever the live object is."""
     if not isinstance(config, dict):
         raise errors.bad_request("error decoding YAML: the configuration must be an object")
     found = GroupVersionKind.of(config)
     if not found.kind or not found.version:
         missing = "Kind" if not found.kind else "apiVersion"
         raise errors.bad_request(f"error decoding patch: Object '{missing}' is missing in '{jsonio.dumps_text(config)}'")
-    version.field_manager.check_config(config)
+    call.version.field_manager.check_config(config)
+
+
+async def apply(api: Api, call: Call, config: Any, duplicates: list[str] | None = None) -> Outcome:
+    version = call.version
+    check_config(call, config)
 
     async def compute(live: Obj | None) -> Obj:
         merged = await version.managed(
             lambda fields: fields.on_apply(live, config, call.manager, bool(call.force), call.subresource)
         )
-        obj = _decode_result(call, merged, duplicates or [])
+        obj = decode_result(call, merged, duplicates or [])
         if live is None:
             obj["metadata"]["name"] = call.name
         return obj

@@ -7,10 +7,12 @@ starts again from what the other one wrote.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 from remuda.kube import errors, jsonio
-from remuda.kube.errors import go_quote, invalid_value
+from remuda.kube.errors import invalid_value
+from remuda.kube.integers import IntegerError, parse_uint
 
 from ..admission import UPDATE, Attributes
 from ..api import Api
@@ -64,8 +66,24 @@ def check_name(call: Call, meta: Obj) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A subresource through which an object is seen as another kind. Its `compute` runs mutating admission by itself."""
+
+    kind: str
+    subresource: str
+    view: Callable[[Obj], Obj]
+
+
 async def guaranteed_update(
-    api: Api, call: Call, compute: Compute, *, uid: str = "", allow_create: bool = False, retries: int = 1_000_000
+    api: Api,
+    call: Call,
+    compute: Compute,
+    *,
+    uid: str = "",
+    allow_create: bool = False,
+    retries: int = 1_000_000,
+    door: Door | None = None,
 ) -> Outcome:
     version, resource = call.version, call.version.resource
     entry = api.entry(resource, call.namespace, call.name)
@@ -75,13 +93,13 @@ async def guaranteed_update(
             if not (version.strategy.allow_create_on_update or allow_create):
                 raise resource.not_found(call.name)
             if uid:
-                raise _wrong_uid(call, uid, "")
+                raise precondition_failed(call, "UID", uid, "")
             return await _create_instead(api, call, compute)
         live = await version.load(entry)
         if uid and uid != live["metadata"].get("uid"):
-            raise _wrong_uid(call, uid, live["metadata"].get("uid") or "")
+            raise precondition_failed(call, "UID", uid, live["metadata"].get("uid") or "")
         try:
-            return await _update_once(api, call, compute, entry, live)
+            return await _update_once(api, call, compute, entry, live, door)
         except Mismatch as mismatch:
             attempt += 1
             if attempt > retries:
@@ -90,12 +108,12 @@ async def guaranteed_update(
             entry = None if mismatch.current is None else api.cache.entry_of(mismatch.current)
 
 
-def _wrong_uid(call: Call, given: str, found: str) -> errors.ApiError:
+def precondition_failed(call: Call, what: str, given: str, found: str) -> errors.ApiError:
     resource = call.version.resource
     key = resource.key(call.namespace, call.name)
     why = (
         f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
-        f"Precondition failed: UID in precondition: {given}, UID in object meta: {found}"
+        f"Precondition failed: {what} in precondition: {given}, {what} in object meta: {found}"
     )
     return resource.conflict(call.name, why)
 
@@ -106,16 +124,18 @@ async def _create_instead(api: Api, call: Call, compute: Compute) -> Outcome:
     meta = metadata.own_metadata(obj)
     metadata.wipe_system_fields(meta)
     meta.pop("resourceVersion", None)
+    create.refuse_while_terminating(call)
     attributes = create.attributes_of(call, obj)
     await api.admission.admit(attributes)
     assert attributes.obj is not None
     return Outcome(await create.store_new(api, call, attributes.obj, attributes), created=True)
 
 
-async def _update_once(api: Api, call: Call, compute: Compute, entry: Entry, live: Obj) -> Outcome:
+async def _update_once(api: Api, call: Call, compute: Compute, entry: Entry, live: Obj, door: Door | None) -> Outcome:
     obj = await compute(live)
     attributes = _attributes(call, obj, live)
-    await api.admission.admit(attributes)
+    if door is None:
+        await api.admission.admit(attributes)
     assert attributes.obj is not None
     obj = attributes.obj
     meta = metadata.own_metadata(obj)
@@ -128,12 +148,14 @@ async def _update_once(api: Api, call: Call, compute: Compute, entry: Entry, liv
     else:
         meta.pop("generation", None)
     if call.subresource:
-        return await _store_changed(api, call, attributes, entry, live)
+        return await _store_changed(api, call, attributes, entry, live, door)
     with call.version.resource.reserve(obj, live):
-        return await _store_changed(api, call, attributes, entry, live)
+        return await _store_changed(api, call, attributes, entry, live, door)
 
 
-async def _store_changed(api: Api, call: Call, attributes: Attributes, entry: Entry, live: Obj) -> Outcome:
+async def _store_changed(
+    api: Api, call: Call, attributes: Attributes, entry: Entry, live: Obj, door: Door | None
+) -> Outcome:
     """Everything after mutating admission."""
     version, resource, strategy = call.version, call.version.resource, call.version.strategy
     assert attributes.obj is not None
@@ -149,12 +171,13 @@ async def _store_changed(api: Api, call: Call, attributes: Attributes, entry: En
     call.warnings.extend(strategy.warnings(obj, live))
     obj = version.field_manager.keep_times(live, obj)
     attributes.obj = obj
-    await api.admission.validate(attributes)
+    seen = attributes if door is None else attributes_through(door, call, door.view(obj), door.view(live))
+    await api.admission.validate(seen)
     if _finished(obj, live):
         return await _delete_finished(api, call, entry, obj)
     stored = await version.to_storage(obj)
     plain = encode(stored)
-    if plain == entry.stored or _same(plain, entry.stored):
+    if not entry.stale and (plain == entry.stored or _same(plain, entry.stored)):
         return Outcome(entry)
     if call.dry_run:
         return Outcome(Entry(entry.key, entry.namespace, entry.name, entry.revision, plain))
@@ -186,6 +209,13 @@ def _attributes(call: Call, obj: Obj, live: Obj) -> Attributes:
     )
 
 
+def attributes_through(door: Door, call: Call, shown: Obj, before: Obj) -> Attributes:
+    """What admission sees of a write through a door."""
+    attributes = _attributes(call, shown, before)
+    attributes.kind, attributes.subresource = door.kind, door.subresource
+    return attributes
+
+
 def _check_resource_version(call: Call, meta: Obj, live: Obj) -> None:
     resource = call.version.resource
     given = meta.get("resourceVersion") or ""
@@ -196,9 +226,10 @@ def _check_resource_version(call: Call, meta: Obj, live: Obj) -> None:
             raise errors.invalid(resource.group, resource.name, call.name, [problem])
         meta["resourceVersion"] = current
         return
-    if not (given.isascii() and given.isdigit()) or int(given) >= 1 << 64:
-        why = "value out of range" if given.isascii() and given.isdigit() else "invalid syntax"
-        raise errors.ApiError(500, "", f"strconv.ParseUint: parsing {go_quote(given)}: {why}")
+    try:
+        parse_uint(given)
+    except IntegerError as error:
+        raise errors.ApiError(500, "", str(error)) from None
     if given != current:
         raise resource.stale(call.name)
 

@@ -13,7 +13,7 @@ from ..entries import Entry
 from ..selection import Selection, select
 from ..store import Compacted
 from ..watching import ADDED, Feeds, Sink, Watcher, step
-from .get import parse_revision, wait_for
+from .get import asked_revision, wait_for
 from .list import option_errors
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -41,7 +41,7 @@ def selection_of(call: Call, options: ListOptions) -> Selection:
 async def start(api: Api, feeds: Feeds, call: Call, options: ListOptions, selection: Selection, sink: Sink) -> Start:
     version = call.version
     initial = options.send_initial_events is True
-    revision = 0 if options.resource_version in ("", "0") else parse_revision(options.resource_version)
+    revision = 0 if options.resource_version in ("", "0") else asked_revision(options.resource_version)
     if initial and revision:
         await wait_for(api, revision)
     # Asking for nothing in particular means "from now", but a watch with no resourceVersion at all first shows what is there.
@@ -56,7 +56,7 @@ async def start(api: Api, feeds: Feeds, call: Call, options: ListOptions, select
         if version.resource.convert is not None:
             await version.prepare(entries)
         events = [(ADDED, Change(e.revision, e.key, e.namespace, e.name, e, None), e) for e in entries]
-        return Start(watcher, events, now if initial else None)
+        return Start(watcher, events, now if initial and options.bookmarks else None)
     if not revision:
         watcher = Watcher(selection, sink, api.cache.revision)
         feed.add(watcher)
