@@ -9,6 +9,7 @@ import msgspec
 from aiohttp import web
 
 from remuda.kube import jsonio, yamlio
+from remuda.kube.clock import yield_to_loop
 from remuda.kube.errors import ApiError
 
 from . import compressing
@@ -77,6 +78,7 @@ async def _slices(data: bytes) -> AsyncIterator[memoryview]:
     view = memoryview(data)
     for start in range(0, len(data), _SLICE):
         yield view[start : start + _SLICE]
+        await yield_to_loop()
 
 
 _PEOPLE = ("curl", "Wget", "Mozilla/5.0")
