@@ -55,9 +55,7 @@ def new_pair(endpoints: dict[str, Endpoint]) -> Pair:
 
 
 @pytest.fixture(scope="session")
-def kubectl_homes(
-    real: RealCluster, remuda: RemudaProcess, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Path]:
+def kubectl_homes(real: RealCluster, remuda: RemudaProcess, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     homes = {side: Path(tmp_path_factory.mktemp("homes")) / side for side in SIDES}
     write_config(homes[OURS], remuda.kubeconfig)
     write_config(homes[REAL], real.kubeconfig)

@@ -7,6 +7,7 @@ the code it ends with are compared under :data:`MASKS`, which adds to :mod:`.mas
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import queue
 import re
@@ -21,14 +22,16 @@ from pathlib import Path
 import yaml
 
 from .harness import OURS, REAL, SIDES
-from .masks import CERTIFICATE, HOST, REVISION_TEXT, TOKEN, UUID
+from .masks import HOST, REVISION_TEXT, TOKEN, UUID, masked
 
 SECONDS = 30
+Shape = Callable[[str], str]
 _AGE = r"(?:\d+(?:s|m|h|d|ms|y))(?:\d+(?:\.\d+)?[smhd])?"
 # In this order: what is found first is no longer there for the next.
 MASKS: tuple[tuple[re.Pattern[str], str], ...] = (
     (TOKEN, "<token>"),
-    (CERTIFICATE, "<certificate>"),
+    # As in masks, but also inside printed JSON and YAML.
+    (re.compile(r"-----BEGIN CERTIFICATE-----(?:[\w+/=\s]|\\n)+-----END CERTIFICATE-----(?:\\n|\n)*"), "<certificate>"),
     (UUID, "<uid>"),
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z| \+0000 UTC)?"), "<time>"),
     (re.compile(r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}"), "<time>"),
@@ -47,10 +50,9 @@ MASKS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?<=\S)[ \t]{2,}"), "  "),
     (re.compile(r"[ \t]+(?=\n|$)"), ""),
 )
-Shape = Callable[[str], str]
 
 
-@dataclass
+@dataclass(repr=False)
 class Said:
     """How one kubectl ended."""
 
@@ -69,7 +71,29 @@ def same_text(text: str) -> str:
     return text
 
 
-@dataclass
+def sorted_json(text: str) -> str:
+    """What a server says verbatim: the order of its keys has no meaning."""
+    try:
+        return json.dumps(masked(json.loads(_unmasked_revisions(text))), indent=1, sort_keys=True)
+    except ValueError:
+        return text
+
+
+def _unmasked_revisions(text: str) -> str:
+    return text.replace('"resourceVersion":<revision>', '"resourceVersion":"1"')
+
+
+def without_lines(pattern: str) -> Shape:
+    """Leave out the lines that match: words that each server has of its own."""
+    unwanted = re.compile(pattern)
+    return lambda text: "\n".join(line for line in text.splitlines() if not unwanted.search(line))
+
+
+def sorted_lines(text: str) -> str:
+    return "\n".join(sorted(text.splitlines()))
+
+
+@dataclass(repr=False)
 class Kubectl:
     program: Path
     homes: dict[str, Path]

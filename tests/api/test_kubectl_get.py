@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tests.real.cluster import RealCluster
 from . import zoo
 from .conftest import new_pair
 from .harness import Endpoint
-from .kubectl import Kubectl
+from .kubectl import Kubectl, sorted_json, without_lines
 
 KINDS = (
     "configmaps",
@@ -95,7 +96,7 @@ def test_describe(full: Kubectl, kind: str) -> None:
         "get ponies --field-selector spec.height=1",
         "get cm --sort-by=.metadata.name",
         "get cm --sort-by={.data.x}",
-        "get cm --sort-by=.metadata.creationTimestamp -o name",
+        "get cm --sort-by=.metadata.labels.tier -o name",
         "get cm --chunk-size=1",
         "get cm --chunk-size=2 -o name",
         "get cm -o jsonpath={.items[*].metadata.name}",
@@ -152,14 +153,11 @@ def test_describe(full: Kubectl, kind: str) -> None:
         "get cm -n nowhere",
         "get pod nope -n nowhere",
         "get ev --sort-by=.lastTimestamp",
-        "get --raw /api/v1/namespaces/{ns}/configmaps/cm-c",
         "get --raw /api/v1/namespaces/{ns}/configmaps/nope",
         "get --raw /healthz",
         "get --raw /readyz",
         "get --raw /livez",
         "get --raw /nope",
-        "get --raw /apis/{ns}.example.com",
-        "get --raw /apis/{ns}.example.com/v1",
         "get -f nope.yaml",
         "events",
         "events --for pod/p",
@@ -169,21 +167,32 @@ def test_describe(full: Kubectl, kind: str) -> None:
         "describe ns {ns}",
         "describe crd ponies.{ns}.example.com",
         "describe clusterrole view",
-        "describe priorityclass system-node-critical",
         "describe cm -l app=zoo",
         "describe cm nope",
         "describe cm cm-",
     ],
 )
 def test_looking(full: Kubectl, args: str) -> None:
-    full(*(part.strip("'") for part in _split(args)))
+    full(*shlex.split(args))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/namespaces/{ns}/configmaps/cm-c",
+        "/api/v1/namespaces/{ns}/secrets?limit=1",
+        "/apis/{ns}.example.com",
+        "/apis/{ns}.example.com/v1",
+        "/apis/{ns}.example.com/v1/namespaces/{ns}/ponies",
+    ],
+)
+def test_get_raw_document(full: Kubectl, path: str) -> None:
+    full("get", "--raw", path, shape=sorted_json, code=0)
+
+
+def test_describe_priority_class_but_for_its_words(full: Kubectl) -> None:
+    full("describe", "priorityclass", "system-node-critical", shape=without_lines(r"Description:"), code=0)
 
 
 def test_describe_node(full: Kubectl) -> None:
     full("describe", "node", "{ns}-node", code=0)
-
-
-def _split(args: str) -> list[str]:
-    import shlex
-
-    return shlex.split(args)

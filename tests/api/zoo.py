@@ -164,7 +164,6 @@ def some_of_each(ns: str) -> list[Obj]:
         service("svc"),
         service("svc-headless", clusterIP="None"),
         service("svc-node", type="NodePort"),
-        service("svc-fixed", clusterIP="10.96.0.77"),
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "keeper"}},
         {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "feeder"}, "rules": rules},
         {
