@@ -22,7 +22,17 @@ HOST = re.compile(r"127\.0\.0\.1:\d+")
 
 def masked(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
-        return {name: masked(child, name) for name, child in value.items()}
+        found: dict[str, Any] = {}
+        for name, child in value.items():
+            # Fields that are owned by uid have it in their key; several of them stay several.
+            shown = UUID.sub("<uid>", name)
+            while shown in found:
+                shown += "'"
+            found[shown] = masked(child, name)
+        return found
+    if key == "managedFields" and isinstance(value, list):
+        # Sorted by time within an operation, so that two servers differ when one of them crosses a second.
+        value = sorted(value, key=lambda entry: [str(entry.get(name)) for name in ("operation", "manager", "apiVersion", "subresource")])
     if isinstance(value, list):
         return [masked(child, key) for child in value]
     if not isinstance(value, str):

@@ -13,6 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from remuda.kube import errors, jsonio
+from remuda.kube.clock import yield_to_loop
 from remuda.kube.errors import ApiError
 
 from ..api import Api
@@ -24,6 +25,7 @@ from ..entries import Entry
 from ..flow import Flow
 from ..metrics import Metrics
 from ..resources import Version
+from ..selection import SLICE
 from ..shapes import MetadataShape, TableShape
 from ..subresources import Ask, Subresources
 from ..users import NOBODY, User
@@ -201,9 +203,9 @@ class Handler:
         page = await listing.list_(self.api, call, listed)
         version = call.version
         if output.as_ == "Table":
-            data = self._table(target, output).page(version, page, self.api.clock.time())
+            data = await self._table(target, output).page(version, page, self.api.clock.time())
         elif output.as_:
-            data = MetadataShape(output.table_version).page(version, page)
+            data = await MetadataShape(output.table_version).page(version, page)
         else:
             data = await list_body(version, page)
         return await responses.body(request, data, 200, output.media_type, responses.wants_pretty(request, target.query))
@@ -265,7 +267,9 @@ class Handler:
                 output.media_type,
                 responses.wants_pretty(request, target.query),
             )
-        return await self.answer(request, target, call, deletion.entry, output)
+        # Only who says that dependents must not stay is told that the work goes on.
+        status = 202 if chosen.orphan_dependents is False else 200
+        return await self.answer(request, target, call, deletion.entry, output, status)
 
     async def _deletecollection(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
         output = negotiation.negotiate(request.headers.get("Accept", ""), True)
@@ -289,36 +293,35 @@ class Handler:
         selection = watch.selection_of(call, listed)
         stream = WatchStream(call.version, self._shape(target, output))
         begin = await watch.start(self.api, self.feeds, call, listed, selection, stream)
-        feed = self.feeds.feed(call.version)
         connection = request.protocol
         assert isinstance(connection, Connection)
-        watcher = begin.watcher
-        watcher.on_close = stream.end
         connection.on_lost[stream.end] = None
         self.streams.add(stream)
         seconds = listed.timeout_seconds or _MIN_WATCH_SECONDS * (1 + self.api.rng.uniform(0, 1))
         timer = self.api.clock.call_later(seconds, stream.end)
-        stream.bookmarks_for = watcher if listed.bookmarks else None
         response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
         responses.add_warnings(response, call.warnings)
         response.enable_chunked_encoding()
         try:
-            if begin.events:
-                for first in range(0, len(begin.events), 200):
-                    stream.hold(begin.events[first : first + 200])
+            for first in range(0, len(begin.events), SLICE):
+                stream.hold(begin.events[first : first + SLICE])
+                await yield_to_loop()
             if begin.bookmark is not None:
                 stream.bookmark(begin.bookmark, {watch.INITIAL_EVENTS_END: "true"})
-            if self.stopping:
+            begin.watcher.go()
+            stream.bookmarks_for = begin.watcher if listed.bookmarks else None
+            if self.stopping or connection.transport is None:
                 stream.end()
             await response.prepare(request)
             await stream.run(request, response)
             await response.write_eof()
         except (ConnectionError, RuntimeError):
+            # The client is gone; uvloop says RuntimeError when one writes to what it has closed already.
             pass
         finally:
             timer.cancel()
             stream.end()
-            feed.discard(watcher)
+            begin.watcher.leave()
             self.streams.discard(stream)
             connection.on_lost.pop(stream.end, None)
         return response
@@ -395,8 +398,16 @@ def _action(target: paths.Target, user: User) -> Action:
 
 async def list_body(version: Version, page: listing.Page) -> bytes:
     """A list as JSON, joined from the bytes of its items."""
-    head = jsonio.dumps({"kind": version.resource.list_kind, "apiVersion": version.api_version, "metadata": page.metadata()})
+    metadata = page.metadata()
+    if not version.resource.builtin:
+        # A list without a Go type always says whether it goes on.
+        metadata.setdefault("continue", "")
+    head = jsonio.dumps({"kind": version.resource.list_kind, "apiVersion": version.api_version, "metadata": metadata})
     prefix = version.item_prefix
     body = version.body
-    items = b",".join([body(entry, prefix) for entry in page.entries])
-    return b'%s,"items":[%s]}\n' % (head[:-1], items)
+    items: list[bytes] = []
+    for start in range(0, len(page.entries), SLICE):
+        if start:
+            await yield_to_loop()
+        items += [body(entry, prefix) for entry in page.entries[start : start + SLICE]]
+    return b'%s,"items":[%s]}\n' % (head[:-1], b",".join(items))

@@ -11,11 +11,12 @@ from aiohttp import web
 
 from remuda.kube import errors, jsonio, yamlio
 from remuda.kube.jsonio import JsonError
+from remuda.kube.objects import GroupVersionKind
 
 from ..builtin import protobuf
 from ..builtin.codec import decoder_for
 from ..calls import Call
-from ..verbs.bodies import not_an_object, unrecognized
+from ..verbs.bodies import not_an_object, not_registered, unrecognized
 from ..verbs.patch import APPLY_PATCH
 from . import negotiation
 
@@ -97,8 +98,13 @@ def read_delete_options(data: bytes, content_type: str) -> Obj:
     media = negotiation.input_type(content_type, builtin=True)
     try:
         raw: Any = protobuf.decode(data) if data.startswith(protobuf.MAGIC) else parse(data, media == negotiation.YAML)[0]
+        if raw is None:
+            raw = {}
         if not isinstance(raw, dict):
             raise errors.bad_request(not_an_object(raw))
+        if raw.get("kind") not in (None, "", "DeleteOptions"):
+            where = GroupVersionKind.of(raw).api_version or "v1"
+            raise errors.bad_request(not_registered(str(raw["kind"]), where))
         return _decode_delete_options(raw)[0]
     except JsonError as error:
         raise errors.bad_request(f"couldn't get version/kind; json parse error: {error}") from None

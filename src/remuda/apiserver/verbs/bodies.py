@@ -26,10 +26,13 @@ def decode(call: Call, raw: Any, duplicates: list[str] | None = None) -> Obj:
         raw = {}
     if not isinstance(raw, dict):
         raise unrecognized(call, not_an_object(raw))
-    _check_kind(call, raw)
-    obj, unknown = version.decode(raw)
-    obj["apiVersion"], obj["kind"] = version.api_version, version.kind
+    given = _check_kind(call, raw)
+    matches = (given.api_version, given.kind) == (version.api_version, version.kind)
+    obj, unknown = version.decode(raw) if version.resource.builtin or matches else (raw, [])
     report_strict(call, unknown, duplicates or [])
+    if not matches and not version.resource.builtin:
+        raise _another_kind(version, given, raw)
+    obj["apiVersion"], obj["kind"] = version.api_version, version.kind
     version.strategy.default(obj)
     return obj
 
@@ -76,7 +79,8 @@ def _json_type(raw: Any) -> str:
     return "string" if isinstance(raw, str) else "array"
 
 
-def _check_kind(call: Call, raw: Obj) -> None:
+def _check_kind(call: Call, raw: Obj) -> GroupVersionKind:
+    """What the body says it is, refused when that can't be read, or is impossible for a built-in."""
     version = call.version
     for name in ("apiVersion", "kind"):
         if raw.get(name) is not None and not isinstance(raw[name], str):
@@ -91,8 +95,9 @@ def _check_kind(call: Call, raw: Obj) -> None:
     given = GroupVersionKind.of(raw)
     if version.resource.builtin:
         _check_builtin_kind(version, given)
-    else:
-        _check_custom_kind(call, given, raw)
+    elif not given.kind:
+        raise unrecognized(call, f"Object 'Kind' is missing in '{_as_sent(call, raw)}'")
+    return given
 
 
 def _check_builtin_kind(version: Version, given: GroupVersionKind) -> None:
@@ -104,12 +109,14 @@ def _check_builtin_kind(version: Version, given: GroupVersionKind) -> None:
     refused = f"{kind} in version {go_quote(where[1])} cannot be handled as a {version.kind}: "
     if where[1] not in _INTERNAL and not is_known(*where, kind):
         shown = f"{where[0]}/{where[1]}" if where[0] else where[1]
-        raise errors.bad_request(
-            f'{refused}no kind {go_quote(kind)} is registered for version {go_quote(shown)} in scheme "pkg/runtime/scheme.go:111"'
-        )
+        raise errors.bad_request(refused + not_registered(kind, shown))
     raise errors.bad_request(
         f"{refused}converting ({where[1]}.{kind}) to ({_internal_package(version)}.{version.kind}): unknown conversion"
     )
+
+
+def not_registered(kind: str, api_version: str) -> str:
+    return f'no kind {go_quote(kind)} is registered for version {go_quote(api_version)} in scheme "pkg/runtime/scheme.go:111"'
 
 
 _INTERNAL = frozenset(("__internal",))
@@ -129,18 +136,14 @@ def is_known(group: str, version: str, kind: str) -> bool:
     return (group, version) == ("", "v1") and kind in _CORE
 
 
-def _check_custom_kind(call: Call, given: GroupVersionKind, raw: Obj) -> None:
-    version = call.version
-    if not given.kind:
-        raise unrecognized(call, f"Object 'Kind' is missing in '{_as_sent(call, raw)}'")
+def _another_kind(version: Version, given: GroupVersionKind, raw: Obj) -> errors.ApiError:
+    """A custom resource whose body is readable but is not what the path is about."""
     if given.api_version != version.api_version:
-        raise errors.bad_request(
+        return errors.bad_request(
             f"the API version in the data ({given.api_version}) does not match the expected API version ({version.api_version})"
         )
-    if given.kind != version.kind:
-        name = str(dig(raw, "metadata", "name") or "")
-        problem = invalid_value("kind", given.kind, f"must be {version.kind}")
-        raise errors.invalid(version.group, given.kind, name, [problem])
+    problem = invalid_value("kind", given.kind, f"must be {version.kind}")
+    return errors.invalid(version.group, given.kind, str(dig(raw, "metadata", "name") or ""), [problem])
 
 
 def _internal_package(version: Version) -> str:

@@ -242,7 +242,8 @@ def finalizers_after(call: Call, options: DeleteOptions, meta: Obj) -> list[str]
 def _mark_deleting(api: Api, obj: Obj) -> Obj:
     meta = obj["metadata"]
     now = api.clock.time()
-    fields: Obj = {"deletionGracePeriodSeconds": 0}
+    is_namespace = obj.get("kind") == "Namespace" and obj.get("apiVersion") == "v1"
+    fields: Obj = {} if is_namespace else {"deletionGracePeriodSeconds": 0}
     if not meta.get("deletionTimestamp"):
         fields["deletionTimestamp"] = rfc3339(now)
         if meta.get("generation"):
@@ -250,6 +251,6 @@ def _mark_deleting(api: Api, obj: Obj) -> Obj:
     elif parse_rfc3339(meta["deletionTimestamp"]) > now:
         fields["deletionTimestamp"] = rfc3339(now)
     changed = with_metadata(obj, **fields)
-    if obj.get("kind") == "Namespace" and obj.get("apiVersion") == "v1":
+    if is_namespace:
         changed["status"] = {**(changed.get("status") or {}), "phase": "Terminating"}
     return changed
