@@ -149,6 +149,17 @@ def wait_allowed(pair: Pair, user: str, asked: Obj, allowed: bool = True, second
         time.sleep(0.02)
 
 
+def until(send: Callable[[], Both], status: int, seconds: float = 30.0) -> None:
+    """Send until both answer so: kube-apiserver remembers for some seconds what it found out about a token."""
+    end = time.monotonic() + seconds
+    while True:
+        both = send()
+        if both.ours.status == both.real.status == status:
+            return
+        assert time.monotonic() < end, (both.ours.body, both.real.body)
+        time.sleep(0.1)
+
+
 def account(name: str, **fields: Any) -> Obj:
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}, **fields}
 

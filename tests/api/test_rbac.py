@@ -223,7 +223,7 @@ def test_a_cluster_role_bound_in_a_namespace_reaches_no_further(pair: Pair) -> N
     pair.post(BINDINGS, binding("b", name, user_subject(jane(pair)), role_kind="ClusterRole"))
     wait_allowed(pair, jane(pair), attributes_of(pair, rule(["get"], ["configmaps"])))
     caller = acting(pair, jane(pair))
-    assert caller.get(CMS).status == 200
+    assert caller.get(CMS + "?labelSelector=nope").status == 200
     assert caller.get("/api/v1/namespaces/default/configmaps").status == 403
     assert caller.get("/api/v1/configmaps").status == 403
     pair.delete(f"{CLUSTER_ROLES}/{name}")

@@ -137,7 +137,13 @@ def token_review(**spec: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("issued", "asked"),
-    [(["vault"], ["vault"]), (["vault", "other"], ["other", "third"]), (["vault"], ["third"]), (["vault"], None), (None, ["vault"])],
+    [
+        (["vault"], ["vault"]),
+        (["vault", "other"], ["other", "third"]),
+        (["vault"], ["third"]),
+        (["vault"], None),
+        (None, ["vault"]),
+    ],
     ids=["same", "one-of-two", "none-of-one", "the-servers-own", "wrong"],
 )
 def test_a_token_is_meant_for_somebody(pair: Pair, issued: list[str] | None, asked: list[str] | None) -> None:

@@ -14,7 +14,7 @@ from remuda.kube import errors
 from remuda.kube.clock import Clock, Entropy, Rng
 
 from .admission.chain import Chain
-from .authz import Action, Authorizer
+from .authz import Action, Authorizer, forbidden_action
 from .cache import Cache, Change
 from .calls import Call
 from .entries import Entry, encode
@@ -87,10 +87,11 @@ class Api:
         sealed = self.cache.seal(resource.bucket.prefix, key, plain, obj)
         try:
             revision = await self.cache.store.write([Put(key, sealed, expect, ttl)])
+            await self.cache.reached(revision)
         except StoreError as error:
-            self.cache.unseal_forget(sealed)
             raise _explained(error) from error
-        await self.cache.reached(revision)
+        finally:
+            self.cache.forget_sealed(sealed)
         entry = resource.bucket.get(key)
         if entry is not None and entry.revision == revision:
             return entry
@@ -125,7 +126,7 @@ class Api:
         )
         decision = self.authorizer.authorize(action)
         if not decision.allowed:
-            raise errors.forbidden(resource.group, resource.name, action.name, decision.reason)
+            raise forbidden_action(action, decision.reason)
 
 
 # etcd refuses requests above 1.5 MiB, and so do clients' expectations of a Kubernetes API.

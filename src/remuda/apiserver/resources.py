@@ -78,6 +78,8 @@ class Version:
     strategy: Strategy
     decode: Decode = decode_anything
     served: bool = True
+    # A changed CRD has other versions now, or none: whoever still holds this one may finish, but not go on watching.
+    retired: bool = False
     verbs: frozenset[str] = frozenset()
     subresources: dict[str, Subresource] = field(default_factory=dict)
     # The OpenAPI schema, for patches, apply and documents; `resolve` follows its references. A built-in's is named.
@@ -158,7 +160,7 @@ class Version:
 
     def needs_conversion(self, entry: Entry) -> bool:
         """True when this entry's bytes can't be served in this version as they are."""
-        if self.resource.convert is None or (entry.converted is not None and self.name in entry.converted):
+        if self.resource.convert is None or (entry.converted is not None and self in entry.converted):
             return False
         return not entry.stored.startswith(self.prefix)
 
@@ -166,7 +168,7 @@ class Version:
         """The encoded object in this version. What needs a webhook must have been through :meth:`prepare`."""
         stored = entry.stored
         if self.resource.convert is not None and entry.converted is not None:
-            stored = entry.converted.get(self.name, stored)
+            stored = entry.converted.get(self, stored)
         return splice(stored, self.prefix if prefix is None else prefix, entry.revision if revision is None else revision)
 
     async def prepare(self, entries: list[Entry]) -> None:
@@ -182,7 +184,7 @@ class Version:
                 entry.converted = {}
             obj, _ = self.decode(obj)
             self.strategy.default(obj)
-            entry.converted[self.name] = encode(obj)
+            entry.converted[self] = encode(obj)
 
     async def load(self, entry: Entry) -> Obj:
         """The object in this version, with its resourceVersion; shared and read-only."""
@@ -190,8 +192,8 @@ class Version:
         return self.object(entry)
 
     def object(self, entry: Entry) -> Obj:
-        if self.resource.convert is not None and entry.converted is not None and self.name in entry.converted:
-            return Entry("", "", "", entry.revision, entry.converted[self.name]).object()
+        if self.resource.convert is not None and entry.converted is not None and self in entry.converted:
+            return Entry("", "", "", entry.revision, entry.converted[self]).object()
         obj = entry.object()
         if obj.get("apiVersion") == self.api_version:
             return obj

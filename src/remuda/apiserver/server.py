@@ -26,17 +26,20 @@ from .admission.defaults import (
 )
 from .admission.namespaces import NamespaceLifecycle
 from .admission.serviceaccounts import ServiceAccounts
+from .admission.topology import PodTopologyLabels
 from .admission.webhooks import MutatingWebhooks, ValidatingWebhooks
 from .api import Api, Source
 from .authn import Chain
 from .authn.certificates import CertificateAuthenticator
 from .authn.issuer import TokenIssuer
+from .authn.lastused import LastUsed
 from .authn.serviceaccounts import ServiceAccountAuthenticator
 from .authn.tokens import TokenKeys
 from .authz.escalation import EscalationGuard
 from .authz.rbac import Rbac
 from .builtin.core.service_ledger import ServiceLedger
 from .cache import Cache, Opener
+from .calls import Call
 from .conversion import Converter, InProcess
 from .conversion.webhook import WebhookConverter
 from .custom import CustomResources
@@ -55,6 +58,7 @@ from .store.memory import MemoryStore
 from .store.sqlite import SqliteStore
 from .subresources import Subresources
 from .upkeep import Upkeep
+from .verbs import patch
 from .watching import Feeds
 from .webhook_client import NoServices, WebhookClient
 
@@ -77,14 +81,29 @@ class Config:
     entropy: Entropy = field(default_factory=Entropy)
 
 
+class PartFailed(Exception):
+    """A part of the server has ended that it can't go on without; the log has the details."""
+
+    def __init__(self, part: str, error: BaseException | None) -> None:
+        why = f": {_innermost(error)}" if error is not None else " by itself"
+        super().__init__(f"{part} ended{why}; start the server again, and report this if it comes back")
+
+
+def _innermost(error: BaseException) -> str:
+    """What went wrong first, out of the group of tasks that it ended."""
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    return str(error) or type(error).__name__
+
+
 class _Sealed(Opener):
     """Secrets at rest: what is in the store is encrypted, what is in the cache is not."""
 
     def __init__(self, envelope: Envelope) -> None:
         self._envelope = envelope
 
-    def open(self, key: str, value: bytes) -> bytes:
-        return self._envelope.open(key, value)[0]
+    def open(self, key: str, value: bytes) -> tuple[bytes, bool]:
+        return self._envelope.open(key, value)
 
     def seal(self, key: str, value: bytes) -> bytes:
         return self._envelope.seal(key, value)
@@ -111,6 +130,9 @@ class Server:
         self.converters = InProcess()
         self.source = Source(self.registry, self.cache)
         self.webhooks = WebhookClient(clock, NoServices(self.source))
+        self.last_used = LastUsed(self._patch_secret)
+        # What besides the store's feed must not end while the server runs; whoever starts it adds its tasks.
+        self.vital: list[asyncio.Task[None]] = []
         self._listener: Listener | None = None
         self._stopped = asyncio.Event()
         self.api: Api
@@ -158,7 +180,7 @@ class Server:
         chain = Chain(
             [
                 CertificateAuthenticator(clock),
-                ServiceAccountAuthenticator(token_keys, self.source, clock, [ISSUER], [ISSUER]),
+                ServiceAccountAuthenticator(token_keys, self.source, clock, [ISSUER], [ISSUER], self.last_used.note),
             ],
             [ISSUER],
         )
@@ -188,6 +210,12 @@ class Server:
             return self.pki.service_account_key.read_bytes()
         return new_key_pem(self.config.entropy)
 
+    async def _patch_secret(self, namespace: str, name: str, body: Obj) -> object:
+        version = self.registry.find("", "v1", "secrets")
+        assert version is not None
+        call = Call(version, "patch", namespace, name, manager=bootstrap.MANAGER, trusted=True)
+        return await patch.patch(self.api, call, body, patch.MERGE_PATCH)
+
     def _admission(self) -> AdmissionChain:
         source, clock = self.source, self.config.clock
         kinds = RegistryKinds(self.registry)
@@ -196,6 +224,7 @@ class Server:
                 NamespaceLifecycle(source),
                 ServiceAccounts(source, clock, self.config.rng),
                 TaintNodesByCondition(),
+                PodTopologyLabels(source),
                 Priority(source),
                 DefaultTolerationSeconds(),
                 StorageObjectInUseProtection(),
@@ -237,14 +266,19 @@ class Server:
         return self.config.data_dir / "kubeconfig"
 
     async def serve_forever(self, stop: asyncio.Event) -> None:
-        """Return when asked to stop, or raise when the store's feed is lost and nothing true can be served any more."""
+        """Return when asked to stop, or raise when a part has ended without which nothing true can be served any more."""
         stopping = asyncio.create_task(stop.wait())
         try:
-            await asyncio.wait([stopping, self.cache.ended()], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([stopping, self.cache.ended(), *self.vital], return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopping.cancel()
         if self.cache.failed is not None:
-            raise self.cache.failed
+            raise PartFailed("the watch cache", self.cache.failed) from self.cache.failed
+        for task in self.vital:
+            if task.done() and not task.cancelled():
+                error = task.exception()
+                logger.error("%s ended", task.get_name(), exc_info=error)
+                raise PartFailed(task.get_name(), error) from error
 
     async def close(self) -> None:
         """End watches, let requests finish, then the store."""

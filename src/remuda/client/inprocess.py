@@ -138,8 +138,8 @@ class InProcessClient:
         selection = watch.selection_of(call, options)
         queue = _Queue()
         begin = await watch.start(self._api, self._server.feeds, call, options, selection, queue)
-        begin.watcher.on_close = queue.end
-        feed = self._server.feeds.feed(call.version)
+        # What is live waits in the queue until what comes first has been taken.
+        begin.watcher.go()
         timer = self._api.clock.call_later(timeout_seconds, queue.end) if timeout_seconds else None
         version = call.version
         show = _partial if metadata_only else Version.object
@@ -154,7 +154,7 @@ class InProcessClient:
         finally:
             if timer is not None:
                 timer.cancel()
-            feed.discard(begin.watcher)
+            begin.watcher.leave()
 
     async def create(
         self,
@@ -242,7 +242,8 @@ class InProcessClient:
         call = self._call(resource, "delete", namespace, name, dry_run=dry_run)
         options = DeleteOptions(grace_seconds, propagation, None, uid, resource_version)
         deletion = await delete.delete(self._api, call, options)
-        return deletion.status(call) if deletion.done else await self._object(call, deletion.entry)
+        gone = deletion.done and not call.version.resource.shows_deleted
+        return deletion.status(call) if gone else await self._object(call, deletion.entry)
 
     async def delete_collection(
         self,

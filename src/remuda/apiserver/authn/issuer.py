@@ -138,6 +138,8 @@ class TokenIssuer:
         return self._object("serviceaccounts", namespace, name)
 
     def _object(self, resource: str, namespace: str, name: str) -> Obj:
+        if not name:
+            raise bad_request("Name parameter required.")
         found = self._source.get("", resource, namespace, name)
         if found is None:
             raise not_found("", resource, name)

@@ -63,8 +63,9 @@ def at_most_replicas(status: Obj, fields: tuple[str, ...], ready: str = "readyRe
     errors: Errors = []
     total = status.get("replicas") or 0
     for field in fields:
-        if (status.get(field) or 0) > total:
-            errors.append(invalid_value(f"status.{field}", status[field], "cannot be greater than status.replicas"))
+        part = status.get(field) or 0
+        if part > total:
+            errors.append(invalid_value(f"status.{field}", part, "cannot be greater than status.replicas"))
     available = status.get("availableReplicas") or 0
     if available > (status.get("readyReplicas") or 0):
         errors.append(invalid_value("status.availableReplicas", available, f"cannot be greater than {ready}"))

@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from remuda.kube import names
-from remuda.kube.errors import FieldError, aggregate_text, bad_request, forbidden_field, invalid, invalid_value, required
+from remuda.kube.errors import (
+    FieldError,
+    Verbatim,
+    aggregate_text,
+    bad_request,
+    forbidden_field,
+    invalid,
+    invalid_value,
+    required,
+)
+from remuda.kube.jsonio import dumps_sorted, dumps_text, loads
 from remuda.kube.selectors import SelectorError, parse_fields, parse_labels
 
 from ..authz import Action
@@ -72,9 +82,7 @@ def _picked(rule: Obj, fields: tuple[str, ...]) -> Obj:
 
 def _subject(body: Obj) -> User:
     spec = body.get("spec") or {}
-    return User(
-        spec.get("user") or "", spec.get("uid") or "", tuple(spec.get("groups") or ()), dict(spec.get("extra") or {})
-    )
+    return User(spec.get("user") or "", spec.get("uid") or "", tuple(spec.get("groups") or ()), dict(spec.get("extra") or {}))
 
 
 def _review(kind: str, body: Obj, subject: User, services: Services, problems: list[FieldError]) -> Obj:
@@ -147,7 +155,39 @@ def _go_path(attributes: Obj) -> Obj:
 def _metadata_problems(body: Obj, why: str, allowed: tuple[str, ...]) -> list[FieldError]:
     metadata = body.get("metadata") or {}
     found = any(value not in (None, "", [], {}) for key, value in metadata.items() if key not in ("managedFields", *allowed))
-    return [invalid_value("metadata", metadata, why)] if found else []
+    return [invalid_value("metadata", Verbatim(dumps_text(_in_order(metadata))), why)] if found else []
+
+
+# Field errors show a struct's fields as it declares them.
+_META_ORDER = (
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+)
+_ENTRY_ORDER = ("manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource")
+
+
+def _sorted(value: Any) -> Any:
+    return loads(dumps_sorted(value)) if isinstance(value, dict) else value
+
+
+def _in_order(metadata: Obj) -> Obj:
+    shown = {name: metadata[name] for name in _META_ORDER if metadata.get(name)}
+    if entries := shown.get("managedFields"):
+        shown["managedFields"] = [{name: _sorted(entry[name]) for name in _ENTRY_ORDER if name in entry} for entry in entries]
+    return shown
 
 
 def _selector_problems(selector: Obj, path: str) -> list[FieldError]:

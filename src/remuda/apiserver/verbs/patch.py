@@ -47,7 +47,9 @@ async def patch(api: Api, call: Call, body: Any, patch_type: str, duplicates: li
         return await apply(api, call, body, duplicates)
 
     async def compute(live: Obj | None) -> Obj:
-        assert live is not None
+        if live is None:
+            # Some kinds are made by a PUT to nowhere; a patch needs something to change.
+            raise call.version.resource.not_found(call.name)
         changed = patched(call, live, body, patch_type)
         obj = decode_result(call, changed, duplicates or [])
         return await call.version.managed(lambda fields: fields.on_update(live, obj, call.manager, call.subresource))
@@ -64,8 +66,10 @@ def patched(call: Call, live: Obj, body: Any, patch_type: str) -> Obj:
         raise errors.bad_request("the patch must be an object")
     if patch_type == MERGE_PATCH:
         return as_object(apply_merge_patch(live, body))
-    assert version.schema is not None and version.resolve is not None
-    return as_object(apply_strategic_patch(live, body, version.schema, version.resolve))
+    assert version.schema_name and version.resolve is not None
+    # By reference: errors name the type.
+    schema = {"$ref": f"#/components/schemas/{version.schema_name}"}
+    return as_object(apply_strategic_patch(live, body, schema, version.resolve))
 
 
 def as_object(value: Any) -> Obj:

@@ -153,9 +153,7 @@ async def _update_once(api: Api, call: Call, compute: Compute, entry: Entry, liv
         return await _store_changed(api, call, attributes, entry, live, door)
 
 
-async def _store_changed(
-    api: Api, call: Call, attributes: Attributes, entry: Entry, live: Obj, door: Door | None
-) -> Outcome:
+async def _store_changed(api: Api, call: Call, attributes: Attributes, entry: Entry, live: Obj, door: Door | None) -> Outcome:
     """Everything after mutating admission."""
     version, resource, strategy = call.version, call.version.resource, call.version.strategy
     assert attributes.obj is not None
