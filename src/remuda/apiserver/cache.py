@@ -15,7 +15,7 @@ import logging
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from . import keys, mutation
 from .entries import Entry, Parsed, ensure_canonical
@@ -82,14 +82,15 @@ class Bucket:
 
     def get(self, key: str) -> Entry | None:
         entry = self.entries.get(key)
-        if entry is not None and entry.epoch != self.epoch:
-            self._refresh(entry)
-        return entry
+        return None if entry is None else self.fresh(entry)
 
-    def _refresh(self, entry: Entry) -> None:
-        if self.normalize is not None:
-            self.normalize(entry)
-        entry.epoch = self.epoch
+    def fresh(self, entry: Entry) -> Entry:
+        """The same entry, brought up to the present schema if it was stored under another."""
+        if entry.epoch != self.epoch:
+            if self.normalize is not None:
+                self.normalize(entry)
+            entry.epoch = self.epoch
+        return entry
 
     def new_epoch(self, normalize: Callable[[Entry], None]) -> None:
         """From now on entries are passed through `normalize` before anybody reads them."""
@@ -102,18 +103,17 @@ class Bucket:
         return self._sorted
 
     def scan(self, prefix: str, start: str = "") -> Iterator[Entry]:
-        """Entries whose key begins with `prefix` and is >= `start`, in order."""
+        """Entries whose key begins with `prefix` and is >= `start`, in order, as they are now."""
+        return map(self.fresh, self.snapshot(prefix, start))
+
+    def snapshot(self, prefix: str, start: str = "") -> list[Entry]:
+        """The same as :meth:`scan`, taken at once, for who works through it in slices; each must go through :meth:`fresh`."""
         ordered = self.keys()
-        index = bisect_left(ordered, max(prefix, start))
+        first = bisect_left(ordered, max(prefix, start))
+        # A prefix ends in a slash; the character after that one comes right behind everything below it.
+        last = len(ordered) if prefix == self.prefix else bisect_left(ordered, prefix[:-1] + "0", first)
         entries = self.entries
-        whole = prefix == self.prefix
-        for key in ordered[index:]:
-            if not whole and not key.startswith(prefix):
-                return
-            entry = entries[key]
-            if entry.epoch != self.epoch:
-                self._refresh(entry)
-            yield entry
+        return [entries[key] for key in ordered[first:last]]
 
     def apply(self, change: Change) -> None:
         key = change.key
@@ -139,19 +139,21 @@ class Bucket:
         for change in reversed(self.ring):
             if change.revision <= revision:
                 break
+            for entry in (change.entry, change.prev):
+                if entry is not None:
+                    self.fresh(entry)
             found.append(change)
         found.reverse()
         return found
 
 
-class Opener:
-    """Turns stored bytes into plain ones and back; the encryption layer replaces this one for some buckets."""
+class Opener(Protocol):
+    """Turns stored bytes into plain ones and back: the encryption layer, for the buckets that have one."""
 
-    def open(self, key: str, value: bytes) -> bytes:
-        return value
+    def open(self, key: str, value: bytes) -> tuple[bytes, bool]:
+        """The plain bytes, and whether they should be sealed anew (another key, or none)."""
 
-    def seal(self, key: str, value: bytes) -> bytes:
-        return value
+    def seal(self, key: str, value: bytes) -> bytes: ...
 
 
 class Cache:
@@ -227,37 +229,46 @@ class Cache:
         return self._openers[prefix]
 
     def seal(self, prefix: str, key: str, plain: bytes, obj: Obj) -> bytes:
-        """The bytes to store for an object, remembered so that its event needs neither decryption nor parsing."""
+        """The bytes to store for an object, remembered so that its event needs neither decryption nor parsing.
+
+        Remembered by the identity of the bytes, which nobody else can have while we hold them. The caller ends this with
+        :meth:`forget_sealed`, whatever became of its write.
+        """
         opener = self._opener_for(prefix)
         sealed = plain if opener is None else opener.seal(key, plain)
         self._known[id(sealed)] = (sealed, plain, obj)
         return sealed
 
-    def unseal_forget(self, sealed: bytes) -> None:
-        """A write did not happen: what was remembered for it is dropped."""
+    def forget_sealed(self, sealed: bytes) -> None:
+        """The write is over. If its event is yet to come (the writer was cancelled), it is parsed like a stranger's."""
         self._known.pop(id(sealed), None)
 
     def _entry(self, kv: KeyValue, bucket: Bucket) -> Entry:
-        namespace, name = keys.split(kv.key, bucket.prefix)
         known = self._known.pop(id(kv.value), None)
-        if known is not None and known[0] is kv.value:
+        if known is not None:
+            namespace, name = keys.split(kv.key, bucket.prefix)
             entry = Entry(kv.key, namespace, name, kv.mod_revision, known[1])
             entry.home = bucket
             entry.remember(known[2])
             return entry
-        entry = Entry(kv.key, namespace, name, kv.mod_revision, self.plain(kv, bucket.prefix))
+        return self._opened(kv, bucket)
+
+    def _opened(self, kv: KeyValue, bucket: Bucket) -> Entry:
+        namespace, name = keys.split(kv.key, bucket.prefix)
+        opener = self._opener_for(bucket.prefix)
+        plain, stale = (kv.value, False) if opener is None else opener.open(kv.key, kv.value)
+        entry = Entry(kv.key, namespace, name, kv.mod_revision, ensure_canonical(plain))
+        entry.stale = stale
         entry.home = bucket
         return entry
 
-    def plain(self, kv: KeyValue, prefix: str) -> bytes:
-        opener = self._opener_for(prefix)
-        return ensure_canonical(kv.value if opener is None else opener.open(kv.key, kv.value))
-
     def entry_of(self, kv: KeyValue) -> Entry:
-        """A value read from the store itself (a past revision, a lost race) as an entry."""
-        prefix = keys.bucket_of(kv.key)
-        namespace, name = keys.split(kv.key, prefix)
-        return Entry(kv.key, namespace, name, kv.mod_revision, self.plain(kv, prefix))
+        """A value read from the store itself (a past revision, a lost race) as an entry under the present schema."""
+        bucket = self.bucket(keys.bucket_of(kv.key))
+        entry = self._opened(kv, bucket)
+        # Its caller drops it soon.
+        entry.home = None
+        return bucket.fresh(entry)
 
     def _apply(self, batch: list[Event]) -> None:
         touched: dict[str, list[Change]] = {}
@@ -300,22 +311,32 @@ class Cache:
             raise self.failed
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((revision, waiter))
-        await waiter
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            # Whoever asks for a revision that never comes must not be waited for either.
+            self._waiting = [waiting for waiting in self._waiting if waiting[1] is not waiter]
+            raise
 
     # --- the past ------------------------------------------------------------------------------------------------------
 
     async def changes_since(self, bucket: Bucket, revision: int) -> list[Change]:
-        """The changes of one bucket after `revision`, from the ring or else from the store's log. Raises Compacted."""
+        """The changes of one bucket after `revision`, up to now: nothing happens between the last look and the return.
+
+        From the ring, or where that does not reach back so far, first from the store's log. Raises Compacted.
+        """
         if revision < self.store.floor:
             raise Compacted(revision, self.store.floor)
-        found = bucket.since(revision)
-        if found is not None:
-            return found
-        return await self._replay(bucket, revision)
-
-    async def _replay(self, bucket: Bucket, revision: int) -> list[Change]:
         changes: list[Change] = []
-        for event in await self.store.changes(revision, self.revision, bucket.prefix):
+        while (found := bucket.since(revision)) is None:
+            until = self.revision
+            changes += await self._replay(bucket, revision, until)
+            revision = until
+        return changes + found if changes else found
+
+    async def _replay(self, bucket: Bucket, revision: int, until: int) -> list[Change]:
+        changes: list[Change] = []
+        for event in await self.store.changes(revision, until, bucket.prefix):
             namespace, name = keys.split(event.key, bucket.prefix)
             entry = None if event.kv is None else self.entry_of(event.kv)
             prev = None if event.prev is None else self.entry_of(event.prev)

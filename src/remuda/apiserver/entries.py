@@ -79,7 +79,20 @@ class Parsed:
 class Entry:
     """An object at one revision. Immutable but for what it remembers of itself."""
 
-    __slots__ = ("_labels", "_object", "converted", "epoch", "fields", "home", "key", "name", "namespace", "revision", "stored")
+    __slots__ = (
+        "_labels",
+        "_object",
+        "converted",
+        "epoch",
+        "fields",
+        "home",
+        "key",
+        "name",
+        "namespace",
+        "revision",
+        "stale",
+        "stored",
+    )
 
     def __init__(self, key: str, namespace: str, name: str, revision: int, stored: bytes) -> None:
         self.key = key
@@ -88,15 +101,18 @@ class Entry:
         self.revision = revision
         self.stored = stored
         self.epoch = 0
+        # In the store it is sealed with an old key, or not at all: the next update writes it even if nothing changes.
+        self.stale = False
         # Whose room the parsed object takes; None for an entry that its caller drops soon.
         self.home: Home | None = None
         self._object: Obj | None = None
         # Small and asked for by every list with a selector: kept although the object may be forgotten.
         self._labels: dict[str, str] | None = None
-        # Selectable fields, worked out when a field selector first asks.
-        self.fields: dict[str, str] | None = None
-        # The same object in other versions (encoded, without resourceVersion), when a webhook had to make them.
-        self.converted: dict[str, bytes] | None = None
+        # Selectable fields, worked out when a field selector first asks, and for which version: others may select by others.
+        self.fields: tuple[object, dict[str, str]] | None = None
+        # The same object in other versions (encoded, without resourceVersion), when a webhook had to make them. By the
+        # version itself and not its name: a changed CRD has other versions of the same names.
+        self.converted: dict[object, bytes] | None = None
 
     def object(self) -> Obj:
         """The parsed object with its resourceVersion: shared, read-only."""

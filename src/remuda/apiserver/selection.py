@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from remuda.kube import errors
+from remuda.kube.clock import yield_to_loop
 from remuda.kube.selectors import (
     EVERY_FIELD,
     EVERYTHING,
@@ -18,6 +19,9 @@ from remuda.kube.selectors import (
 from .builtin import unsupported_field
 from .entries import Entry
 from .resources import Version
+
+# So many entries of a large list are looked at, or encoded, in one go.
+SLICE = 500
 
 _ALWAYS = frozenset(("metadata.name", "metadata.namespace"))
 
@@ -45,6 +49,28 @@ class Selection:
         if not self.labels.empty and not self.labels.matches(entry.labels):
             return False
         return self.fields.empty or self.fields.matches(self._fields_of(entry))
+
+    async def choose(self, candidates: list[Entry], limit: int = 0) -> tuple[list[Entry], int]:
+        """Those of `candidates` (a bucket's snapshot) that match, up to `limit`, and how many were looked at for that.
+
+        In slices, so that a large list does not hold up everybody else; entries never change, so the result is still that of
+        the moment when the snapshot was taken.
+        """
+        version = self.version
+        fresh = version.resource.bucket.fresh
+        if self.by_content:
+            await version.prepare([fresh(entry) for entry in candidates])
+        chosen: list[Entry] = []
+        trivial = self.trivial
+        for looked, entry in enumerate(candidates, 1):
+            fresh(entry)
+            if trivial or self.matches(entry):
+                chosen.append(entry)
+                if len(chosen) == limit:
+                    return chosen, looked
+            if not looked % SLICE:
+                await yield_to_loop()
+        return chosen, len(candidates)
 
     def _fields_of(self, entry: Entry) -> dict[str, str]:
         version = self.version

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from remuda.kube import jsonio
-from remuda.kube.clock import Clock
+from remuda.kube.clock import Clock, yield_to_loop
 from remuda.kube.objects import with_metadata
 
 from .builtin.columns import cell, wire_format
 from .entries import Entry
 from .resources import Version
+from .selection import SLICE
 from .strategy import Column
 from .watching import BOOKMARK, blank, framed
 
@@ -41,6 +43,17 @@ _DEFAULT_CR_COLUMNS = (
 )
 
 
+async def _filled(empty: bytes, entries: list[Entry], show: Callable[[Entry], Obj]) -> bytes:
+    """`empty`, a document that ends in an empty list, with the entries in that list; in slices, for the sake of others."""
+    items: list[bytes] = []
+    for start in range(0, len(entries), SLICE):
+        if start:
+            await yield_to_loop()
+        items += [jsonio.dumps(show(entry)) for entry in entries[start : start + SLICE]]
+    end = b"]}\n"
+    return empty.removesuffix(end) + b",".join(items) + end
+
+
 class TableShape:
     """`include` says how much of each object travels with its row: None, Metadata or Object."""
 
@@ -62,9 +75,9 @@ class TableShape:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TableShape) and hash(self) == hash(other)
 
-    def page(self, version: Version, page: Page, now: float) -> bytes:
-        rows = [self._row(version, entry, now, None) for entry in page.entries]
-        return self._table(version, page.metadata(), rows, header=True)
+    async def page(self, version: Version, page: Page, now: float) -> bytes:
+        empty = self._table(version, page.metadata(), [], header=True)
+        return await _filled(empty, page.entries, lambda entry: self._row(version, entry, now, None))
 
     def single(self, version: Version, entry: Entry, now: float) -> bytes:
         metadata = {"resourceVersion": str(entry.revision)} if entry.revision else {}
@@ -143,14 +156,14 @@ class MetadataShape:
     def single(self, version: Version, entry: Entry) -> bytes:
         return jsonio.dumps(self._object(version, entry)) + b"\n"
 
-    def page(self, version: Version, page: Page) -> bytes:
+    async def page(self, version: Version, page: Page) -> bytes:
         listed = {
             "kind": "PartialObjectMetadataList",
             "apiVersion": self._api_version,
             "metadata": page.metadata(),
-            "items": [self._object(version, entry) for entry in page.entries],
+            "items": [],
         }
-        return jsonio.dumps(listed) + b"\n"
+        return await _filled(jsonio.dumps(listed) + b"\n", page.entries, lambda entry: self._object(version, entry))
 
     def frame(self, type_: str, version: Version, entry: Entry, revision: int) -> bytes:
         return framed(type_, jsonio.dumps(self._object(version, entry, revision)))

@@ -33,7 +33,7 @@ class Upkeep:
         self._told: dict[object, int] = {}
 
     def start(self) -> None:
-        loops = [self._bookmarks, self._compact, self._expire, self._lag]
+        loops = [self._bookmarks, self._compact, self._expire, self._lag, self._server.last_used.run]
         if self._server.history is not None:
             loops.append(self._prune)
         self._tasks = [asyncio.create_task(loop(), name=f"upkeep {loop.__name__}") for loop in loops]
@@ -73,7 +73,7 @@ class Upkeep:
                 watcher = stream.bookmarks_for
                 if watcher is None or watcher.closed:
                     continue
-                revision = self._server.feeds.feed(stream.version).revision
+                revision = watcher.reached
                 if revision > watcher.revision:
                     watcher.revision = revision
                     stream.bookmark(revision)

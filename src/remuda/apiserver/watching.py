@@ -75,6 +75,9 @@ class Sink(Protocol):
 
     def deliver(self, events: list[tuple[str, Change, Entry]]) -> bool: ...
 
+    def end(self) -> None:
+        """No more will come."""
+
 
 def step(selection: Selection, change: Change) -> tuple[str, Entry] | None:
     """What a change means to somebody who sees only the selection: an object may move in or out of it."""
@@ -96,9 +99,13 @@ def step(selection: Selection, change: Change) -> tuple[str, Entry] | None:
 
 
 class Watcher:
-    """One watch. `revision` is the last one it has been told of (or told that nothing happened up to)."""
+    """One watch. `revision` is the last one it has been told of (or told that nothing happened up to).
 
-    __slots__ = ("closed", "on_close", "revision", "scope", "selection", "sink")
+    From the moment it has joined its feed nothing escapes it, but it is silent until :meth:`go`: what comes before is kept,
+    so that the past can be prepared and sent first.
+    """
+
+    __slots__ = ("_early", "closed", "feed", "revision", "scope", "selection", "sink")
 
     def __init__(self, selection: Selection, sink: Sink, revision: int) -> None:
         self.selection = selection
@@ -106,9 +113,21 @@ class Watcher:
         self.revision = revision
         self.scope = (selection.namespace, selection.name)
         self.closed = False
-        self.on_close: Callable[[], None] | None = None
+        self.feed: Feed | None = None
+        self._early: list[Change] | None = []
+
+    def go(self) -> None:
+        """Everything that comes before live events is on its way."""
+        early, self._early = self._early, None
+        if early:
+            self.tell(early)
 
     def tell(self, changes: list[Change]) -> None:
+        if self.closed:
+            return
+        if self._early is not None:
+            self._early.extend(changes)
+            return
         events: list[tuple[str, Change, Entry]] = []
         for change in changes:
             if change.revision <= self.revision:
@@ -124,15 +143,28 @@ class Watcher:
     def close(self) -> None:
         if not self.closed:
             self.closed = True
-            if self.on_close is not None:
-                self.on_close()
+            self.sink.end()
+
+    def leave(self) -> None:
+        """Whoever watched is gone."""
+        self.closed = True
+        if self.feed is not None:
+            self.feed.discard(self)
+
+    @property
+    def reached(self) -> int:
+        """Up to here it has been told everything, which is more than the last change that concerned it."""
+        return self.revision if self.feed is None or self._early is not None else max(self.revision, self.feed.revision)
 
 
 class Feed:
     """The watchers of one version of a resource."""
 
-    def __init__(self, version: Version) -> None:
+    def __init__(self, version: Version, current: Callable[[], int]) -> None:
+        """`current` gives the cache's revision."""
         self.version = version
+        self.closed = False
+        self._current = current
         self._scopes: dict[tuple[str, str], dict[Watcher, None]] = {}
         self._bucket: Bucket = version.resource.bucket
         self._queue: asyncio.Queue[list[Change]] | None = None
@@ -141,7 +173,6 @@ class Feed:
         # Everything up to here has been told; a converting feed runs behind the cache.
         self._told = 0
         self._busy = False
-        self._current: Callable[[], int] | None = None
         if version.resource.convert is None:
             self._bucket.followers.append(self._dispatch)
         else:
@@ -149,18 +180,17 @@ class Feed:
             self._bucket.followers.append(self._queue.put_nowait)
             self._task = asyncio.create_task(self._convert_and_dispatch(), name=f"watch {version.api_version}")
 
-    def follow(self, current: Callable[[], int]) -> None:
-        """`current` gives the cache's revision."""
-        self._current = current
-
     @property
     def revision(self) -> int:
         """The revision up to which every watcher here has been told everything."""
-        if self._current is None or (self._queue is not None and not self._queue.empty()):
-            return self._told
-        return self._current() if self._queue is None or not self._busy else self._told
+        behind = self._queue is not None and (self._busy or not self._queue.empty())
+        return self._told if behind else self._current()
 
     def add(self, watcher: Watcher) -> None:
+        if self.closed:
+            watcher.close()
+            return
+        watcher.feed = self
         self._scopes.setdefault(watcher.scope, {})[watcher] = None
         self.count += 1
 
@@ -173,6 +203,7 @@ class Feed:
 
     def close(self) -> None:
         """The resource is no longer served (in this form): end every watch, so that clients come back and see."""
+        self.closed = True
         follower = self._dispatch if self._queue is None else self._queue.put_nowait
         if follower in self._bucket.followers:
             self._bucket.followers.remove(follower)
@@ -241,11 +272,16 @@ class Feeds:
     def feed(self, version: Version) -> Feed:
         found = self._feeds.get(version)
         if found is None:
-            found = self._feeds[version] = Feed(version)
-            found.follow(self._current)
+            found = Feed(version, self._current)
+            if version.retired:
+                found.close()
+            else:
+                self._feeds[version] = found
         return found
 
     def drop(self, version: Version) -> None:
+        """The version is no longer served: its watches end, and who only now begins one gets no further either."""
+        version.retired = True
         found = self._feeds.pop(version, None)
         if found is not None:
             found.close()

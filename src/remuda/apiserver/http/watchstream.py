@@ -99,8 +99,9 @@ class WatchStream:
     async def run(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
         """Write until the watch ends. Everything sent before this is called has been held."""
         transport = request.transport
-        assert isinstance(transport, asyncio.WriteTransport) or transport is not None
-        while not transport.is_closing():
+        while transport is not None and not transport.is_closing():
+            # While what was held is being written, newer events wait behind it.
+            self._transport = None
             held, self._held, self._held_bytes = self._held, [], 0
             for start in range(0, len(held), 64):
                 data = b"".join(held[start : start + 64])

@@ -121,26 +121,16 @@ async def _list_now(api: Api, call: Call, options: ListOptions, selection: Selec
     prefix = resource.scope_prefix(selection.namespace)
     if selection.name and (selection.namespace or not resource.namespaced):
         entry = bucket.get(resource.key(selection.namespace, selection.name))
-        entries = [entry] if entry is not None and entry.key >= start and selection.matches(entry) else []
+        candidates = [entry] if entry is not None and entry.key >= start else []
+    else:
+        candidates = bucket.snapshot(prefix, start)
+    entries, looked = await selection.choose(candidates, options.limit)
+    # Whether what follows matches is not looked at: the next page may be empty.
+    left = len(candidates) - looked
+    if not left:
         return await _page(call, entries, revision)
-    if selection.trivial and not options.limit:
-        return await _page(call, list(bucket.scan(prefix, start)), revision)
-    entries = []
-    token = ""
-    remaining: int | None = None
-    scanned = bucket.scan(prefix, start)
-    for entry in scanned:
-        if not selection.matches(entry):
-            continue
-        entries.append(entry)
-        if len(entries) == options.limit:
-            # Whether what follows matches is not looked at: the next page may be empty.
-            left = sum(1 for _ in scanned) if selection.trivial else int(next(scanned, None) is not None)
-            if left:
-                token = encode_continue(entry.key + "\x00", revision, prefix)
-                remaining = left if selection.trivial else None
-            break
-    return await _page(call, entries, revision, token, remaining)
+    token = encode_continue(entries[-1].key + "\x00", revision, prefix)
+    return await _page(call, entries, revision, token, left if selection.trivial else None)
 
 
 async def _list_at(api: Api, call: Call, options: ListOptions, selection: Selection, revision: int, start: str) -> Page:
@@ -167,17 +157,14 @@ async def _list_at(api: Api, call: Call, options: ListOptions, selection: Select
             raise _expired(options, error, prefix, start) from None
         except FutureRevision:
             raise errors.expired(f"The resourceVersion for the provided list is too new: {revision}") from None
-        for index, kv in enumerate(found.items, 1):
-            entry = api.cache.entry_of(kv)
-            if not selection.matches(entry):
-                continue
-            entries.append(entry)
-            if len(entries) == options.limit:
-                left = len(found.items) - index + found.remaining
-                if left or found.more:
-                    token = encode_continue(entry.key + "\x00", revision, prefix)
-                    remaining = left if selection.trivial else None
-                break
+        past = [api.cache.entry_of(kv) for kv in found.items]
+        chosen, looked = await selection.choose(past, options.limit - len(entries) if options.limit else 0)
+        entries += chosen
+        if len(entries) == options.limit > 0:
+            left = len(past) - looked + found.remaining
+            if left or found.more:
+                token = encode_continue(entries[-1].key + "\x00", revision, prefix)
+                remaining = left if selection.trivial else None
         if len(entries) == options.limit > 0 or token or not found.more:
             return await _page(call, entries, revision, token, remaining)
         start = found.items[-1].key + "\x00"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from remuda.kube import errors
@@ -10,6 +12,7 @@ from ..api import Api
 from ..cache import Change
 from ..calls import Call, ListOptions
 from ..entries import Entry
+from ..resources import Version
 from ..selection import Selection, select
 from ..store import Compacted
 from ..watching import ADDED, Feeds, Sink, Watcher, step
@@ -39,59 +42,70 @@ def selection_of(call: Call, options: ListOptions) -> Selection:
 
 
 async def start(api: Api, feeds: Feeds, call: Call, options: ListOptions, selection: Selection, sink: Sink) -> Start:
+    """Join the feed and gather what comes first. The caller sends that, and then lets the watcher :meth:`~Watcher.go`.
+
+    Nothing may be missed or told twice: the past (or the present) is read and the feed joined in one step of the event loop,
+    both at the cache's revision of that moment. What takes time (conversion) comes after.
+    """
     version = call.version
     initial = options.send_initial_events is True
     revision = 0 if options.resource_version in ("", "0") else asked_revision(options.resource_version)
-    if initial and revision:
+    if revision:
         await wait_for(api, revision)
     # Asking for nothing in particular means "from now", but a watch with no resourceVersion at all first shows what is there.
-    from_state = initial or (options.send_initial_events is None and not revision)
-    feed = feeds.feed(version)
-    if from_state:
-        now = api.cache.revision
-        watcher = Watcher(selection, sink, now)
-        entries = _present(selection)
-        feed.add(watcher)
-        watcher.on_close = None
+    if initial or (options.send_initial_events is None and not revision):
+        present = _present(selection)
+        watcher = _join(api, feeds, selection, sink)
+        async with _leaving(watcher):
+            events = await _as_events(selection, present)
+        return Start(watcher, events, watcher.revision if initial and options.bookmarks else None)
+    changes = await _changes(api, version, revision) if revision else []
+    watcher = _join(api, feeds, selection, sink)
+    async with _leaving(watcher):
         if version.resource.convert is not None:
-            await version.prepare(entries)
-        events = [(ADDED, Change(e.revision, e.key, e.namespace, e.name, e, None), e) for e in entries]
-        return Start(watcher, events, now if initial and options.bookmarks else None)
-    if not revision:
-        watcher = Watcher(selection, sink, api.cache.revision)
-        feed.add(watcher)
-        return Start(watcher, [], None)
-    if revision > api.cache.revision:
-        await wait_for(api, revision)
+            await version.prepare([e for change in changes for e in (change.entry, change.prev) if e is not None])
+        stepped = ((_step_in_scope(selection, change), change) for change in changes)
+        return Start(watcher, [(found[0], change, found[1]) for found, change in stepped if found is not None], None)
+
+
+def _join(api: Api, feeds: Feeds, selection: Selection, sink: Sink) -> Watcher:
+    watcher = Watcher(selection, sink, api.cache.revision)
+    feeds.feed(selection.version).add(watcher)
+    return watcher
+
+
+@asynccontextmanager
+async def _leaving(watcher: Watcher) -> AsyncIterator[None]:
+    """A watch that does not come about (its conversion failed, its client has gone) leaves its feed."""
     try:
-        changes = await api.cache.changes_since(version.resource.bucket, revision)
+        yield
+    except BaseException:
+        watcher.leave()
+        raise
+
+
+async def _changes(api: Api, version: Version, revision: int) -> list[Change]:
+    try:
+        return await api.cache.changes_since(version.resource.bucket, revision)
     except Compacted as error:
         raise errors.expired(f"too old resource version: {revision} ({error.floor})") from None
-    reached = max(api.cache.revision if changes is None else revision, changes[-1].revision if changes else revision)
-    watcher = Watcher(selection, sink, reached)
-    feed.add(watcher)
-    # Between reading the past and joining the feed nothing may be missed: the ring has what came meanwhile.
-    late = version.resource.bucket.since(reached) or []
-    changes = changes + late
-    if late:
-        watcher.revision = late[-1].revision
-    if version.resource.convert is not None:
-        await version.prepare([e for change in changes for e in (change.entry, change.prev) if e is not None])
-    events = []
-    for change in changes:
-        found = _step_in_scope(selection, change)
-        if found is not None:
-            events.append((found[0], change, found[1]))
-    return Start(watcher, events, None)
 
 
 def _present(selection: Selection) -> list[Entry]:
+    """What is there now and may be in the selection."""
     resource = selection.version.resource
     bucket = resource.bucket
     if selection.name and (selection.namespace or not resource.namespaced):
         entry = bucket.get(resource.key(selection.namespace, selection.name))
-        return [entry] if entry is not None and selection.matches(entry) else []
-    return [e for e in bucket.scan(resource.scope_prefix(selection.namespace)) if selection.matches(e)]
+        return [] if entry is None else [entry]
+    return bucket.snapshot(resource.scope_prefix(selection.namespace))
+
+
+async def _as_events(selection: Selection, present: list[Entry]) -> list[tuple[str, Change, Entry]]:
+    entries, _ = await selection.choose(present)
+    if selection.version.resource.convert is not None:
+        await selection.version.prepare(entries)
+    return [(ADDED, Change(e.revision, e.key, e.namespace, e.name, e, None), e) for e in entries]
 
 
 def _step_in_scope(selection: Selection, change: Change) -> tuple[str, Entry] | None:
