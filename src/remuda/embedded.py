@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -14,19 +13,24 @@ from remuda.client.inprocess import InProcessClient
 
 @asynccontextmanager
 async def running(config: Config, *, controllers: bool = True, listen: bool = True) -> AsyncIterator[Server]:
-    """A server that is up for as long as the block runs; controllers stop before it does."""
+    """A server that is up for as long as the block runs; controllers stop before it does.
+
+    The block should wait in :meth:`Server.serve_forever`, which raises when the controllers die.
+    """
     server = await Server.open(config)
     try:
         if listen:
             await server.listen()
-        task = asyncio.create_task(run_controllers(server), name="kcm") if controllers else None
+        task = asyncio.create_task(run_controllers(server), name="the controllers") if controllers else None
+        if task is not None:
+            server.vital.append(task)
         try:
             yield server
         finally:
             if task is not None:
                 task.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await task
+                # What it ended with, if it did so by itself, `serve_forever` has told.
+                await asyncio.gather(task, return_exceptions=True)
     finally:
         await server.close()
 

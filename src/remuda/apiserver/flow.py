@@ -44,9 +44,21 @@ class Gate:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if turn.cancelled():
+                self._give_up(user, turn)
+            else:
                 self._leave()
             raise
+
+    def _give_up(self, user: str, turn: asyncio.Future[None]) -> None:
+        """Whoever stops waiting must not keep a place that others could have."""
+        turns = self._waiting.get(user)
+        if turns is None or turn not in turns:
+            return
+        turns.remove(turn)
+        self.waiting -= 1
+        if not turns:
+            del self._waiting[user]
 
     def _leave(self) -> None:
         while self._waiting:
@@ -55,6 +67,7 @@ class Gate:
             self.waiting -= 1
             if turns:
                 self._waiting[user] = turns
+            # Done already when it was cancelled just now, and its task has yet to see that.
             if not turn.done():
                 turn.set_result(None)
                 return

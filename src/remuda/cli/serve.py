@@ -59,7 +59,7 @@ def command(data_dir: Path, listen: Listen, only: str | None, history: int, log_
 
 async def _serve(data_dir: Path, listen: Listen, *, controllers: bool, history: int) -> None:
     from remuda.apiserver.pki import PkiError
-    from remuda.apiserver.server import Config
+    from remuda.apiserver.server import Config, PartFailed
     from remuda.apiserver.store import StoreError
     from remuda.embedded import running
 
@@ -74,7 +74,7 @@ async def _serve(data_dir: Path, listen: Listen, *, controllers: bool, history: 
             tell(f"READY=1\nSTATUS=serving at {server.url}")
             await server.serve_forever(stop)
             tell("STOPPING=1")
-    except (StoreError, PkiError) as error:
+    except (StoreError, PkiError, PartFailed) as error:
         raise Failure(str(error)) from error
     except OSError as error:
         raise Failure(_explain(error, listen, data_dir)) from error

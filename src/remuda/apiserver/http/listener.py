@@ -97,6 +97,8 @@ class Listener:
         return len(self._server.connections)
 
     async def close(self, grace: float) -> None:
+        """Requests under way get `grace` seconds to finish and are then cut off; with 0 that is at once."""
         if self._sockets is not None:
             self._sockets.close()
-        await self._server.shutdown(grace)
+        # aiohttp takes 0 for no limit at all.
+        await self._server.shutdown(max(grace, 0.001))

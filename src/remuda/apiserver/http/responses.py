@@ -12,6 +12,7 @@ from remuda.kube import jsonio, yamlio
 from remuda.kube.clock import yield_to_loop
 from remuda.kube.errors import ApiError
 
+from ..admission.warnings import warning_headers
 from . import compressing
 from .negotiation import JSON, YAML, error_type
 
@@ -91,25 +92,9 @@ def wants_pretty(request: web.BaseRequest, query: Mapping[str, str]) -> bool:
     return given in _TRUE if given else request.headers.get("User-Agent", "").startswith(_PEOPLE)
 
 
-_WARNINGS_BYTES = 4096
-
-
 def add_warnings(response: web.StreamResponse, warnings: Iterable[str]) -> None:
-    """RFC 7234 Warning headers, each text once; very many are cut as kube-apiserver does."""
-    seen: set[str] = set()
-    total = 0
-    for warning in warnings:
-        if warning in seen:
-            continue
-        seen.add(warning)
-        total += len(warning)
-        if total > _WARNINGS_BYTES:
-            warning = warning[:256]
-            if total > 2 * _WARNINGS_BYTES:
-                return
-        cleaned = "".join(char if char.isprintable() else " " for char in warning)
-        escaped = cleaned.replace("\\", "\\\\").replace('"', '\\"')
-        response.headers.add("Warning", f'299 - "{escaped}"')
+    for value in warning_headers(warnings):
+        response.headers.add("Warning", value)
 
 
 def header(response: web.StreamResponse, name: str, value: Any) -> web.StreamResponse:
