@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench.processes import cpu_seconds
+from tests.bench.processes import cpu_seconds, machine_cpu_seconds
 from tests.bench.servers import Server
 from tests.real import build
 
@@ -52,6 +53,9 @@ class Loader:
         self._http2 = http2
         self._scratch = scratch
         self._program = build.programs(TARGET)["load"]
+        # While it measured: seconds, and the CPU time that neither the server nor this client used.
+        self.measured = 0.0
+        self.disturbed = 0.0
 
     def run(self, mode: str, path: str, *, seconds: float, body: str = "", **flags: int | float | str | bool) -> Run:
         server = self._server
@@ -75,7 +79,7 @@ class Loader:
         assert process.stdout is not None
         if process.stdout.readline() != "ready\n":
             raise LoadError(f"{mode}: {process.communicate()[1]}")
-        before = cpu_seconds(self._server.pids)
+        before, all_before, started = cpu_seconds(self._server.pids), machine_cpu_seconds(), time.monotonic()
         try:
             out, err = process.communicate("go\n", timeout=seconds + 60)
         except subprocess.TimeoutExpired:
@@ -83,7 +87,10 @@ class Loader:
         used = cpu_seconds(self._server.pids) - before
         if process.returncode:
             raise LoadError(f"{mode}: {err}")
-        return _parsed(json.loads(out), used)
+        run = _parsed(json.loads(out), used)
+        self.measured += time.monotonic() - started
+        self.disturbed += max(0.0, machine_cpu_seconds() - all_before - used - run.client_cpu)
+        return run
 
 
 def _parsed(found: dict[str, Any], server_cpu: float) -> Run:

@@ -1,4 +1,4 @@
-"""What the kernel knows of a process: its CPU time and its resident memory."""
+"""What the kernel knows: the CPU time and the resident memory of processes, and the CPU time of everything."""
 
 from __future__ import annotations
 
@@ -18,6 +18,13 @@ def _cpu_ticks(pid: int) -> int:
     # The second field is the program's name in brackets and may hold anything; what follows the last bracket is numbers.
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
+
+
+def machine_cpu_seconds() -> float:
+    """What all processes and the kernel used so far, waiting left out; time taken by other virtual machines counts."""
+    fields = [int(field) for field in Path("/proc/stat").read_text().partition("\n")[0].split()[1:]]
+    user, nice, system, _idle, _iowait, irq, softirq, steal = fields[:8]
+    return (user + nice + system + irq + softirq + steal) / _TICKS
 
 
 def resident_mib(pids: Iterable[int]) -> float:
