@@ -6,6 +6,7 @@ import platform
 import sys
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from aiohttp import web
 
 from remuda import __version__
@@ -13,7 +14,7 @@ from remuda.kube import errors, jsonio
 
 from .authn.tokens import TokenKeys, openid_configuration
 from .discovery import Discovery
-from .http import responses
+from .http import negotiation, responses
 from .http.paths import Target
 from .openapi import OpenApi
 from .users import User
@@ -26,6 +27,12 @@ Obj = dict[str, Any]
 
 # The Kubernetes API that we speak; clients choose their behaviour by it.
 KUBERNETES_MAJOR, KUBERNETES_MINOR, KUBERNETES_PATCH = "1", "36", "3"
+
+
+_EMPTY_V2: Obj = {"swagger": "2.0", "info": {"title": "Kubernetes", "version": f"v{__version__}"}, "paths": {}}
+_V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+# The same, as far as its readers look: field 1 is the version of OpenAPI.
+_EMPTY_V2_PROTOBUF = b"\x0a\x032.0"
 
 
 def version_info() -> Obj:
@@ -59,6 +66,7 @@ class Pages:
                 "/apis": self._apis,
                 "/version": self._version,
                 "/metrics": self._metrics,
+                "/openapi/v2": self._openapi_v2,
                 "/openapi/v3": self._openapi_index,
                 "/.well-known/openid-configuration": self._openid,
                 "/openid/v1/jwks": self._jwks,
@@ -92,8 +100,11 @@ class Pages:
                 return self._discovery.group(parts[1])
             if parts[2] in self._discovery.versions(parts[1]):
                 return self._discovery.resource_list(parts[1], parts[2])
-        if parts[0] in ("healthz", "livez", "readyz") and len(parts) == 1:
-            if all(self._checks(parts[0]).values()):
+        if parts[0] in ("healthz", "livez", "readyz") and len(parts) <= 2:
+            checks = self._checks(parts[0])
+            if len(parts) == 2 and parts[1] not in checks:
+                raise errors.no_such_path()
+            if all(checks.values() if len(parts) == 1 else [checks[parts[1]]]):
                 return "ok"
             raise errors.internal(f"{parts[0]} check failed")
         if path == "/metrics":
@@ -130,7 +141,7 @@ class Pages:
         _only_get(target)
         if _wants_aggregated(request):
             return self._aggregated(request, core=True)
-        return await _document(request, self._discovery.api_versions(_address(request)))
+        return await _document(request, self._discovery.api_versions(_address(request)), routed=True)
 
     async def _apis(self, request: web.BaseRequest, target: Target, user: User) -> web.StreamResponse:
         if _wants_aggregated(request):
@@ -155,7 +166,7 @@ class Pages:
         parts = target.path.strip("/").split("/")
         if len(parts) != 2 or parts[1] not in self._discovery.versions(""):
             raise errors.no_such_path()
-        return await _document(request, self._discovery.resource_list("", parts[1]))
+        return await _document(request, self._discovery.resource_list("", parts[1]), routed=True)
 
     async def _group(self, request: web.BaseRequest, target: Target, user: User) -> web.StreamResponse:
         parts = target.path.strip("/").split("/")
@@ -167,9 +178,15 @@ class Pages:
         _only_get(target)
         if parts[2] not in versions:
             raise errors.no_such_path()
-        return await _document(request, self._discovery.resource_list(parts[1], parts[2]))
+        return await _document(request, self._discovery.resource_list(parts[1], parts[2]), routed=True)
 
     # --- OpenAPI -------------------------------------------------------------------------------------------------------
+
+    async def _openapi_v2(self, request: web.BaseRequest, target: Target, user: User) -> web.StreamResponse:
+        """Nothing but its head: kubectl asks here for kinds that v3 does not know, and must learn that nobody knows them."""
+        if "protobuf" in request.headers.get("Accept", ""):
+            return web.Response(body=_EMPTY_V2_PROTOBUF, headers={"Content-Type": _V2_PROTOBUF})
+        return await _document(request, _EMPTY_V2)
 
     async def _openapi_index(self, request: web.BaseRequest, target: Target, user: User) -> web.StreamResponse:
         return await _document(request, self._openapi.index())
@@ -195,7 +212,10 @@ class Pages:
 
     async def _version(self, request: web.BaseRequest, target: Target, user: User) -> web.StreamResponse:
         _only_get(target)
-        return await _document(request, version_info())
+        accepted = [clause.partition(";")[0].strip() for clause in request.headers.get("Accept", "").split(",")]
+        if not {"", "*/*", negotiation.JSON} & set(accepted):
+            raise negotiation.not_representable([negotiation.JSON])
+        return responses.plain(msgspec.json.format(jsonio.dumps(version_info()), indent=2))
 
     async def _metrics(self, request: web.BaseRequest, target: Target, user: User) -> web.StreamResponse:
         response = responses.text(self._server.metrics.text())
@@ -250,6 +270,11 @@ def _address(request: web.BaseRequest) -> str:
     return request.headers.get("Host", "")
 
 
-async def _document(request: web.BaseRequest, obj: Obj) -> web.Response:
+async def _document(request: web.BaseRequest, obj: Obj, routed: bool = False) -> web.Response:
+    """`routed` documents take kube-apiserver's first look at Accept, the others only the second."""
+    accept = request.headers.get("Accept", "")
+    if routed:
+        negotiation.check_route(accept, False)
+    media_type = negotiation.negotiate(accept, False).media_type
     pretty = responses.wants_pretty(request, request.query)
-    return await responses.body(request, jsonio.dumps(obj) + b"\n", pretty=pretty)
+    return await responses.body(request, jsonio.dumps(obj) + b"\n", media_type=media_type, pretty=pretty)

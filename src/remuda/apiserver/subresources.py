@@ -85,10 +85,7 @@ class Subresources:
             ask.patch_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
             accepted = patching.patch_types(call)
             if ask.patch_type not in accepted:
-                listed = ", ".join(accepted)
-                raise errors.unsupported_media_type(
-                    f"the body of the request was in an unknown format - accepted media types include: {listed}"
-                )
+                raise patching.unsupported_type(accepted)
             data = await reading.read_limited(request)
             if found := patching.option_errors(call, ask.patch_type):
                 raise errors.invalid("meta.k8s.io", "PatchOptions", "", found)

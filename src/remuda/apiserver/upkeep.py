@@ -69,14 +69,17 @@ class Upkeep:
         """Tell quiet watchers how far we are, so that they can resume from there."""
         while True:
             await self._clock.sleep(_BOOKMARK_EVERY)
-            for stream in list(self._server.handler.streams):
-                watcher = stream.bookmarks_for
-                if watcher is None or watcher.closed:
-                    continue
-                revision = watcher.reached
-                if revision > watcher.revision:
-                    watcher.revision = revision
-                    stream.bookmark(revision)
+            self.send_bookmarks()
+
+    def send_bookmarks(self) -> None:
+        for stream in list(self._server.handler.streams):
+            watcher = stream.bookmarks_for
+            if watcher is None or watcher.closed:
+                continue
+            revision = watcher.reached
+            if revision > watcher.revision:
+                watcher.revision = revision
+                stream.bookmark(revision)
 
     async def _compact(self) -> None:
         while True:

@@ -79,6 +79,17 @@ class Sink(Protocol):
         """No more will come."""
 
 
+class Marked(Protocol):
+    """A stream that can be told how far its watcher is, for clients that asked for it, and that can be ended."""
+
+    @property
+    def bookmarks_for(self) -> Watcher | None: ...
+
+    def bookmark(self, revision: int) -> bool: ...
+
+    def end(self) -> None: ...
+
+
 def step(selection: Selection, change: Change) -> tuple[str, Entry] | None:
     """What a change means to somebody who sees only the selection: an object may move in or out of it."""
     entry, prev = change.entry, change.prev

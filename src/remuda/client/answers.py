@@ -11,9 +11,9 @@ from http import HTTPStatus
 from typing import Any
 
 from remuda.kube import jsonio
-from remuda.kube.errors import ApiError
+from remuda.kube.errors import ApiError, page_not_found
 
-from .api import WatchEvent
+from .api import Obj, WatchEvent
 
 # The reason a client sees when something between it and the API server answered instead of a Status.
 _REASONS = {
@@ -35,6 +35,10 @@ _REASONS = {
 }
 
 
+# What a Kubernetes API says about a path in which not even the group is known to it.
+_PAGE = b"404 page not found\n"
+
+
 def value(content: bytes, media_type: str) -> Any:
     """JSON as Python values, anything else as text."""
     if media_type.endswith("json"):
@@ -43,6 +47,18 @@ def value(content: bytes, media_type: str) -> Any:
         except jsonio.JsonError as error:
             raise ApiError(500, "InternalError", f"the server's answer is not JSON: {error}") from None
     return content.decode(errors="replace")
+
+
+def named_items(listed: Obj) -> Obj:
+    """A list whose items say what they are: those of built-in kinds leave it to the list."""
+    kind, api_version = str(listed.get("kind", "")), listed.get("apiVersion", "")
+    items = listed.get("items") or []
+    if items and "kind" not in items[0] and kind.endswith("List"):
+        of = kind.removesuffix("List")
+        listed["items"] = [{"kind": of, "apiVersion": api_version, **item} for item in items]
+    elif listed.get("items") is None:
+        listed["items"] = []
+    return listed
 
 
 def failure(code: int, content: bytes, headers: Mapping[str, str], method: str, path: str) -> ApiError:
@@ -57,6 +73,8 @@ def failure(code: int, content: bytes, headers: Mapping[str, str], method: str, 
         error.continue_token = str((status.get("metadata") or {}).get("continue") or "")
         error.retry_after = error.retry_after or retry_after
         return error
+    if code == 404 and content == _PAGE:
+        return page_not_found()
     return ApiError(code, _REASONS.get(code, ""), _substitute(code, content, method, path), None, retry_after)
 
 

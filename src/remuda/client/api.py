@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, NamedTuple, Protocol
 
-from remuda.kube.objects import GroupVersionResource
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import GroupVersionResource, name_of
 
 Obj = dict[str, Any]
 
@@ -22,6 +23,14 @@ APPLY_PATCH = "application/apply-patch+yaml"
 class WatchEvent(NamedTuple):
     type: str  # ADDED, MODIFIED, DELETED, BOOKMARK; errors are raised
     object: Obj
+
+
+def named(obj: Obj) -> str:
+    """The name of an object that is to be written to where it is."""
+    name = name_of(obj)
+    if not name:
+        raise ApiError(400, "BadRequest", "name is required")
+    return name
 
 
 class Client(Protocol):
@@ -48,7 +57,7 @@ class Client(Protocol):
         resource_version_match: str = "",
         metadata_only: bool = False,
     ) -> Obj:
-        """One page, as a `List` object: `items` and `metadata.resourceVersion/continue`.
+        """One page, as a `List` object: `items` (which say what they are) and `metadata.resourceVersion/continue`.
 
         With `metadata_only` an item has its metadata and little else; its kind may be PartialObjectMetadata.
         """

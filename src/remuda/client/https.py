@@ -27,10 +27,10 @@ from remuda import __version__
 from remuda.kube import jsonio
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, deadline
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import GroupVersionResource, name_of, namespace_of
+from remuda.kube.objects import GroupVersionResource, namespace_of
 
 from . import answers
-from .api import APPLY_PATCH, MERGE_PATCH, Obj, WatchEvent
+from .api import APPLY_PATCH, MERGE_PATCH, Obj, WatchEvent, named
 from .credentials import Credential, source_for
 from .kubeconfig import ConfigError, Target, discover, load, select
 from .tls import client_context
@@ -121,7 +121,7 @@ class HttpsClient:
             "resourceVersionMatch": resource_version_match,
         }
         accept = _PARTIAL_LIST if metadata_only else ""
-        return await self._object("GET", object_path(resource, namespace), query, accept=accept)
+        return answers.named_items(await self._object("GET", object_path(resource, namespace), query, accept=accept))
 
     async def create(
         self,
@@ -146,7 +146,7 @@ class HttpsClient:
         dry_run: bool = False,
         field_manager: str = "",
     ) -> Obj:
-        path = object_path(resource, namespace_of(obj), _named(obj), subresource)
+        path = object_path(resource, namespace_of(obj), named(obj), subresource)
         return await self._object("PUT", path, _write_query(dry_run, field_manager), obj)
 
     async def patch(
@@ -166,7 +166,8 @@ class HttpsClient:
         if force:
             query["force"] = "true"
         path = object_path(resource, namespace, name, subresource)
-        return await self._object("PATCH", path, query, patch, patch_type)
+        # A patch of null is one, too; no body at all would be none.
+        return await self._object("PATCH", path, query, jsonio.dumps(patch), patch_type)
 
     async def apply(
         self,
@@ -180,7 +181,7 @@ class HttpsClient:
     ) -> Obj:
         return await self.patch(
             resource,
-            _named(obj),
+            named(obj),
             obj,
             namespace_of(obj),
             patch_type=APPLY_PATCH,
@@ -216,7 +217,7 @@ class HttpsClient:
     ) -> Obj:
         query = {"labelSelector": labels, "fieldSelector": fields}
         options = _delete_options(propagation, None, "", "", False)
-        return await self._object("DELETE", object_path(resource, namespace), query, options)
+        return answers.named_items(await self._object("DELETE", object_path(resource, namespace), query, options))
 
     async def raw(self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None) -> Any:
         content, media_type = await self._request(method, path, query or {}, body)
@@ -423,13 +424,6 @@ def object_path(resource: GroupVersionResource, namespace: str = "", name: str =
     if subresource:
         parts.append(subresource)
     return "/".join(parts)
-
-
-def _named(obj: Obj) -> str:
-    name = name_of(obj)
-    if not name:
-        raise ApiError(400, "BadRequest", "name is required")
-    return name
 
 
 def _write_query(dry_run: bool, field_manager: str) -> dict[str, str]:

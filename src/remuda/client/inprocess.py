@@ -8,23 +8,32 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 
+from remuda.apiserver.authz import Action, forbidden_action
 from remuda.apiserver.cache import Change
 from remuda.apiserver.calls import WARN, Call, DeleteOptions, ListOptions
 from remuda.apiserver.entries import Entry
+from remuda.apiserver.http import options as http_options
+from remuda.apiserver.http import paths
+from remuda.apiserver.http.handler import list_body
+from remuda.apiserver.http.paths import pinned_name
+from remuda.apiserver.objectmeta import field_manager_errors
 from remuda.apiserver.resources import Version
 from remuda.apiserver.server import Server
+from remuda.apiserver.serving import served
 from remuda.apiserver.subresources import Ask
 from remuda.apiserver.users import SYSTEM, User
 from remuda.apiserver.verbs import create, delete, deletecollection, get, patch, update, watch
 from remuda.apiserver.verbs import list as listing
-from remuda.apiserver.watching import DELETED
+from remuda.apiserver.verbs.delete import Deletion
+from remuda.apiserver.watching import BOOKMARK, DELETED, Watcher
 from remuda.kube import errors, jsonio
-from remuda.kube.objects import GroupVersionResource, name_of, namespace_of
+from remuda.kube.objects import GroupVersionResource, namespace_of
 
-from .api import APPLY_PATCH, MERGE_PATCH, WatchEvent
+from .api import APPLY_PATCH, MERGE_PATCH, WatchEvent, named
 
 Obj = dict[str, Any]
 
@@ -47,27 +56,35 @@ class InProcessClient:
         subresource: str = "",
         dry_run: bool = False,
         field_manager: str = "",
+        pinned: str = "",
     ) -> Call:
-        version = self._api.registry.find(*resource)
-        if version is None:
-            raise errors.no_such_path()
-        if subresource and subresource not in version.subresources:
-            raise errors.no_such_path()
-        call = Call(
+        """`pinned` is the one name that a selector leaves: permission may be given for just that."""
+        user = self._user
+        if user is not None:
+            self._authorize(Action(user, verb, *resource, subresource, namespace, name or pinned))
+        version = served(self._api.registry, *resource, verb=verb, namespace=namespace, name=name, subresource=subresource)
+        if field_manager:
+            found = field_manager_errors(field_manager, "fieldManager")
+            if found:
+                raise errors.invalid("meta.k8s.io", f"{verb.capitalize()}Options", "", found)
+        return Call(
             version=version,
             verb=verb,
             namespace=namespace if version.resource.namespaced else "",
             name=name,
             subresource=subresource,
-            user=self._user or SYSTEM,
+            user=user or SYSTEM,
             manager=field_manager or self._manager,
             field_manager=field_manager,
             dry_run=dry_run,
             field_validation=WARN,
-            trusted=self._user is None,
+            trusted=user is None,
         )
-        self._api.require(call, verb, subresource)
-        return call
+
+    def _authorize(self, action: Action) -> None:
+        decision = self._api.authorizer.authorize(action)
+        if not decision.allowed:
+            raise forbidden_action(action, decision.reason)
 
     async def _object(self, call: Call, entry: Entry) -> Obj:
         return await call.version.load(entry)
@@ -99,7 +116,7 @@ class InProcessClient:
         resource_version_match: str = "",
         metadata_only: bool = False,
     ) -> Obj:
-        call = self._call(resource, "list", namespace)
+        call = self._call(resource, "list", namespace, pinned=pinned_name(fields))
         options = ListOptions(labels, fields, limit, continue_, resource_version, resource_version_match)
         page = await listing.list_(self._api, call, options)
         version = call.version
@@ -124,7 +141,7 @@ class InProcessClient:
         timeout_seconds: int = 0,
         metadata_only: bool = False,
     ) -> AsyncIterator[WatchEvent]:
-        call = self._call(resource, "watch", namespace)
+        call = self._call(resource, "watch", namespace, pinned=pinned_name(fields))
         options = ListOptions(
             labels=labels,
             fields=fields,
@@ -140,6 +157,9 @@ class InProcessClient:
         begin = await watch.start(self._api, self._server.feeds, call, options, selection, queue)
         # What is live waits in the queue until what comes first has been taken.
         begin.watcher.go()
+        queue.bookmarks_for = begin.watcher if bookmarks else None
+        streams = self._server.handler.streams
+        streams.add(queue)
         timer = self._api.clock.call_later(timeout_seconds, queue.end) if timeout_seconds else None
         version = call.version
         show = _partial if metadata_only else Version.object
@@ -147,11 +167,16 @@ class InProcessClient:
             for type_, change, entry in begin.events:
                 yield WatchEvent(type_, show(version, _at_change(type_, change, entry)))
             if begin.bookmark is not None:
-                yield WatchEvent("BOOKMARK", _bookmark(version, begin.bookmark, {watch.INITIAL_EVENTS_END: "true"}))
+                yield WatchEvent(BOOKMARK, _bookmark(version, begin.bookmark, {watch.INITIAL_EVENTS_END: "true"}))
             while (batch := await queue.next()) is not None:
-                for type_, change, entry in batch:
-                    yield WatchEvent(type_, show(version, _at_change(type_, change, entry)))
+                for item in batch:
+                    if isinstance(item, int):
+                        yield WatchEvent(BOOKMARK, _bookmark(version, item, {}))
+                    else:
+                        type_, change, entry = item
+                        yield WatchEvent(type_, show(version, _at_change(type_, change, entry)))
         finally:
+            streams.discard(queue)
             if timer is not None:
                 timer.cancel()
             begin.watcher.leave()
@@ -167,7 +192,9 @@ class InProcessClient:
         dry_run: bool = False,
         field_manager: str = "",
     ) -> Obj:
-        call = self._call(resource, "create", namespace or namespace_of(obj), name, subresource, dry_run, field_manager)
+        # A new object's name is its own business, but a subresource is created on one that is there.
+        parent = name if subresource else ""
+        call = self._call(resource, "create", namespace or namespace_of(obj), parent, subresource, dry_run, field_manager)
         raw = jsonio.copy(obj)
         if call.version.resource.virtual:
             return (await self._server.subresources.review(call, Ask(raw))).body
@@ -184,7 +211,7 @@ class InProcessClient:
         dry_run: bool = False,
         field_manager: str = "",
     ) -> Obj:
-        call = self._call(resource, "update", namespace_of(obj), name_of(obj), subresource, dry_run, field_manager)
+        call = self._call(resource, "update", namespace_of(obj), named(obj), subresource, dry_run, field_manager)
         raw = jsonio.copy(obj)
         if subresource and subresource != "status":
             return (await self._server.subresources.run(call, Ask(raw))).body
@@ -207,10 +234,12 @@ class InProcessClient:
         return await self._patch(call, jsonio.copy(patch), patch_type, force)
 
     async def _patch(self, call: Call, body: Any, patch_type: str, force: bool) -> Obj:
+        accepted = patch.patch_types(call)
+        if patch_type not in accepted:
+            raise patch.unsupported_type(accepted)
+        call.force = force or None
         if call.subresource and call.subresource != "status":
             return (await self._server.subresources.run(call, Ask(body, None, patch_type))).body
-        if patch_type == APPLY_PATCH:
-            call.force = force
         outcome = await patch.patch(self._api, call, body, patch_type)
         return await self._object(call, outcome.entry)
 
@@ -224,7 +253,7 @@ class InProcessClient:
         subresource: str = "",
         dry_run: bool = False,
     ) -> Obj:
-        call = self._call(resource, "patch", namespace_of(obj), name_of(obj), subresource, dry_run, field_manager)
+        call = self._call(resource, "patch", namespace_of(obj), named(obj), subresource, dry_run, field_manager)
         return await self._patch(call, jsonio.copy(obj), APPLY_PATCH, force)
 
     async def delete(
@@ -241,9 +270,7 @@ class InProcessClient:
     ) -> Obj:
         call = self._call(resource, "delete", namespace, name, dry_run=dry_run)
         options = DeleteOptions(grace_seconds, propagation, None, uid, resource_version)
-        deletion = await delete.delete(self._api, call, options)
-        gone = deletion.done and not call.version.resource.shows_deleted
-        return deletion.status(call) if gone else await self._object(call, deletion.entry)
+        return await self._deleted(call, await delete.delete(self._api, call, options))
 
     async def delete_collection(
         self,
@@ -266,12 +293,66 @@ class InProcessClient:
         }
 
     async def raw(self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None) -> Any:
+        target = paths.parse(method, f"{path}?{urlencode(query)}" if query else path)
+        if target.is_resource:
+            return await self._raw_resource(target, body)
+        if self._user is not None:
+            self._authorize(Action.on_path(self._user, target.verb, target.path))
         if method != "GET":
             raise errors.method_not_allowed()
-        return self._server.pages.raw(path)
+        return self._server.pages.raw(target.path)
+
+    async def _raw_resource(self, target: paths.Target, body: Any) -> Any:
+        """An object or a collection by its path, as if it had come through the other door."""
+        written = http_options.WriteOptions(target.query, f"{target.verb.capitalize()}Options")
+        call = self._call(
+            GroupVersionResource(target.group, target.version, target.resource),
+            target.verb,
+            target.namespace,
+            "" if target.name_from_selector else target.name,
+            target.subresource,
+            written.dry_run,
+            written.field_manager,
+            target.name,
+        )
+        call.field_validation = written.field_validation
+        ask = Ask(jsonio.copy(body))
+        if call.version.resource.virtual and target.verb == "create":
+            return (await self._server.subresources.review(call, ask)).body
+        if call.subresource not in ("", "status"):
+            return (await self._server.subresources.run(call, ask)).body
+        match target.verb:
+            case "get":
+                return await self._object(call, await get.get(self._api, call, target.query.get("resourceVersion", "")))
+            case "list":
+                page = await listing.list_(self._api, call, http_options.list_options(target.query))
+                return jsonio.loads(await list_body(call.version, page))
+            case "create":
+                return await self._object(call, await create.create(self._api, call, ask.body))
+            case "update":
+                return await self._object(call, (await update.update(self._api, call, ask.body)).entry)
+            case "delete":
+                chosen, call.dry_run = http_options.delete_options(target.query, ask.body)
+                return await self._deleted(call, await delete.delete(self._api, call, chosen))
+            case "deletecollection":
+                chosen, call.dry_run = http_options.delete_options(target.query, ask.body)
+                listed = http_options.list_options(target.query)
+                gone = await deletecollection.delete_collection(self._api, call, listed, chosen)
+                return jsonio.loads(await list_body(call.version, gone))
+            case "patch":
+                raise patch.unsupported_type(patch.patch_types(call))
+        raise errors.method_not_allowed()
+
+    async def _deleted(self, call: Call, deletion: Deletion) -> Obj:
+        gone = deletion.done and not call.version.resource.shows_deleted
+        return deletion.status(call) if gone else await self._object(call, deletion.entry)
 
     async def close(self) -> None:
         """The server outlives its clients."""
+
+
+# An event, or the revision of a bookmark.
+_Item = tuple[str, Change, Entry] | int
 
 
 class _Queue:
@@ -280,20 +361,26 @@ class _Queue:
     _LIMIT = 100_000
 
     def __init__(self) -> None:
-        self._batches: list[tuple[str, Change, Entry]] = []
+        self._batches: list[_Item] = []
         self._wake = asyncio.Event()
         self._ended = False
+        self.bookmarks_for: Watcher | None = None
 
     def deliver(self, events: list[tuple[str, Change, Entry]]) -> bool:
         self._batches.extend(events)
         self._wake.set()
         return len(self._batches) <= self._LIMIT
 
+    def bookmark(self, revision: int) -> bool:
+        self._batches.append(revision)
+        self._wake.set()
+        return True
+
     def end(self) -> None:
         self._ended = True
         self._wake.set()
 
-    async def next(self) -> list[tuple[str, Change, Entry]] | None:
+    async def next(self) -> list[_Item] | None:
         while not self._batches:
             if self._ended:
                 return None
@@ -326,5 +413,7 @@ def _partial(version: Version, entry: Entry) -> Obj:
 
 
 def _bookmark(version: Any, revision: int, annotations: dict[str, str]) -> Obj:
-    metadata = {"resourceVersion": str(revision), "annotations": annotations}
-    return {"kind": version.kind, "apiVersion": version.api_version, "metadata": metadata}
+    metadata: Obj = {"resourceVersion": str(revision)}
+    if annotations:
+        metadata["annotations"] = annotations
+    return {"kind": version.kind, "apiVersion": version.api_version, "metadata": metadata, **version.empty()}

@@ -199,7 +199,8 @@ async def test_a_status_becomes_the_error_it_describes(peer: Peer) -> None:
     ("code", "body", "kind", "reason", "message"),
     [
         (502, "<html>x</html>", "text/html", "", 'GET /x was answered with "502 Bad Gateway"'),
-        (404, "404 page not found\n", "text/plain", "NotFound", 'GET /x was answered with "404 Not Found": 404 page not found'),
+        (404, "404 page not found\n", "text/plain", "NotFound", "the server could not find the requested resource"),
+        (404, "no page", "text/plain", "NotFound", 'GET /x was answered with "404 Not Found": no page'),
         (401, '{"detail": 1}', "application/json", "Unauthorized", 'GET /x was answered with "401 Unauthorized"'),
         (302, "", "text/plain", "", 'GET /x was answered with "302 Found"'),
     ],

@@ -26,12 +26,13 @@ from ..flow import Flow
 from ..metrics import Metrics
 from ..resources import Version
 from ..selection import SLICE
-from ..shapes import MetadataShape, TableShape
+from ..serving import no_such_subresource, served
+from ..shapes import MetadataShape, TableShape, check_metadata_form
 from ..subresources import Ask, Subresources
 from ..users import NOBODY, User
 from ..verbs import create, delete, deletecollection, get, patch, update, watch
 from ..verbs import list as listing
-from ..watching import JSON, Feeds, Shape
+from ..watching import JSON, Feeds, Marked, Shape
 from . import negotiation, options, paths, reading, responses
 from .listener import Connection
 from .negotiation import Output
@@ -58,7 +59,7 @@ class Handler:
         # Exact paths, then prefixes (ending in a slash), for everything that is not a resource.
         self.paths: dict[str, PathHandler] = {}
         self.prefixes: dict[str, PathHandler] = {}
-        self.streams: set[WatchStream] = set()
+        self.streams: set[Marked] = set()
         self.stopping = False
         self.impersonator = impersonation.Impersonator(api.authorizer)
 
@@ -130,16 +131,16 @@ class Handler:
     # --- resources -----------------------------------------------------------------------------------------------------
 
     async def _resource(self, request: web.BaseRequest, target: paths.Target, user: User) -> web.StreamResponse:
-        version = self.api.registry.find(target.group, target.version, target.resource)
-        if version is None:
-            raise self._not_served(target)
-        if version.resource.namespaced:
-            if not target.namespace and target.name and not target.name_from_selector:
-                raise self._not_served(target)
-            if not target.namespace and target.verb not in ("list", "watch"):
-                raise errors.method_not_allowed()
-        elif target.namespace and not (target.resource == "namespaces" and not target.group and target.name == target.namespace):
-            raise self._not_served(target)
+        version = served(
+            self.api.registry,
+            target.group,
+            target.version,
+            target.resource,
+            verb=target.verb,
+            namespace=target.namespace,
+            name="" if target.name_from_selector else target.name,
+            subresource=target.subresource,
+        )
         if target.method == "HEAD":
             raise errors.method_not_allowed()
         call = Call(
@@ -150,20 +151,14 @@ class Handler:
             subresource=target.subresource,
             user=user,
         )
-        if target.subresource:
-            subresource = version.subresources.get(target.subresource)
-            if subresource is None or target.extra:
-                if not version.resource.builtin:
-                    raise version.resource.not_found(target.name)
-                raise self._not_served(target)
-            if target.verb not in subresource.verbs:
-                raise errors.method_not_allowed()
-            if target.subresource != "status":
-                response = await self.subresources.serve(self, request, target, call)
-                responses.add_warnings(response, call.warnings)
-                return response
-        elif target.verb not in version.verbs:
-            raise errors.method_not_allowed()
+        if target.extra:
+            raise no_such_subresource(self.api.registry, version, target.name)
+        if target.subresource and target.subresource != "status":
+            response = await self.subresources.serve(self, request, target, call)
+            responses.add_warnings(response, call.warnings)
+            return response
+        if version.resource.builtin:
+            negotiation.check_route(request.headers.get("Accept", ""), target.verb in ("list", "watch"))
         if version.deprecation_warning:
             call.warnings.append(version.deprecation_warning)
         try:
@@ -174,17 +169,12 @@ class Handler:
             responses.add_warnings(response, call.warnings)
         return response
 
-    def _not_served(self, target: paths.Target) -> ApiError:
-        """Inside the groups of Kubernetes itself a Status, else just a page."""
-        known = any(found.builtin and found.group == target.group for found in self.api.registry.resources())
-        return errors.no_such_path() if known else errors.page_not_found()
-
     async def _get(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
         accept = request.headers.get("Accept", "")
         output = negotiation.negotiate(accept, False)
         query = target.query
         entry = await get.get(self.api, call, query.get("resourceVersion", "") if query else "")
-        if output is negotiation.PLAIN and not responses.wants_pretty(request, query):
+        if output is negotiation.PLAIN and len(entry.stored) < responses.GZIP_FROM and not responses.wants_pretty(request, query):
             return responses.plain(call.version.body(entry) + b"\n")
         return await self.answer(request, target, call, entry, output)
 
@@ -205,6 +195,7 @@ class Handler:
         if output.as_ == "Table":
             data = await self._table(target, output).page(version, page, self.api.clock.time())
         elif output.as_:
+            check_metadata_form(version, output.as_, collection=True)
             data = await MetadataShape(output.table_version).page(version, page)
         else:
             data = await list_body(version, page)
@@ -239,10 +230,7 @@ class Handler:
         content_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         accepted = patch.patch_types(call)
         if content_type not in accepted:
-            listed = ", ".join(accepted)
-            raise errors.unsupported_media_type(
-                f"the body of the request was in an unknown format - accepted media types include: {listed}"
-            )
+            raise patch.unsupported_type(accepted)
         output = negotiation.negotiate(request.headers.get("Accept", ""), False)
         self._write_options(request, target, call, "PatchOptions")
         data = await reading.read_limited(request)
@@ -332,9 +320,10 @@ class Handler:
         return MetadataShape(output.table_version) if output.as_ else JSON
 
     def _table(self, target: paths.Target, output: Output) -> TableShape:
-        include = target.query.get("includeObject", "Metadata")
+        include = target.query.get("includeObject") or "Metadata"
         if include not in ("None", "Metadata", "Object"):
-            raise errors.bad_request(f'unrecognized includeObject value: "{include}"')
+            why = f"Invalid value: {errors.go_quote(include)}: must be 'Metadata', 'Object', 'None', or empty"
+            raise errors.bad_request(f"Unable to convert to Table as requested: includeObject: {why}")
         return TableShape(output.table_version, include, self.api.clock)
 
     # --- shared --------------------------------------------------------------------------------------------------------
@@ -361,6 +350,7 @@ class Handler:
         if output.as_ == "Table":
             data = self._table(target, output).single(version, entry, self.api.clock.time())
         elif output.as_:
+            check_metadata_form(version, output.as_, collection=False)
             data = MetadataShape(output.table_version).single(version, entry)
         else:
             data = version.body(entry) + b"\n"

@@ -103,11 +103,12 @@ def _collection_verb(target: Target) -> None:
         return
     selector = target.query.get("fieldSelector", "")
     if "metadata.name" in selector:
-        target.name = _pinned_name(selector)
+        target.name = pinned_name(selector)
         target.name_from_selector = bool(target.name)
 
 
-def _pinned_name(selector: str) -> str:
+def pinned_name(selector: str) -> str:
+    """The one name that a field selector leaves, if it does."""
     for term in selector.split(","):
         field, _, value = term.partition("=")
         if field == "metadata.name":

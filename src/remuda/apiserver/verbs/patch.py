@@ -33,6 +33,13 @@ def patch_types(call: Call) -> tuple[str, ...]:
     return JSON_PATCH, MERGE_PATCH, APPLY_PATCH
 
 
+def unsupported_type(accepted: tuple[str, ...]) -> errors.ApiError:
+    listed = ", ".join(accepted)
+    return errors.unsupported_media_type(
+        f"the body of the request was in an unknown format - accepted media types include: {listed}"
+    )
+
+
 def option_errors(call: Call, patch_type: str) -> list[FieldError]:
     if patch_type == APPLY_PATCH:
         return [] if call.field_manager else [required("fieldManager", "is required for apply patch")]
