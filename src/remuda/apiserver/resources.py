@@ -153,6 +153,14 @@ class Version:
         return "status" in self.subresources
 
     @property
+    def internal_type(self) -> str:
+        """The Go type that kube-apiserver holds such an object in, which some of its messages name."""
+        if not self.resource.builtin:
+            return "unstructured.Unstructured"
+        package = self.group.partition(".")[0]
+        return f"{package if package not in ('', 'events') else 'core'}.{self.kind}"
+
+    @property
     def is_storage(self) -> bool:
         return self is self.resource.storage
 
@@ -182,8 +190,8 @@ class Version:
         for entry, obj in zip(wanted, converted, strict=True):
             if entry.converted is None:
                 entry.converted = {}
+            # Only what this version knows; its defaults are for what is written in it.
             obj, _ = self.decode(obj)
-            self.strategy.default(obj)
             entry.converted[self] = encode(obj)
 
     async def load(self, entry: Entry) -> Obj:
@@ -210,7 +218,7 @@ class Version:
         if self.resource.convert is None:
             return {**obj, "apiVersion": storage.api_version, "kind": storage.kind}
         (converted,) = await self.resource.convert([obj], storage.name)
-        return converted
+        return storage.decode(converted)[0]
 
 
 def _nothing_reserved(obj: Obj, old: Obj | None) -> AbstractContextManager[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from remuda.kube import jsonio
+from remuda.kube import errors, jsonio
 from remuda.kube.clock import Clock, yield_to_loop
 from remuda.kube.objects import with_metadata
 
@@ -133,6 +133,17 @@ class TableShape:
             "rows": rows,
         }
         return jsonio.dumps(table) + b"\n"
+
+
+def check_metadata_form(version: Version, wanted: str, collection: bool) -> None:
+    """One object's metadata is no list's, and the other way round."""
+    if collection and wanted == "PartialObjectMetadata":
+        shown = f"is a list (*{version.internal_type}List)"
+    elif not collection and wanted == "PartialObjectMetadataList":
+        shown = f"is not a list (*{version.internal_type})"
+    else:
+        return
+    raise errors.not_acceptable(f"you requested {wanted}, but the requested object {shown}")
 
 
 class MetadataShape:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 import msgspec
@@ -39,6 +40,23 @@ def _split(accept: str) -> list[tuple[float, str, dict[str, str]]]:
     return found
 
 
+_STREAMS = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
+
+
+@lru_cache(maxsize=512)
+def check_route(accept: str, collection: bool) -> None:
+    """The first look at Accept, which built-in kinds and most documents take: media types only, no wildcards but */*."""
+    listed = [clause.partition(";")[0].strip() for clause in accept.split(",")]
+    if not accept or any(media == "*/*" or media in _SERVED for media in listed):
+        return
+    raise not_representable((*_SERVED, *_STREAMS) if collection else _SERVED)
+
+
+def not_representable(served: Iterable[str]) -> errors.ApiError:
+    message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(served)}"
+    return errors.ApiError(406, "NotAcceptable", message, {})
+
+
 @lru_cache(maxsize=512)
 def negotiate(accept: str, collection: bool) -> Output:
     """The best form we can give; raises NotAcceptable when there is none."""
@@ -57,8 +75,6 @@ def negotiate(accept: str, collection: bool) -> Output:
         if parameters.get("g") != "meta.k8s.io" or parameters.get("v") not in ("v1", "v1beta1"):
             continue
         if wanted not in _TRANSFORMS:
-            continue
-        if wanted == "PartialObjectMetadataList" and not collection:
             continue
         return Output(media_type, wanted, parameters["v"])
     accepted = ", ".join(_SERVED)

@@ -53,7 +53,8 @@ async def read_object(request: web.BaseRequest, call: Call) -> tuple[Any, list[s
     call.sent = data = await read_limited(request)
     if media == negotiation.PROTOBUF or data.startswith(protobuf.MAGIC):
         try:
-            return protobuf.decode(data), []
+            default = (call.version.api_version, call.version.kind)
+            return protobuf.decode(data, default=default), []
         except ValueError as error:
             raise errors.bad_request(str(error)) from None
     try:

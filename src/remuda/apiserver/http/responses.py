@@ -65,7 +65,7 @@ async def body(
     response = plain(data, status)
     if media_type != JSON:
         response.headers["Content-Type"] = media_type
-    if len(data) >= GZIP_FROM and "gzip" in request.headers.get("Accept-Encoding", ""):
+    if len(data) >= GZIP_FROM and _takes_gzip(request.headers.get("Accept-Encoding", "")):
         response.body = compressing.gzip_pieces(data) if len(data) >= _THREAD_FROM else compressing.gzip(data)
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Vary"] = "Accept-Encoding"
@@ -80,6 +80,10 @@ async def _slices(data: bytes) -> AsyncIterator[memoryview]:
     for start in range(0, len(data), _SLICE):
         yield view[start : start + _SLICE]
         await yield_to_loop()
+
+
+def _takes_gzip(accepted: str) -> bool:
+    return any(clause.strip() == "gzip" for clause in accepted.split(","))
 
 
 _PEOPLE = ("curl", "Wget", "Mozilla/5.0")

@@ -111,7 +111,7 @@ def _check_builtin_kind(version: Version, given: GroupVersionKind) -> None:
         shown = f"{where[0]}/{where[1]}" if where[0] else where[1]
         raise errors.bad_request(refused + not_registered(kind, shown))
     raise errors.bad_request(
-        f"{refused}converting ({where[1]}.{kind}) to ({_internal_package(version)}.{version.kind}): unknown conversion"
+        f"{refused}converting ({where[1]}.{kind}) to ({version.internal_type}): unknown conversion"
     )
 
 
@@ -144,10 +144,6 @@ def _another_kind(version: Version, given: GroupVersionKind, raw: Obj) -> errors
         )
     problem = invalid_value("kind", given.kind, f"must be {version.kind}")
     return errors.invalid(version.group, given.kind, str(dig(raw, "metadata", "name") or ""), [problem])
-
-
-def _internal_package(version: Version) -> str:
-    return version.group.partition(".")[0] or "core"
 
 
 def _as_sent(call: Call, raw: Obj) -> str:

@@ -67,8 +67,9 @@ def _prepare_for_create(obj: Obj) -> None:
     if spec.get("manualSelector"):
         return
     template_meta = spec.setdefault("template", {}).setdefault("metadata", {})
-    # In kube-apiserver labels that were defaulted from the template stay one map with it, and so get these too.
-    shared = bool(meta.get("labels")) and meta["labels"] == template_meta.get("labels")
+    # In kube-apiserver labels that were defaulted from the template stay one map with it, and so get these too; a Job
+    # without any gets them when it is next read.
+    shared = not meta.get("labels") or meta["labels"] == template_meta.get("labels")
     labels = dict(template_meta.get("labels") or {})
     for key, value in ((_OLD_NAME, "name"), (_NAME, "name"), (_OLD_UID, "uid"), (_UID, "uid")):
         labels.setdefault(key, meta.get(value) or "")
