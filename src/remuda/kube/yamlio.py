@@ -48,13 +48,19 @@ class _Loader(_BaseLoader):
                     raise DuplicateKey(key, key_node.start_mark.line + 1)
                 self.repeated.append(_repeated(key, key_node.start_mark.line + 1))
             seen.add(key)
-        mapping = super().construct_mapping(node, deep=deep)
-        return {_key_text(key): value for key, value in mapping.items()}
+        self.flatten_mapping(node)
+        # Not by way of a dict with the keys themselves, where 1 and true would be the same.
+        return {
+            _key_text(self.construct_object(key_node, deep=True)): self.construct_object(value_node, deep=deep)
+            for key_node, value_node in node.value
+        }
 
 
 def _key_text(key: Hashable) -> str:
     if isinstance(key, bool):
         return "true" if key else "false"
+    if key is None:
+        raise YamlError("yaml: a mapping key must not be null")
     return key if isinstance(key, str) else str(key)
 
 
@@ -149,8 +155,19 @@ class _Dumper(_BaseDumper):
         return True
 
 
+_SHORT_BOOLEANS = frozenset(("y", "Y", "n", "N"))
+_GO_NUMBER = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|0o[0-7]+")
+
+
+def _would_be_read_otherwise(dumper: _Dumper, value: str) -> bool:
+    """Text that is a number, a time, a truth value or nothing when it stands there without quotes; Go doubles them."""
+    if value in _SHORT_BOOLEANS or _GO_NUMBER.fullmatch(value):
+        return True
+    return bool(dumper.resolve(yaml.ScalarNode, value, (True, False)) != "tag:yaml.org,2002:str")
+
+
 def _represent_text(dumper: _Dumper, value: str) -> yaml.ScalarNode:
-    style = "|" if "\n" in value else None
+    style = "|" if "\n" in value else '"' if _would_be_read_otherwise(dumper, value) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 
