@@ -19,6 +19,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Protocol
 
 
@@ -164,7 +165,13 @@ async def wait_until(clock: Clock, predicate: Callable[[], bool], seconds: float
 
 def rfc3339(seconds: float) -> str:
     """Kubernetes' metav1.Time: whole seconds, UTC."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _rfc3339(int(seconds))
+
+
+@lru_cache(maxsize=64)
+def _rfc3339(seconds: int) -> str:
+    # Remembered, since a busy server writes the present second into every object, twice.
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def rfc3339_micro(seconds: float) -> str:
