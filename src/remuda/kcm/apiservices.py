@@ -13,7 +13,7 @@ from remuda.client.api import Client
 from remuda.kube.clock import Clock, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, labels_of, name_of
-from remuda.runtime import Controller, WorkQueue
+from remuda.runtime import Workers, WorkQueue
 
 from .discovery import CRDS
 from .watches import Watches, synced
@@ -72,7 +72,7 @@ class ApiServices:
             self._queue.add(f"v1.{group}")
         self._services.on_change(self._service_changed)
         self._crds.on_change(self._crd_changed)
-        await Controller(self.name, self._queue, self.reconcile, concurrency=2).run()
+        await Workers(self.name, self._queue, self.reconcile, concurrency=2).run()
 
     def _service_changed(self, new: Obj | None, old: Obj | None) -> None:
         self._queue.add(name_of(new or old or {}))

@@ -8,7 +8,7 @@ from remuda.apiserver.authz.aggregation import FIELD_MANAGER, aggregated_rules, 
 from remuda.client.api import Client
 from remuda.kube.clock import Clock, Rng
 from remuda.kube.objects import GroupVersionResource, name_of
-from remuda.runtime import Controller, WorkQueue
+from remuda.runtime import Workers, WorkQueue
 
 from .watches import Watches, synced
 
@@ -29,7 +29,7 @@ class ClusterRoleAggregation:
     async def run(self) -> None:
         await synced(self._roles)
         self._roles.on_change(self._changed)
-        await Controller(self.name, self._queue, self.reconcile, concurrency=5).run()
+        await Workers(self.name, self._queue, self.reconcile, concurrency=5).run()
 
     def _changed(self, new: Obj | None, old: Obj | None) -> None:
         name = name_of(new or old or {})

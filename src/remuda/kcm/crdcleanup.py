@@ -22,7 +22,7 @@ from remuda.kube.objects import (
     resource_version_of,
     with_path,
 )
-from remuda.runtime import Controller, Result, WorkQueue
+from remuda.runtime import Result, Workers, WorkQueue
 
 from .discovery import CRDS
 from .watches import Watches, synced
@@ -48,7 +48,7 @@ class CrdCleanup:
     async def run(self) -> None:
         await synced(self._crds)
         self._crds.on_change(self._changed)
-        await Controller(self.name, self._queue, self.reconcile, concurrency=5).run()
+        await Workers(self.name, self._queue, self.reconcile, concurrency=5).run()
 
     def _changed(self, new: Obj | None, old: Obj | None) -> None:
         if new is not None and _awaits_cleanup(new):

@@ -16,7 +16,7 @@ from remuda.client.api import Client
 from remuda.kube.clock import Clock, Rng, rfc3339
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig, name_of, resource_version_of, uid_of
-from remuda.runtime import Controller, WorkQueue
+from remuda.runtime import Workers, WorkQueue
 
 from .discovery import CRDS
 from .watches import Watches, synced
@@ -40,7 +40,7 @@ class CrdConditions:
     async def run(self) -> None:
         await synced(self._crds)
         self._crds.on_change(self._changed)
-        await Controller(self.name, self._queue, self.reconcile).run()
+        await Workers(self.name, self._queue, self.reconcile).run()
 
     def _changed(self, new: Obj | None, old: Obj | None) -> None:
         name = name_of(new or old or {})

@@ -24,7 +24,7 @@ from remuda.kube.objects import (
     uid_of,
 )
 from remuda.kube.selectors import NOTHING, LabelSelector, SelectorError, from_structure
-from remuda.runtime import Controller, Result, WorkQueue
+from remuda.runtime import Result, Workers, WorkQueue
 
 from .budgets import BudgetError, count, failed_status, needs_scale, status_of
 from .discovery import Discovery
@@ -66,8 +66,8 @@ class DisruptionController:
         self._budgets.on_change(self._budget_changed)
         self._pods.on_change(self._pod_changed)
         async with asyncio.TaskGroup() as group:
-            group.create_task(Controller(self.name, self._queue, self.reconcile).run())
-            group.create_task(Controller(self.name, self._stale, self.unmark).run())
+            group.create_task(Workers(self.name, self._queue, self.reconcile).run())
+            group.create_task(Workers(self.name, self._stale, self.unmark).run())
 
     # --- what to look at ------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from remuda.kube.objects import (
     resource_version_of,
     uid_of,
 )
-from remuda.runtime import Controller, Reflector, Retry, WorkQueue
+from remuda.runtime import Reflector, Retry, Workers, WorkQueue
 
 from .discovery import Discovery, Served, Snapshot
 from .ownergraph import FOREGROUND, ORPHAN, Graph, Identity, Node, Reference, reference_objects
@@ -117,8 +117,8 @@ class GarbageCollector:
             self._discovery.on_change(self._follow)
             await self._discovery.ready.wait()
             await self._first_sync()
-            group.create_task(Controller(self.name, self._to_check, self._check, _WORKERS).run())
-            group.create_task(Controller(self.name, self._to_orphan, self._orphan, _WORKERS).run())
+            group.create_task(Workers(self.name, self._to_check, self._check, _WORKERS).run())
+            group.create_task(Workers(self.name, self._to_orphan, self._orphan, _WORKERS).run())
 
     # --- following every resource ---------------------------------------------------------------------------------------
 

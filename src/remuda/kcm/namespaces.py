@@ -15,7 +15,7 @@ from remuda.client.api import Client
 from remuda.kube.clock import Clock, Rng, parse_rfc3339, rfc3339
 from remuda.kube.errors import ApiError, aggregate_text
 from remuda.kube.objects import GroupVersionResource, dig, finalizers_of, is_being_deleted, metadata, name_of, with_path
-from remuda.runtime import Controller, Result, WorkQueue
+from remuda.runtime import Result, Workers, WorkQueue
 
 from .discovery import Discovery, Served
 from .watches import NAMESPACES, PODS, Watches, synced
@@ -114,7 +114,7 @@ class NamespaceController:
     async def run(self) -> None:
         await synced(self._namespaces)
         self._namespaces.on_change(self._changed)
-        await Controller(self.name, self._queue, self.reconcile, _WORKERS).run()
+        await Workers(self.name, self._queue, self.reconcile, _WORKERS).run()
 
     def _changed(self, new: Obj | None, old: Obj | None) -> None:
         if new is not None and is_being_deleted(new):

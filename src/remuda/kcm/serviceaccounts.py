@@ -8,7 +8,7 @@ from remuda.client.api import Client
 from remuda.kube.clock import Clock, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, name_of, namespace_of, with_metadata
-from remuda.runtime import Controller, WorkQueue
+from remuda.runtime import Workers, WorkQueue
 
 from .watches import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, Watches, synced
 
@@ -46,7 +46,7 @@ class DefaultServiceAccounts:
         await synced(self._namespaces, self._accounts)
         self._namespaces.on_change(self._namespace_changed)
         self._accounts.on_change(self._account_changed)
-        await Controller(self.name, self._queue, self.reconcile).run()
+        await Workers(self.name, self._queue, self.reconcile).run()
 
     def _namespace_changed(self, new: Obj | None, old: Obj | None) -> None:
         if new is not None:
@@ -82,7 +82,7 @@ class RootCaPublisher:
         await synced(self._namespaces, self._maps)
         self._namespaces.on_change(self._namespace_changed)
         self._maps.on_change(lambda new, old: self._queue.add(namespace_of(new or old or {})))
-        await Controller(self.name, self._queue, self.reconcile).run()
+        await Workers(self.name, self._queue, self.reconcile).run()
 
     def _namespace_changed(self, new: Obj | None, old: Obj | None) -> None:
         if new is not None:

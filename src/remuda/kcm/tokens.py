@@ -9,7 +9,7 @@ from remuda.client.api import Client
 from remuda.kube.clock import Clock, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, name_of, namespace_of, resource_version_of, uid_of, with_metadata
-from remuda.runtime import Controller, WorkQueue
+from remuda.runtime import Workers, WorkQueue
 
 from .watches import SECRETS, SERVICE_ACCOUNTS, Watches, synced
 
@@ -55,7 +55,7 @@ class TokenSecrets:
         await synced(self._accounts, self._secrets)
         self._secrets.on_change(self._secret_changed)
         self._accounts.on_change(self._account_changed)
-        await Controller(self.name, self._queue, self.reconcile, concurrency=5).run()
+        await Workers(self.name, self._queue, self.reconcile, concurrency=5).run()
 
     def _secret_changed(self, new: Obj | None, old: Obj | None) -> None:
         self._enqueue(new or old or {})

@@ -1,8 +1,8 @@
 """Informers, work queues and reconcilers on one Client."""
 
-from .controller import Controller, Result, Retry
 from .informer import Informer
 from .queue import QueueClosed, WorkQueue
 from .reflector import Reflector, Sink
+from .workers import Result, Retry, Workers, logger
 
-__all__ = ["Controller", "Informer", "QueueClosed", "Reflector", "Result", "Retry", "Sink", "WorkQueue"]
+__all__ = ["Informer", "QueueClosed", "Reflector", "Result", "Retry", "Sink", "WorkQueue", "Workers", "logger"]

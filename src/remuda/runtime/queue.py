@@ -1,73 +1,126 @@
 """A work queue: each key at most once in it, at most once in hand, and later again when it failed.
 
-Adding a key that waits does nothing; adding one that is being worked on makes it come again when it is done. So a burst of
-events costs one reconcile, and two workers never hold the same key. Delays are on the injected clock.
+Adding a key that waits does nothing (but may raise its priority); adding one that is being worked on makes it come again when
+it is done. So a burst of events costs one reconcile, and two workers never hold the same key. Delays are on the injected clock.
+
+Who goes first: the higher priority, and within one priority the lanes (of which a key's `lane` is usually its cluster) in
+turn, so that a cluster with a thousand changes delays another one's single change by one key and not by a thousand. One key
+in :data:`LOW_SHARE` is taken from the lowest priority that waits: a resync may be slow, but it must come to an end.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Hashable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
 from remuda.kube.clock import Clock, Rng, Timer
 
+from .metrics import QueueMetrics
+
 K = TypeVar("K", bound=Hashable)
+
+# controller-runtime's numbers: what changed now goes before what was there at the start or comes up by the calendar.
+FRESH, LOW = 0, -100
+LOW_SHARE = 16
 
 
 class QueueClosed(Exception):
     """There is nothing more to do."""
 
 
+def _one_lane(_: object) -> Hashable:
+    return None
+
+
 class WorkQueue(Generic[K]):
-    def __init__(self, clock: Clock, rng: Rng, *, backoff: float = 0.005, cap: float = 300.0) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        rng: Rng,
+        *,
+        backoff: float = 0.005,
+        cap: float = 300.0,
+        lane: Callable[[K], Hashable] = _one_lane,
+        metrics: QueueMetrics | None = None,
+    ) -> None:
         """A key that fails waits `backoff` seconds, twice as long each time, never longer than `cap`; with jitter."""
         self._clock = clock
         self._rng = rng
         self._backoff = backoff
         self._cap = cap
-        self._ready: deque[K] = deque()
-        self._queued: set[K] = set()
-        self._in_hand: set[K] = set()
-        self._again: set[K] = set()
-        self._delayed: dict[K, tuple[float, Timer]] = {}
+        self._lane = lane
+        self._ready: dict[int, _Lanes[K]] = {}
+        # What waits: its priority and since when.
+        self._queued: dict[K, tuple[int, float]] = {}
+        self._in_hand: dict[K, float] = {}
+        self._again: dict[K, int] = {}
+        self._delayed: dict[K, tuple[float, int, Timer]] = {}
         self._failures: dict[K, int] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
+        self._given = 0
         self._closed = False
+        self._metrics = metrics
+        self._forget_metrics = metrics.follow(self._depths, self._ages) if metrics is not None else None
 
     def __len__(self) -> int:
-        return len(self._ready)
+        return len(self._queued)
 
     @property
     def idle(self) -> bool:
         """Nothing waits to be worked on now and nobody works; keys that wait for their time don't count."""
-        return not self._ready and not self._in_hand
+        return not self._queued and not self._in_hand
 
-    def add(self, key: K) -> None:
+    @property
+    def in_hand(self) -> int:
+        return len(self._in_hand)
+
+    @property
+    def next_due(self) -> float | None:
+        """When the earliest delayed key comes, on the clock's monotonic scale."""
+        return min((when for when, _, _ in self._delayed.values()), default=None)
+
+    def add(self, key: K, priority: int = FRESH) -> None:
         if self._closed:
             return
         if key in self._in_hand:
-            self._again.add(key)
-        elif key not in self._queued:
-            self._queued.add(key)
-            self._ready.append(key)
-            self._wake()
+            self._again[key] = max(priority, self._again.get(key, priority))
+            return
+        waiting = self._queued.get(key)
+        if waiting is not None:
+            if waiting[0] < priority:
+                self._ready[waiting[0]].remove(key, self._lane(key))
+                self._enqueue(key, priority, waiting[1])
+            return
+        if self._metrics is not None:
+            self._metrics.added()
+        self._enqueue(key, priority, self._clock.monotonic())
+        self._wake()
 
-    def add_after(self, key: K, seconds: float) -> None:
+    def _enqueue(self, key: K, priority: int, since: float) -> None:
+        self._queued[key] = (priority, since)
+        lanes = self._ready.get(priority)
+        if lanes is None:
+            lanes = self._ready[priority] = _Lanes()
+        lanes.put(key, self._lane(key))
+
+    def add_after(self, key: K, seconds: float, priority: int = FRESH) -> None:
         """Add the key when `seconds` have passed; of several such wishes the earliest counts."""
         if seconds <= 0:
-            self.add(key)
+            self.add(key, priority)
             return
         if self._closed:
             return
+        if self._metrics is not None:
+            self._metrics.delayed()
         when = self._clock.monotonic() + seconds
         waiting = self._delayed.get(key)
         if waiting is not None:
             if waiting[0] <= when:
                 return
-            waiting[1].cancel()
-        self._delayed[key] = (when, self._clock.call_later(seconds, lambda: self._due(key)))
+            waiting[2].cancel()
+        self._delayed[key] = (when, priority, self._clock.call_later(seconds, lambda: self._due(key)))
 
     def retry(self, key: K) -> float:
         """Add the key after a delay that grows with its failures; the delay."""
@@ -88,7 +141,7 @@ class WorkQueue(Generic[K]):
 
     async def get(self) -> K:
         """The next key, which is in the caller's hands until `done`. Raises QueueClosed after `close`."""
-        while not self._ready:
+        while not self._queued:
             if self._closed:
                 raise QueueClosed
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -100,16 +153,27 @@ class WorkQueue(Generic[K]):
                     # It was woken and cancelled at once: somebody else must take what it was woken for.
                     self._wake()
                 raise
-        key = self._ready.popleft()
-        self._queued.discard(key)
-        self._in_hand.add(key)
+        return self._take()
+
+    def _take(self) -> K:
+        self._given += 1
+        waiting = [priority for priority, lanes in self._ready.items() if lanes]
+        priority = min(waiting) if self._given % LOW_SHARE == 0 else max(waiting)
+        key = self._ready[priority].take()
+        _, since = self._queued.pop(key)
+        now = self._clock.monotonic()
+        self._in_hand[key] = now
+        if self._metrics is not None:
+            self._metrics.taken(now - since)
         return key
 
     def done(self, key: K) -> None:
-        self._in_hand.discard(key)
-        if key in self._again:
-            self._again.discard(key)
-            self.add(key)
+        began = self._in_hand.pop(key, None)
+        if began is not None and self._metrics is not None:
+            self._metrics.finished(self._clock.monotonic() - began)
+        again = self._again.pop(key, None)
+        if again is not None:
+            self.add(key, again)
 
     def close(self) -> None:
         """No more keys are taken in or given out."""
@@ -117,15 +181,18 @@ class WorkQueue(Generic[K]):
         self._ready.clear()
         self._queued.clear()
         self._again.clear()
-        for _, timer in self._delayed.values():
+        for _, _, timer in self._delayed.values():
             timer.cancel()
         self._delayed.clear()
+        if self._forget_metrics is not None:
+            self._forget_metrics()
+            self._forget_metrics = None
         while self._waiters:
             self._wake()
 
     def _due(self, key: K) -> None:
-        self._delayed.pop(key, None)
-        self.add(key)
+        _, priority, _ = self._delayed.pop(key)
+        self.add(key, priority)
 
     def _wake(self) -> None:
         while self._waiters:
@@ -133,3 +200,45 @@ class WorkQueue(Generic[K]):
             if not waiter.done():
                 waiter.set_result(None)
                 return
+
+    def _depths(self) -> Iterable[tuple[int, int]]:
+        counts = dict.fromkeys((FRESH, *self._ready), 0)
+        for priority, _ in self._queued.values():
+            counts[priority] += 1
+        return counts.items()
+
+    def _ages(self) -> list[float]:
+        now = self._clock.monotonic()
+        return [now - began for began in self._in_hand.values()]
+
+
+class _Lanes(Generic[K]):
+    """The waiting keys of one priority: a line per lane, and the lanes take turns."""
+
+    def __init__(self) -> None:
+        # Dicts as ordered sets: a key may also leave from the middle of its line.
+        self._lines: OrderedDict[Hashable, OrderedDict[K, None]] = OrderedDict()
+
+    def __bool__(self) -> bool:
+        return bool(self._lines)
+
+    def put(self, key: K, lane: Hashable) -> None:
+        line = self._lines.get(lane)
+        if line is None:
+            line = self._lines[lane] = OrderedDict()
+        line[key] = None
+
+    def take(self) -> K:
+        lane, line = next(iter(self._lines.items()))
+        key, _ = line.popitem(last=False)
+        if line:
+            self._lines.move_to_end(lane)
+        else:
+            del self._lines[lane]
+        return key
+
+    def remove(self, key: K, lane: Hashable) -> None:
+        line = self._lines[lane]
+        del line[key]
+        if not line:
+            del self._lines[lane]

@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from remuda.kube.clock import Rng, VirtualClock
-from remuda.runtime import Controller, QueueClosed, Result, WorkQueue
-from remuda.runtime.controller import Retry
+from remuda.runtime import QueueClosed, Result, Retry, Workers, WorkQueue
 
 
 @pytest.fixture
@@ -72,7 +71,7 @@ async def test_a_cancelled_waiter_loses_no_key(queue: WorkQueue[str]) -> None:
     assert await second == "a"
 
 
-async def test_a_controller_retries_what_fails_and_comes_back_when_told(queue: WorkQueue[str], clock: VirtualClock) -> None:
+async def test_workers_retry_what_fails_and_comes_back_when_told(queue: WorkQueue[str], clock: VirtualClock) -> None:
     seen: list[str] = []
 
     async def reconcile(key: str) -> Result | None:
@@ -81,7 +80,7 @@ async def test_a_controller_retries_what_fails_and_comes_back_when_told(queue: W
             raise Retry("not yet")
         return Result(after=30) if key == "again" and seen.count("again") == 1 else None
 
-    running = asyncio.create_task(Controller("test", queue, reconcile, concurrency=2).run())
+    running = asyncio.create_task(Workers("test", queue, reconcile, concurrency=2).run())
     queue.add("bad")
     queue.add("again")
     await clock.advance(10)
@@ -106,7 +105,7 @@ async def test_one_key_is_never_reconciled_twice_at_once(queue: WorkQueue[str], 
         await clock.sleep(1)
         inside -= 1
 
-    running = asyncio.create_task(Controller("test", queue, reconcile, concurrency=5).run())
+    running = asyncio.create_task(Workers("test", queue, reconcile, concurrency=5).run())
     for _ in range(5):
         queue.add("a")
         await clock.advance(0.5)

@@ -1,0 +1,174 @@
+"""Workers on a queue: one function that makes true what should be true for a key, and what its outcome means for the queue.
+
+The function gets a key and nothing else, because any reconcile may be the first after a crash. What it raises is logged once
+and tried again later; what it returns says whether to come back by itself. :mod:`.controller` puts watches before the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from remuda.kube.clock import Clock, Rng, deadline
+from remuda.kube.errors import ApiError
+from remuda.kube.waits import Wait
+
+from .metrics import ReconcileMetrics
+from .queue import LOW, QueueClosed, WorkQueue
+
+K = TypeVar("K", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`after`: come back in so many seconds (also when no event asks for it). None: all is done until something changes.
+
+    `waits`: what keeps this object from being done. A result with waits also comes back by itself, slowly, so that one lost
+    event can't stall it for ever.
+    """
+
+    after: float | None = None
+    waits: tuple[Wait, ...] = ()
+
+
+DONE = Result()
+
+
+class Retry(Exception):
+    """Not yet: try again with growing pauses, and don't make a fuss. Anything else that is raised is logged as a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciling:
+    """Which reconcile this is; every log line written during it says so."""
+
+    controller: str
+    key: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.controller}: {self.key} [{self.id}]"
+
+
+current: ContextVar[Reconciling | None] = ContextVar("reconciling", default=None)
+
+
+class ReconcileLogger(logging.LoggerAdapter[logging.Logger]):
+    """Puts controller, key and reconcile id before the message, and into the record's fields of the same names."""
+
+    def process(self, msg: Any, kwargs: Any) -> tuple[Any, Any]:
+        during = current.get()
+        if during is None:
+            return msg, kwargs
+        fields = {"controller": during.controller, "key": during.key, "reconcile_id": during.id}
+        kwargs["extra"] = {**fields, **(kwargs.get("extra") or {})}
+        return f"{str(during).replace('%', '%%')}: {msg}", kwargs
+
+
+def logger(name: str) -> ReconcileLogger:
+    """The logger of a module whose code runs in reconciles."""
+    return ReconcileLogger(logging.getLogger(name), {})
+
+
+log = logger(__name__)
+
+Reconcile = Callable[[K], Awaitable[Result | None]]
+
+
+class Workers(Generic[K]):
+    def __init__(
+        self,
+        name: str,
+        queue: WorkQueue[K],
+        reconcile: Reconcile[K],
+        concurrency: int = 1,
+        *,
+        clock: Clock | None = None,
+        rng: Rng | None = None,
+        timeout: float = 0.0,
+        wait_seconds: float = 0.0,
+        metrics: ReconcileMetrics | None = None,
+        on_result: Callable[[K, Result], None] | None = None,
+    ) -> None:
+        """`timeout`: how long one reconcile may take; `wait_seconds`: when a key that waits is looked at again anyway."""
+        self.name = name
+        self.queue = queue
+        self._reconcile = reconcile
+        self._concurrency = concurrency
+        self._clock = clock
+        self._rng = rng or Rng()
+        self._timeout = timeout
+        self._wait_seconds = wait_seconds
+        self._metrics = metrics
+        self._on_result = on_result
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Work until cancelled, or until the queue is closed and what is in hand is finished."""
+        forget = self._metrics.follow(self._concurrency, lambda: self.queue.in_hand) if self._metrics is not None else None
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(self._concurrency):
+                    group.create_task(self._work(), name=f"{self.name}-{number}")
+        finally:
+            self.queue.close()
+            if forget is not None:
+                forget()
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                key = await self.queue.get()
+            except QueueClosed:
+                return
+            token = current.set(Reconciling(self.name, str(key), self._rng.name_suffix(8)))
+            began = self._clock.monotonic() if self._clock is not None else 0.0
+            try:
+                outcome = await self._one(key)
+            finally:
+                current.reset(token)
+                self.queue.done(key)
+            if self._metrics is not None and self._clock is not None:
+                self._metrics.ended(outcome, self._clock.monotonic() - began)
+
+    async def _one(self, key: K) -> str:
+        """Reconcile once; how it ended, in the words of the metrics."""
+        try:
+            result = await self._timed(key) or DONE
+        except Retry as error:
+            log.debug("%s; again in %.3fs", error, self.queue.retry(key))
+            return "requeue"
+        except TimeoutError:
+            log.warning("took longer than %.0fs; again in %.3fs", self._timeout, self.queue.retry(key))
+            return "timeout"
+        except ApiError as error:
+            # A conflict means that somebody was faster; the next try sees what they did.
+            level = logging.DEBUG if error.is_conflict else logging.WARNING
+            log.log(level, "%s; again in %.3fs", error.message, self.queue.retry(key))
+            return "error"
+        except Exception:
+            log.exception("failed; again in %.3fs", self.queue.retry(key))
+            return "panic"
+        self.queue.forget(key)
+        return self._come_back(key, result)
+
+    async def _timed(self, key: K) -> Result | None:
+        if not self._timeout or self._clock is None:
+            return await self._reconcile(key)
+        async with deadline(self._clock, self._timeout):
+            return await self._reconcile(key)
+
+    def _come_back(self, key: K, result: Result) -> str:
+        if self._on_result is not None:
+            self._on_result(key, result)
+        if result.after is not None:
+            self.queue.add_after(key, result.after)
+            return "requeue_after"
+        if result.waits and self._wait_seconds:
+            # Spread out: what waits together must not all wake together.
+            self.queue.add_after(key, self._wait_seconds * self._rng.uniform(0.9, 1.1), LOW)
+        return "success"
