@@ -34,6 +34,9 @@ def named(obj: Obj) -> str:
 
 
 class Client(Protocol):
+    # Whether a connection, which may break, is between here and the server.
+    remote: bool
+
     async def get(
         self,
         resource: GroupVersionResource,

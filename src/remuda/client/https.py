@@ -55,6 +55,8 @@ class Unreachable(ApiError):
 class HttpsClient:
     """Implements `Client`; close it when done."""
 
+    remote = True
+
     def __init__(
         self,
         target: Target,

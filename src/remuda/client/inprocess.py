@@ -14,7 +14,7 @@ import msgspec
 
 from remuda.apiserver.authz import Action, forbidden_action
 from remuda.apiserver.cache import Change
-from remuda.apiserver.calls import WARN, Call, DeleteOptions, ListOptions
+from remuda.apiserver.calls import Call, DeleteOptions, ListOptions
 from remuda.apiserver.entries import Entry
 from remuda.apiserver.http import options as http_options
 from remuda.apiserver.http import paths
@@ -40,6 +40,8 @@ Obj = dict[str, Any]
 
 class InProcessClient:
     """Acts as `user`; without one it is the server itself and needs no permission."""
+
+    remote = False
 
     def __init__(self, server: Server, manager: str = "remuda", user: User | None = None) -> None:
         self._server = server
@@ -77,7 +79,6 @@ class InProcessClient:
             manager=field_manager or self._manager,
             field_manager=field_manager,
             dry_run=dry_run,
-            field_validation=WARN,
             trusted=user is None,
         )
 

@@ -24,7 +24,7 @@ from .namespaces import NamespaceController
 from .recorder import Recorder
 from .serviceaccounts import DefaultServiceAccounts, RootCaPublisher
 from .tokens import TokenIssuer, TokenSecrets
-from .watches import Watches
+from .watches import Informers
 
 __all__ = ["Runnable", "TokenIssuer", "controllers", "run"]
 
@@ -40,7 +40,7 @@ def controllers(
     client: Client, clock: Clock, rng: Rng, *, root_ca: str = "", tokens: TokenIssuer | None = None
 ) -> list[Runnable]:
     """Everything that has to run. `root_ca` (PEM) is published to every namespace; `tokens` signs legacy token Secrets."""
-    watches = Watches(client, clock, rng)
+    watches = Informers(client, clock, rng)
     discovery = Discovery(client, clock, watches.of(CRDS))
     found: list[Runnable] = [
         watches,

@@ -16,7 +16,7 @@ from remuda.kube.objects import GroupVersionResource, labels_of, name_of
 from remuda.runtime import Workers, WorkQueue
 
 from .discovery import CRDS
-from .watches import Watches, synced
+from .watches import Informers, synced
 
 Obj = dict[str, Any]
 
@@ -60,7 +60,7 @@ def _service(group: str, version: str, managed: str, group_priority: int, versio
 class ApiServices:
     name = "autoregister"
 
-    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Watches) -> None:
+    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Informers) -> None:
         self._client = client
         self._crds = watches.of(CRDS)
         self._services = watches.of(API_SERVICES)

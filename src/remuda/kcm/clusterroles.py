@@ -10,7 +10,7 @@ from remuda.kube.clock import Clock, Rng
 from remuda.kube.objects import GroupVersionResource, name_of
 from remuda.runtime import Workers, WorkQueue
 
-from .watches import Watches, synced
+from .watches import Informers, synced
 
 Obj = dict[str, Any]
 
@@ -20,7 +20,7 @@ CLUSTER_ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "cluster
 class ClusterRoleAggregation:
     name = "clusterrole-aggregation-controller"
 
-    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Watches) -> None:
+    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Informers) -> None:
         self._client = client
         self._roles = watches.of(CLUSTER_ROLES)
         self._aggregated: set[str] = set()

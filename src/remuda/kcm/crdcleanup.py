@@ -25,7 +25,7 @@ from remuda.kube.objects import (
 from remuda.runtime import Result, Workers, WorkQueue
 
 from .discovery import CRDS
-from .watches import Watches, synced
+from .watches import Informers, synced
 
 Obj = dict[str, Any]
 
@@ -38,7 +38,7 @@ _FIRST_LOOK, _LONGEST_LOOK = 0.05, 5.0
 class CrdCleanup:
     name = "crd-finalizer"
 
-    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Watches) -> None:
+    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Informers) -> None:
         self._client = client
         self._clock = clock
         self._crds = watches.of(CRDS)

@@ -19,7 +19,7 @@ from remuda.kube.objects import dig, name_of, resource_version_of, uid_of
 from remuda.runtime import Workers, WorkQueue
 
 from .discovery import CRDS
-from .watches import Watches, synced
+from .watches import Informers, synced
 
 Obj = dict[str, Any]
 
@@ -29,7 +29,7 @@ MANAGER = "kube-apiserver"
 class CrdConditions:
     name = "crd-conditions"
 
-    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Watches) -> None:
+    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Informers) -> None:
         self._client = client
         self._clock = clock
         self._crds = watches.of(CRDS)

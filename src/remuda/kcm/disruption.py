@@ -29,7 +29,7 @@ from remuda.runtime import Result, Workers, WorkQueue
 from .budgets import BudgetError, count, failed_status, needs_scale, status_of
 from .discovery import Discovery
 from .recorder import Recorder
-from .watches import PODS, Watches, synced
+from .watches import PODS, Informers, synced
 
 Obj = dict[str, Any]
 
@@ -45,7 +45,7 @@ class DisruptionController:
     name = "disruption-controller"
 
     def __init__(
-        self, client: Client, clock: Clock, rng: Rng, watches: Watches, discovery: Discovery, recorder: Recorder
+        self, client: Client, clock: Clock, rng: Rng, watches: Informers, discovery: Discovery, recorder: Recorder
     ) -> None:
         self._client = client
         self._clock = clock

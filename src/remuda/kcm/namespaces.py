@@ -18,7 +18,7 @@ from remuda.kube.objects import GroupVersionResource, dig, finalizers_of, is_bei
 from remuda.runtime import Result, Workers, WorkQueue
 
 from .discovery import Discovery, Served
-from .watches import NAMESPACES, PODS, Watches, synced
+from .watches import NAMESPACES, PODS, Informers, synced
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ def conditions(before: list[Obj], problems: dict[str, tuple[str, str]], now: str
 class NamespaceController:
     name = "namespace-controller"
 
-    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Watches, discovery: Discovery) -> None:
+    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Informers, discovery: Discovery) -> None:
         self._client = client
         self._clock = clock
         self._discovery = discovery

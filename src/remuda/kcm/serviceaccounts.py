@@ -10,7 +10,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, name_of, namespace_of, with_metadata
 from remuda.runtime import Workers, WorkQueue
 
-from .watches import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, Watches, synced
+from .watches import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, Informers, synced
 
 Obj = dict[str, Any]
 
@@ -36,7 +36,7 @@ def _came_too_late(error: ApiError) -> bool:
 class DefaultServiceAccounts:
     name = "serviceaccount-controller"
 
-    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Watches) -> None:
+    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Informers) -> None:
         self._client = client
         self._namespaces = watches.of(NAMESPACES)
         self._accounts = watches.of(SERVICE_ACCOUNTS)
@@ -71,7 +71,7 @@ class DefaultServiceAccounts:
 class RootCaPublisher:
     name = "root-ca-certificate-publisher-controller"
 
-    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Watches, root_ca: str) -> None:
+    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Informers, root_ca: str) -> None:
         self._client = client
         self._data = {"ca.crt": root_ca}
         self._namespaces = watches.of(NAMESPACES)

@@ -11,7 +11,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, name_of, namespace_of, resource_version_of, uid_of, with_metadata
 from remuda.runtime import Workers, WorkQueue
 
-from .watches import SECRETS, SERVICE_ACCOUNTS, Watches, synced
+from .watches import SECRETS, SERVICE_ACCOUNTS, Informers, synced
 
 Obj = dict[str, Any]
 
@@ -42,7 +42,7 @@ def _account_of(secret: Obj) -> list[tuple[str, str]]:
 class TokenSecrets:
     name = "serviceaccount-token-controller"
 
-    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Watches, issuer: TokenIssuer, root_ca: str) -> None:
+    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Informers, issuer: TokenIssuer, root_ca: str) -> None:
         self._client = client
         self._issuer = issuer
         self._root_ca = base64.b64encode(root_ca.encode()).decode()

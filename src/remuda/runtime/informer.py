@@ -1,24 +1,32 @@
 """An informer: a local, indexed copy of some objects, kept true by :mod:`.reflector`.
 
-Handlers see each change once, in order, also across a new list. Objects are shared: read-only.
+Handlers see each change once, in order, also across a new list. Objects are shared: read-only. What is kept of each object is
+all of it, only its metadata, or whatever `transform` leaves. :class:`~remuda.runtime.informers.Informers` shares them.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 from remuda.client.api import Client
 from remuda.kube.clock import Clock, Rng
-from remuda.kube.objects import GroupVersionResource, Key, resource_version_of, uid_of
+from remuda.kube.objects import GroupVersionResource, Key, labels_of, resource_version_of, uid_of
+from remuda.kube.selectors import LabelSelector
 
-from .reflector import Reflector
+from .reflector import Pauses, Reflector
+
+log = logging.getLogger(__name__)
 
 Obj = dict[str, Any]
 # Called with (new, old), as apiserver.source.Listener: old is None for what appeared, new is None for what went.
 Handler = Callable[[Obj | None, Obj | None], None]
 IndexFunction = Callable[[Obj], Iterable[Hashable]]
+Transform = Callable[[Obj], Obj]
+
+NAMESPACE_INDEX = "namespace"
 
 
 class Informer:
@@ -34,11 +42,27 @@ class Informer:
         fields: str = "",
         indexes: Mapping[str, IndexFunction] | None = None,
         page_size: int = 0,
+        metadata_only: bool = False,
+        transform: Transform | None = None,
+        pauses: Pauses = Pauses(),  # noqa: B008 - a constant
     ) -> None:
         self.resource = resource
-        self._reflector = Reflector(
-            client, resource, self, clock, rng, namespace=namespace, labels=labels, fields=fields, page_size=page_size
+        self.reflector = Reflector(
+            client,
+            resource,
+            self,
+            clock,
+            rng,
+            namespace=namespace,
+            labels=labels,
+            fields=fields,
+            page_size=page_size,
+            metadata_only=metadata_only,
+            transform=transform,
+            pauses=pauses,
         )
+        # True while handlers are told what was there before they asked, as opposed to what happens.
+        self.initial = False
         self._objects: dict[Key, Obj] = {}
         self._functions: dict[str, IndexFunction] = {}
         self._indexes: dict[str, dict[Hashable, dict[Key, Obj]]] = {}
@@ -49,11 +73,11 @@ class Informer:
     @property
     def synced(self) -> asyncio.Event:
         """Set when the first list is in."""
-        return self._reflector.synced
+        return self.reflector.synced
 
     async def run(self) -> None:
         """Keep up until cancelled."""
-        await self._reflector.run()
+        await self.reflector.run()
 
     # --- reading --------------------------------------------------------------------------------------------------------
 
@@ -63,10 +87,16 @@ class Informer:
     def objects(self) -> Iterable[Obj]:
         return self._objects.values()
 
+    def keys(self) -> Iterable[Key]:
+        return self._objects.keys()
+
     def __len__(self) -> int:
         return len(self._objects)
 
     def add_index(self, name: str, function: IndexFunction) -> None:
+        """Make `indexed` and `select` find by what `function` gives; adding the same name again changes nothing."""
+        if name in self._functions:
+            return
         self._functions[name] = function
         index: dict[Hashable, dict[Key, Obj]] = {}
         self._indexes[name] = index
@@ -78,20 +108,48 @@ class Informer:
         """The objects for which the index's function gave `value`."""
         return list(self._indexes[index].get(value, {}).values())
 
-    def on_change(self, handler: Handler) -> None:
-        """Call `handler` for what is there now, then for every change."""
+    def select(self, labels: LabelSelector, namespace: str = "") -> list[Obj]:
+        """The objects whose labels match, of one namespace or of all."""
+        if namespace:
+            self.add_index(NAMESPACE_INDEX, _namespace)
+            found: Iterable[Obj] = self._indexes[NAMESPACE_INDEX].get(namespace, {}).values()
+        else:
+            found = self._objects.values()
+        return [obj for obj in found if labels.matches(labels_of(obj))]
+
+    def has_reached(self, resource_version: str) -> bool:
+        """Whether everything up to a revision (as a write gave it back) has been seen here."""
+        reached = self.reflector.revision
+        return reached.isdigit() and resource_version.isdigit() and int(reached) >= int(resource_version)
+
+    def on_change(self, handler: Handler) -> Callable[[], None]:
+        """Call `handler` for what is there now, then for every change; call the result to stop that."""
         self._handlers.append(handler)
-        for obj in list(self._objects.values()):
-            handler(obj, None)
+        before, self.initial = self.initial, True
+        try:
+            for obj in list(self._objects.values()):
+                self._call(handler, obj, None)
+        finally:
+            self.initial = before
+
+        def stop() -> None:
+            if handler in self._handlers:
+                self._handlers.remove(handler)
+
+        return stop
 
     # --- the reflector's sink -------------------------------------------------------------------------------------------
 
     def replace(self, objs: list[Obj]) -> None:
-        present = {Key.of(obj) for obj in objs}
-        for key in [key for key in self._objects if key not in present]:
-            self._drop(key, self._objects[key])
-        for obj in objs:
-            self.put(obj)
+        self.initial = not self.synced.is_set()
+        try:
+            present = {Key.of(obj) for obj in objs}
+            for key in [key for key in self._objects if key not in present]:
+                self._drop(key, self._objects[key])
+            for obj in objs:
+                self.put(obj)
+        finally:
+            self.initial = False
 
     def put(self, obj: Obj) -> None:
         key = Key.of(obj)
@@ -133,5 +191,24 @@ class Informer:
                     index.setdefault(value, {})[key] = new
 
     def _tell(self, new: Obj | None, old: Obj | None) -> None:
-        for handler in self._handlers:
+        for handler in list(self._handlers):
+            self._call(handler, new, old)
+
+    def _call(self, handler: Handler, new: Obj | None, old: Obj | None) -> None:
+        try:
             handler(new, old)
+        except Exception:
+            # One listener's mistake must not take the change from the others.
+            log.exception("a handler of %s failed on %s", self.resource.group_resource, Key.of(new or old or {}))
+
+
+def _namespace(obj: Obj) -> tuple[str, ...]:
+    return ((obj.get("metadata") or {}).get("namespace") or "",)
+
+
+def without_managed_fields(obj: Obj) -> Obj:
+    """A transform for who does not need to know which manager wrote which field: often half of an object."""
+    metadata = obj.get("metadata") or {}
+    if "managedFields" not in metadata:
+        return obj
+    return {**obj, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}

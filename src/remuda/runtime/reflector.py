@@ -1,8 +1,10 @@
-"""List and watch: everything that happens to some objects, told to a sink, without gaps and without end.
+"""List and watch: everything that happens to some objects, told to a sink, without gaps, without repeats and without end.
 
-It lists once, then follows changes from that revision. When the server has forgotten the revision (410), or the connection
-fails, it lists again and the sink sorts out what is new. :class:`~remuda.runtime.informer.Informer` is the usual sink;
-the garbage collector is another, which keeps much less of each object.
+It learns once what there is, then follows changes from that revision. What there is comes as a stream (WatchList) from a
+server at the other end of a connection, and as a list in pages from one that does not know that, or that lives in this very
+process. A connection that breaks is taken up again at the last revision seen; only when the server has forgotten that
+revision (410) is everything read again, and the sink sorts out what is new. :class:`~remuda.runtime.informer.Informer` is the
+usual sink; the garbage collector is another, which keeps much less of each object.
 """
 
 from __future__ import annotations
@@ -11,18 +13,28 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from remuda.client.api import Client, WatchEvent
-from remuda.kube.clock import Clock, Rng, yield_to_loop
+from remuda.kube.clock import Clock, Rng, deadline, yield_to_loop
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import GroupVersionResource, resource_version_of
+from remuda.kube.objects import GroupVersionResource, Key, annotations_of, resource_version_of
 
 log = logging.getLogger(__name__)
 
 Obj = dict[str, Any]
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
+_INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+_PAGE = 500
+# The server ends a watch after a while of its own choosing; asking for an end bounds how long a dead one can go unnoticed.
+_WATCH_SECONDS, _OVERDUE_SECONDS = 300, 60
+
+
+class Pauses(NamedTuple):
+    """Seconds between tries that fail: the first, and the longest it grows to."""
+
+    first: float = 0.2
+    longest: float = 30.0
 
 
 class Sink(Protocol):
@@ -49,48 +61,95 @@ class Reflector:
         page_size: int = 0,
         metadata_only: bool = False,
         transform: Callable[[Obj], Obj] | None = None,
+        pauses: Pauses = Pauses(),  # noqa: B008 - a constant
     ) -> None:
-        """`transform` makes of each object what the sink gets to see, page by page, so that a long list stays small."""
+        """`transform` makes of each object what the sink gets to see, one by one, so that a long list stays small."""
         self.resource = resource
         self.synced = asyncio.Event()
+        self.revision = ""
+        # How often everything was read; more than once means that the server forgot, or the resource went and came.
+        self.listings = 0
         self._client = client
         self._sink = sink
         self._clock = clock
         self._rng = rng
         self._namespace, self._labels, self._fields = namespace, labels, fields
-        self._page_size = page_size
+        self._streaming = client.remote
+        self._page_size = page_size or (_PAGE if client.remote else 0)
         self._metadata_only = metadata_only
         self._transform = transform
+        self._pauses = pauses
+        self._pause = pauses.first
 
     async def run(self) -> None:
         """Follow until cancelled. Failures are retried with growing pauses; the sink keeps what it has meanwhile."""
-        pause = _FIRST_PAUSE
-        revision = ""
+        forgotten = False
         while True:
             try:
-                if not revision:
-                    revision = await self._list()
-                    self.synced.set()
-                    pause = _FIRST_PAUSE
-                revision = await self._follow(revision)
+                await self._once()
+                forgotten = False
+                # A server that ends watches at once must not make this a busy loop.
+                await self._clock.sleep(0.01)
                 continue
             except ApiError as error:
                 if error.is_gone or error.code == 410:
-                    revision = ""
+                    self.revision = ""
+                    if not forgotten:
+                        forgotten = True
+                        continue
+                elif self._refuses_streams(error):
+                    self._streaming = False
                     continue
+                elif error.code < 500 and error.code != 429:
+                    # What the server says about this resource has changed: what was true of it may not be any more.
+                    self.revision = ""
                 # A resource that is not served (yet, or any more) is nothing to shout about.
                 level = logging.DEBUG if error.code == 404 else logging.WARNING
                 log.log(level, "following %s: %s", self.resource.group_resource, error.message)
-            except OSError as error:
-                log.warning("following %s: %s", self.resource.group_resource, error)
+            except (OSError, TimeoutError) as error:
+                log.warning("following %s: %s", self.resource.group_resource, error or "no sign of life")
             except Exception:
-                # Whatever broke (a stream cut in half, a handler), a new list puts it right or shows it again.
+                # Whatever broke, reading everything puts it right or shows it again.
                 log.exception("following %s failed", self.resource.group_resource)
-            revision = ""
-            await self._clock.sleep(pause * self._rng.uniform(0.8, 1.2))
-            pause = min(pause * 2, _LONGEST_PAUSE)
+                self.revision = ""
+            await self._clock.sleep(self._pause * self._rng.uniform(0.8, 1.2))
+            self._pause = min(self._pause * 2, self._pauses.longest)
 
-    async def _list(self) -> str:
+    def _refuses_streams(self, error: ApiError) -> bool:
+        return self._streaming and not self.revision and error.code in (400, 405, 422)
+
+    async def _once(self) -> None:
+        """One connection's worth: read everything if need be, then follow until the server ends the watch."""
+        if self.revision:
+            await self._watch(None)
+        elif self._streaming:
+            await self._watch({})
+        else:
+            revision, found = await self._list()
+            self._begin(found, revision)
+            await self._watch(None)
+
+    def _begin(self, found: list[Obj], revision: str) -> None:
+        self._sink.replace(found)
+        self.listings += 1
+        self._progress(revision)
+        self.synced.set()
+
+    def _progress(self, revision: str) -> None:
+        if revision:
+            self.revision = revision
+        self._pause = self._pauses.first
+
+    async def _list(self) -> tuple[str, list[Obj]]:
+        try:
+            return await self._pages(self._page_size)
+        except ApiError as error:
+            # The pages took longer than the server remembers: then all in one.
+            if error.code != 410 or not self._page_size:
+                raise
+            return await self._pages(0)
+
+    async def _pages(self, size: int) -> tuple[str, list[Obj]]:
         found: list[Obj] = []
         token = ""
         while True:
@@ -99,7 +158,7 @@ class Reflector:
                 self._namespace,
                 labels=self._labels,
                 fields=self._fields,
-                limit=self._page_size,
+                limit=size,
                 continue_=token,
                 metadata_only=self._metadata_only,
             )
@@ -107,35 +166,46 @@ class Reflector:
             metadata = page.get("metadata") or {}
             token = metadata.get("continue") or ""
             if not token:
-                break
+                return str(metadata.get("resourceVersion") or "0"), found
             # In-process a page comes without waiting: at the start of a full server, requests go between the pages.
             await yield_to_loop()
-        self._sink.replace(found)
-        return str(metadata.get("resourceVersion") or "0")
 
-    async def _follow(self, revision: str) -> str:
-        """Watch from `revision` until the server ends the watch; the newest revision seen."""
+    async def _watch(self, gathered: dict[Key, Obj] | None) -> None:
+        """Follow from the revision reached; with `gathered`, from nothing, and what comes first is all there is."""
+        seconds = int(_WATCH_SECONDS * self._rng.uniform(1.0, 2.0)) if self._client.remote else 0
         stream = self._client.watch(
             self.resource,
             self._namespace,
             labels=self._labels,
             fields=self._fields,
-            resource_version=revision,
+            resource_version=self.revision,
+            send_initial_events=gathered is not None,
+            timeout_seconds=seconds,
             metadata_only=self._metadata_only,
         )
-        async with _closing(stream):
+        async with _closing(stream), _limited(self._clock, seconds):
             async for event in stream:
-                revision = resource_version_of(event.object) or revision
                 if event.type == "BOOKMARK":
+                    if gathered is None:
+                        self._progress(resource_version_of(event.object))
+                    elif annotations_of(event.object).get(_INITIAL_EVENTS_END) == "true":
+                        self._begin(list(gathered.values()), resource_version_of(event.object))
+                        gathered = None
                     continue
                 obj = event.object if self._transform is None else self._transform(event.object)
-                if event.type == "DELETED":
-                    self._sink.remove(obj)
+                if gathered is None:
+                    self._tell(event.type, obj)
+                    self._progress(resource_version_of(event.object))
+                elif event.type == "DELETED":
+                    gathered.pop(Key.of(obj), None)
                 else:
-                    self._sink.put(obj)
-        # A server that ends watches at once must not make this a busy loop.
-        await self._clock.sleep(0.01)
-        return revision
+                    gathered[Key.of(obj)] = obj
+
+    def _tell(self, type_: str, obj: Obj) -> None:
+        if type_ == "DELETED":
+            self._sink.remove(obj)
+        else:
+            self._sink.put(obj)
 
 
 def _typed(page: Obj) -> list[Obj]:
@@ -156,3 +226,13 @@ async def _closing(stream: AsyncIterator[WatchEvent]) -> AsyncIterator[None]:
         close = getattr(stream, "aclose", None)
         if close is not None:
             await close()
+
+
+@contextlib.asynccontextmanager
+async def _limited(clock: Clock, seconds: int) -> AsyncIterator[None]:
+    """A watch that the server does not end when asked to has no server any more."""
+    if not seconds:
+        yield
+        return
+    async with deadline(clock, seconds + _OVERDUE_SECONDS):
+        yield

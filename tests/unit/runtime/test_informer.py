@@ -11,9 +11,11 @@ import pytest
 
 from remuda.apiserver.server import Config, Server
 from remuda.client.inprocess import InProcessClient
+from remuda.kube import jsonio
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.kube.objects import GroupVersionResource, labels_of, name_of
-from remuda.runtime import Informer
+from remuda.kube.selectors import parse_labels
+from remuda.runtime import Informer, Informers, synced
 
 Obj = dict[str, Any]
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
@@ -108,3 +110,53 @@ async def test_a_selection_is_followed_in_and_out(server: Server) -> None:
         await client.patch(CONFIG_MAPS, "a", {"metadata": {"labels": {"app": "web"}}}, "default")
         await until(lambda: informer.get("default", "a") is not None)
         assert [name_of(obj) for obj in informer.objects()] == ["a"]
+
+
+async def test_only_what_is_kept_costs_memory(server: Server) -> None:
+    client = InProcessClient(server)
+    for number in range(20):
+        await client.create(CONFIG_MAPS, {**config_map(f"big{number}"), "data": {"text": "x" * 50_000}})
+    informers = Informers(client, SYSTEM_CLOCK, Rng(1))
+    metadata = informers.of(CONFIG_MAPS, metadata_only=True)
+    bare = informers.of(CONFIG_MAPS, transform=names_only)
+    assert informers.of(CONFIG_MAPS, metadata_only=True) is metadata
+    running = asyncio.create_task(informers.run())
+    await asyncio.wait_for(synced(metadata, bare), 10)
+    later = informers.of(CONFIG_MAPS, "default", labels="app=web")
+    await asyncio.wait_for(synced(later), 10)
+    await client.create(CONFIG_MAPS, {**config_map("late", app="web"), "data": {"text": "x" * 50_000}})
+    await until(lambda: len(metadata) == len(bare) == 21 and len(later) == 1)
+    assert len(jsonio.dumps([*metadata.objects()])) < 21 * 1_000
+    assert len(jsonio.dumps([*bare.objects()])) < 21 * 150
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+def names_only(obj: Obj) -> Obj:
+    kept = ("name", "namespace", "uid", "resourceVersion")
+    return {"metadata": {key: value for key, value in obj["metadata"].items() if key in kept}}
+
+
+async def test_a_handler_that_fails_takes_nothing_from_the_others(server: Server) -> None:
+    client = InProcessClient(server)
+    seen: list[tuple[str, bool]] = []
+    informer = Informer(client, CONFIG_MAPS, SYSTEM_CLOCK, Rng(1))
+
+    def broken(new: Obj | None, old: Obj | None) -> None:
+        raise RuntimeError("on purpose")
+
+    informer.on_change(broken)
+    stop = informer.on_change(lambda new, old: seen.append((name_of(new or old or {}), informer.initial)))
+    await client.create(CONFIG_MAPS, config_map("a"))
+    async with following(informer):
+        made = await client.create(CONFIG_MAPS, config_map("b"))
+        await until(lambda: informer.has_reached(made["metadata"]["resourceVersion"]))
+        assert seen == [("a", True), ("b", False)]
+        stop()
+        made = await client.create(CONFIG_MAPS, config_map("c"))
+        await until(lambda: informer.has_reached(made["metadata"]["resourceVersion"]))
+        assert len(seen) == 2
+        assert informer.reflector.listings == 1
+        assert [name_of(obj) for obj in informer.select(parse_labels("app!=web"), "default")] == ["a", "b", "c"]
+        assert informer.select(parse_labels("app!=web"), "other") == []
