@@ -106,7 +106,7 @@ class Discovery:
         resources: list[Obj] = []
         for found in self.resources(group, version):
             resources.append(self._entry(found))
-            resources.extend(self._subentry(found, name) for name in sorted(found.subresources))
+            resources.extend(self._subentry(found, name) for name in _sorted_parts(found))
         group_version = f"{group}/{version}" if group else version
         document: Obj = {"kind": "APIResourceList", "groupVersion": group_version, "resources": resources}
         if group:
@@ -120,7 +120,7 @@ class Discovery:
             "singularName": resource.singular,
             "namespaced": resource.namespaced,
             "kind": version.kind,
-            "verbs": _sorted_verbs(version.verbs),
+            "verbs": _verbs_of(version),
         }
         if resource.short_names:
             entry["shortNames"] = list(resource.short_names)
@@ -168,10 +168,10 @@ class Discovery:
         resource = version.resource
         entry: Obj = {
             "resource": resource.name,
-            "responseKind": {"group": version.group, "version": version.name, "kind": version.kind},
+            "responseKind": _response_kind(version, version.group, version.name, version.kind),
             "scope": "Namespaced" if resource.namespaced else "Cluster",
             "singularResource": resource.singular,
-            "verbs": _sorted_verbs(version.verbs),
+            "verbs": _verbs_of(version),
         }
         if resource.short_names:
             entry["shortNames"] = list(resource.short_names)
@@ -181,16 +181,40 @@ class Discovery:
             entry["subresources"] = [
                 {
                     "subresource": name,
-                    "responseKind": {"group": sub.group, "version": sub.version, "kind": sub.kind},
+                    "responseKind": _response_kind(version, sub.group, sub.version, sub.kind),
                     "verbs": _sorted_verbs(sub.verbs),
                 }
-                for name, sub in sorted(version.subresources.items())
+                for name in _sorted_parts(version)
+                for sub in (version.subresources[name],)
             ]
         return entry
 
 
 def _without_type(group: Obj) -> Obj:
     return {key: value for key, value in group.items() if key not in ("kind", "apiVersion")}
+
+
+def _response_kind(version: Version, group: str, name: str, kind: str) -> Obj:
+    """Built-ins say where a kind is from only if that is not where they are themselves."""
+    if version.resource.builtin and (group, name) == (version.group, version.name):
+        group = name = ""
+    return {"group": group, "version": name, "kind": kind}
+
+
+# The verbs of custom resources, in the order in which they have always been listed.
+_CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+
+
+def _verbs_of(version: Version) -> list[str]:
+    if version.resource.builtin:
+        return _sorted_verbs(version.verbs)
+    withheld = ("patch", "create", "update") if version.resource.terminating else ()
+    return [verb for verb in _CUSTOM_VERBS if verb in version.verbs and verb not in withheld]
+
+
+def _sorted_parts(version: Version) -> list[str]:
+    """Subresources by name; but a custom resource has its status first."""
+    return sorted(version.subresources, reverse=not version.resource.builtin)
 
 
 def _sorted_verbs(verbs: frozenset[str]) -> list[str]:

@@ -101,7 +101,7 @@ class OpenApi:
             digest.update(f"{found.resource.name} {found.kind} {sorted(found.subresources)} {sorted(found.verbs)}".encode())
             if not found.resource.builtin and found.schema is not None:
                 digest.update(jsonio.dumps(found.schema))
-        return digest.hexdigest()[:64].upper()
+        return digest.hexdigest().upper()
 
     def document(self, name: str) -> tuple[bytes, str] | None:
         self._refresh()

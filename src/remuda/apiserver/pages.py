@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -39,6 +40,10 @@ def version_info() -> Obj:
     return {
         "major": KUBERNETES_MAJOR,
         "minor": KUBERNETES_MINOR,
+        "emulationMajor": KUBERNETES_MAJOR,
+        "emulationMinor": KUBERNETES_MINOR,
+        "minCompatibilityMajor": KUBERNETES_MAJOR,
+        "minCompatibilityMinor": str(int(KUBERNETES_MINOR) - 1),
         "gitVersion": f"v{KUBERNETES_MAJOR}.{KUBERNETES_MINOR}.{KUBERNETES_PATCH}+remuda-{__version__}",
         "gitCommit": "",
         "gitTreeState": "clean",
@@ -195,11 +200,13 @@ class Pages:
         name = target.path.removeprefix("/openapi/v3/").strip("/")
         found = self._openapi.document(name)
         if found is None:
-            raise errors.no_such_path()
+            return web.Response(status=404, headers={"Cache-Control": "no-cache, private"})
         data, tag = found
         etag = f'"{tag}"'
         headers = {"ETag": etag, "Vary": "Accept"}
-        if target.query.get("hash") == tag:
+        if target.query.get("hash", tag) != tag:
+            return web.Response(status=301, headers={**headers, "Location": f"/openapi/v3/{name}?hash={tag}"})
+        if "hash" in target.query:
             headers["Cache-Control"] = "public, immutable"
             headers["Expires"] = "Thu, 31 Dec 2099 23:59:59 GMT"
         if request.headers.get("If-None-Match") == etag:
@@ -235,17 +242,17 @@ class Pages:
         checks = self._checks(kind)
         if single:
             if single not in checks:
-                raise errors.no_such_path()
-            return responses.text("ok") if checks[single] else responses.text("internal server error: not ok\n", 500)
-        excluded = {name for name in (target.query.get("exclude") or "").split(",") if name}
+                raise errors.page_not_found()
+            good = checks[single]
+            response = responses.text("ok") if good else responses.text("internal server error: not ok\n", 500)
+            del response.headers["X-Content-Type-Options"]
+            return response
+        excluded = target.query.all("exclude")
         failed = [name for name, good in checks.items() if not good and name not in excluded]
         if not failed and "verbose" not in target.query:
             return responses.text("ok")
-        lines = [
-            f"[+]{name} ok" if good or name in excluded else f"[-]{name} failed: reason withheld" for name, good in checks.items()
-        ]
         end = f"{kind} check failed" if failed else f"{kind} check passed"
-        return responses.text("\n".join([*lines, end]) + "\n", 500 if failed else 200)
+        return responses.text("\n".join([*_told(checks, excluded), end]) + "\n", 500 if failed else 200)
 
     def _checks(self, kind: str) -> dict[str, bool]:
         alive = self._server.cache.failed is None
@@ -254,6 +261,17 @@ class Pages:
             checks["informer-sync"] = alive
             checks["shutdown"] = not self._server.handler.stopping
         return checks
+
+
+def _told(checks: dict[str, bool], excluded: list[str]) -> Iterator[str]:
+    for name, good in checks.items():
+        if name in excluded:
+            yield f"[+]{name} excluded: ok"
+        else:
+            yield f"[+]{name} ok" if good else f"[-]{name} failed: reason withheld"
+    unknown = ",".join(f'"{name}"' for name in excluded if name not in checks)
+    if unknown:
+        yield f"warn: some health checks cannot be excluded: no matches for {unknown}"
 
 
 def _only_get(target: Target) -> None:

@@ -15,6 +15,7 @@ from aiohttp import web
 from remuda.kube import errors, jsonio
 from remuda.kube.clock import yield_to_loop
 from remuda.kube.errors import ApiError
+from remuda.kube.names import path_segment_problems
 
 from ..api import Api
 from ..apply import manager_from_user_agent
@@ -143,6 +144,8 @@ class Handler:
         )
         if target.method == "HEAD":
             raise errors.method_not_allowed()
+        if target.name and (problems := path_segment_problems(target.name)) and not target.name_from_selector:
+            raise errors.bad_request(f"Name parameter invalid: {errors.go_quote(target.name)}: {';'.join(problems)}")
         call = Call(
             version=version,
             verb=target.verb,

@@ -17,7 +17,7 @@ from ..builtin import protobuf
 from ..builtin.codec import decoder_for
 from ..calls import Call
 from ..verbs.bodies import not_an_object, not_registered, unrecognized
-from ..verbs.patch import APPLY_PATCH
+from ..verbs.patch import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH
 from . import negotiation
 
 Obj = dict[str, Any]
@@ -69,12 +69,20 @@ def parse(data: bytes, yaml: bool, merge: bool = False) -> tuple[Any, list[str]]
     """A JSON or YAML document, and complaints about repeated keys. Raises JsonError or YamlError."""
     if yaml:
         value, repeated = yamlio.loads_reporting_duplicates(data)
-        # As Go's reader has it: what comes from YAML has its keys in order.
-        return jsonio.loads(jsonio.dumps_sorted(value)), yaml_complaints(repeated)
+        # As Go's reader has it: what comes from YAML has its keys in order, and whole numbers have no fraction.
+        return jsonio.loads(jsonio.dumps_sorted(_whole_numbers(value))), yaml_complaints(repeated)
     if jsonio.depth_exceeds(data):
         raise JsonError("exceeded max depth")
     value, paths = jsonio.loads_as_go(data, merge)
     return value, [f'duplicate field "{path}"' for path in paths]
+
+
+def _whole_numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _whole_numbers(child) for key, child in value.items()}
+    if isinstance(value, list):
+        return [_whole_numbers(child) for child in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e21 else value
 
 
 def yaml_complaints(repeated: list[str]) -> list[str]:
@@ -82,13 +90,31 @@ def yaml_complaints(repeated: list[str]) -> list[str]:
     return ["yaml: unmarshal errors:\n" + "\n".join(f"  {each}" for each in repeated)] if repeated else []
 
 
+_OPERATION_FIELDS = frozenset(("op", "path", "from", "value"))
+
+
+def _operation_complaints(patch: Any) -> list[str]:
+    operations = enumerate(patch) if isinstance(patch, list) else ()
+    return [
+        f'unknown field "[{index}].{name}"'
+        for index, operation in operations
+        if isinstance(operation, dict)
+        for name in operation
+        if name not in _OPERATION_FIELDS
+    ]
+
+
 def parse_patch(data: bytes, content_type: str) -> tuple[Any, list[str]]:
     try:
-        return parse(data, content_type == APPLY_PATCH)
+        value, complaints = parse(data, content_type == APPLY_PATCH)
+        if content_type == JSON_PATCH:
+            complaints = [f"json patch {each}" for each in complaints + _operation_complaints(value)]
+        return value, complaints
     except JsonError as error:
-        raise errors.bad_request(f"error decoding patch: {error}") from None
+        where = "" if content_type == STRATEGIC_MERGE_PATCH else "error decoding patch: "
+        raise errors.bad_request(f"{where}{error}") from None
     except yamlio.YamlError as error:
-        raise errors.bad_request(f"error decoding YAML: {error}") from None
+        raise errors.bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from None
 
 
 _decode_delete_options = decoder_for("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")

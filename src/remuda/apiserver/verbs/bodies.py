@@ -24,6 +24,8 @@ def decode(call: Call, raw: Any, duplicates: list[str] | None = None) -> Obj:
     version = call.version
     if raw is None and version.resource.builtin:
         raw = {}
+    if raw is None:
+        raise unrecognized(call, "Object 'Kind' is missing in 'null'")
     if not isinstance(raw, dict):
         raise unrecognized(call, not_an_object(raw))
     given = _check_kind(call, raw)
@@ -33,6 +35,9 @@ def decode(call: Call, raw: Any, duplicates: list[str] | None = None) -> Obj:
     if not matches and not version.resource.builtin:
         raise _another_kind(version, given, raw)
     obj["apiVersion"], obj["kind"] = version.api_version, version.kind
+    if dig(raw, "metadata", "managedFields") == []:
+        # Nothing is not the same as no list: it asks to forget who owns what.
+        obj["metadata"]["managedFields"] = []
     version.strategy.default(obj)
     return obj
 
@@ -43,11 +48,10 @@ def report_strict(call: Call, unknown: list[str], duplicates: list[str]) -> None
     found = [*duplicates, *(f'unknown field "{path}"' for path in unknown)]
     if call.field_validation == STRICT:
         version = call.version
-        text = ", ".join(found)
-        raise errors.bad_request(
-            f"{version.kind} in version {go_quote(version.name)} cannot be handled as a {version.kind}: "
-            f"strict decoding error: {text}"
-        )
+        text = f"strict decoding error: {', '.join(found)}"
+        # What comes out of a strategic patch has no order of its own.
+        restoring = f"strict decoding error: {', '.join(sorted(found))}"
+        raise errors.Unreadable(version.kind, version.name, version.kind, text, restoring)
     for each in found:
         # YAML's complaints come as one text with a line each.
         call.warnings.extend(line.strip() for line in each.removeprefix("yaml: unmarshal errors:\n").split("\n"))
@@ -94,25 +98,24 @@ def _check_kind(call: Call, raw: Obj) -> GroupVersionKind:
         raise unrecognized(call, f"unexpected GroupVersion string: {raw['apiVersion']}")
     given = GroupVersionKind.of(raw)
     if version.resource.builtin:
-        _check_builtin_kind(version, given)
+        check_builtin_kind(version, given)
     elif not given.kind:
         raise unrecognized(call, f"Object 'Kind' is missing in '{_as_sent(call, raw)}'")
     return given
 
 
-def _check_builtin_kind(version: Version, given: GroupVersionKind) -> None:
+def check_builtin_kind(version: Version, given: GroupVersionKind) -> None:
     """What the body leaves out follows from the path; what it says must be the path's kind."""
     kind = given.kind or version.kind
     where = (given.group, given.version) if given.version else (version.group, version.name)
     if (kind, *where) == (version.kind, version.group, version.name):
         return
-    refused = f"{kind} in version {go_quote(where[1])} cannot be handled as a {version.kind}: "
     if where[1] not in _INTERNAL and not is_known(*where, kind):
         shown = f"{where[0]}/{where[1]}" if where[0] else where[1]
-        raise errors.bad_request(refused + not_registered(kind, shown))
-    raise errors.bad_request(
-        f"{refused}converting ({where[1]}.{kind}) to ({version.internal_type}): unknown conversion"
-    )
+        why = not_registered(kind, shown)
+    else:
+        why = f"converting ({where[1]}.{kind}) to ({version.internal_type}): unknown conversion"
+    raise errors.Unreadable(kind, where[1], version.kind, why)
 
 
 def not_registered(kind: str, api_version: str) -> str:
