@@ -59,7 +59,7 @@ def _normalize(spec: Obj, before: Obj | None) -> None:
     if needs_cluster_ip(before) and needs_cluster_ip(spec):
         if not spec.get("clusterIP") and before.get("clusterIP"):
             spec["clusterIP"] = before["clusterIP"]
-        if not spec.get("clusterIPs") and before.get("clusterIPs") and spec.get("clusterIP") == before.get("clusterIP"):
+        if not spec.get("clusterIPs") and before.get("clusterIPs"):
             spec["clusterIPs"] = before["clusterIPs"]
     _keep_node_ports(spec, before)
     moved = spec.get("clusterIP") and spec.get("clusterIP") != before.get("clusterIP")
@@ -71,10 +71,11 @@ def _keep_node_ports(spec: Obj, before: Obj) -> None:
     kinds = ("NodePort", "LoadBalancer")
     if spec.get("type") not in kinds or before.get("type") not in kinds:
         return
-    known = {(port.get("port"), port.get("protocol")): port.get("nodePort") for port in before.get("ports") or ()}
+    # By name: whatever else a writer changed of the port, it keeps its number.
+    known = {port.get("name") or "": port.get("nodePort") for port in before.get("ports") or ()}
     wanted = {port["nodePort"] for port in spec.get("ports") or () if port.get("nodePort")}
     for port in spec.get("ports") or ():
-        kept = known.get((port.get("port"), port.get("protocol")))
+        kept = known.get(port.get("name") or "")
         if not port.get("nodePort") and kept and kept not in wanted:
             port["nodePort"] = kept
     if needs_health_check(spec) and needs_health_check(before) and not spec.get("healthCheckNodePort"):

@@ -1,0 +1,225 @@
+"""kubectl's generators and its small editors: create …, run, expose, set; and what services are given."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from .builders import deployment
+from .kubectl import Kubectl
+from .zoo import service
+
+TLS = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout tls.key -out tls.crt -subj /CN=a -days 2"
+
+
+@pytest.mark.parametrize(
+    ("args", "what"),
+    [
+        ("deployment x --image=example.com/a:1 --replicas=2 --port=80", "deploy/x"),
+        ("deployment x --image=example.com/a:1 --image=example.com/b:1", "deploy/x"),
+        ("job x --image=example.com/a:1 -- sleep 1", "job/x"),
+        ("cronjob x --image=example.com/a:1 --schedule='*/1 * * * *'", "cronjob/x"),
+        ("cronjob x --image=example.com/a:1 --schedule=nope", ""),
+        ("role x --verb=get,list --resource=pods,deployments.apps --resource-name=a", "role/x"),
+        ("role x --verb=get --resource=pods/log", "role/x"),
+        ("role x --verb=get --resource=nopes", ""),
+        ("clusterrole {ns}-x --verb=get --non-resource-url=/logs/*", "clusterrole/{ns}-x"),
+        ("clusterrole {ns}-y --aggregation-rule=a=b", "clusterrole/{ns}-y"),
+        ("rolebinding x --clusterrole=view --user=u --group=g --serviceaccount={ns}:default", "rolebinding/x"),
+        ("clusterrolebinding {ns}-x --clusterrole=view --user=u", "clusterrolebinding/{ns}-x"),
+        ("quota x --hard=cpu=1,pods=3 --scopes=NotTerminating", "quota/x"),
+        ("quota x --hard=cpu=nope", ""),
+        ("pdb x --selector=app=a --min-available=1", "pdb/x"),
+        ("pdb x --selector=app=a --max-unavailable=50%", "pdb/x"),
+        ("pdb x --selector=app=a --max-unavailable=50% --min-available=1", ""),
+        ("ingress x --rule=a.example.com/p*=svc:80,tls=t --class=c", "ingress/x"),
+        ("ingress x --rule=nope", ""),
+        ("configmap x --from-literal=a=b --from-literal=c=d", "cm/x"),
+        ("configmap x --from-literal=a=b --from-literal=a=d", ""),
+        ("configmap x --from-file=f=note.txt", "cm/x"),
+        ("secret generic x --from-literal=a=b", "secret/x"),
+        ("secret generic x --from-literal=a=b --type=example.com/t", "secret/x"),
+        ("secret generic x --from-literal=a=b --type=kubernetes.io/basic-auth", ""),
+        ("secret docker-registry x --docker-server=r --docker-username=u --docker-password=p", "secret/x"),
+        ("secret tls x --cert=tls.crt --key=tls.key", "secret/x"),
+        ("secret tls x --cert=note.txt --key=note.txt", ""),
+        ("serviceaccount x", "sa/x"),
+        ("service clusterip x --tcp=80:8080", "svc/x"),
+        ("service clusterip x --clusterip=None", "svc/x"),
+        ("service nodeport x --tcp=80:8080", "svc/x"),
+        ("service nodeport x --tcp=80 --node-port=29999", ""),
+        ("service loadbalancer x --tcp=80:8080", "svc/x"),
+        ("service externalname x --external-name=a.example.com", "svc/x"),
+        ("priorityclass {ns}-x --value=10 --description=d", "priorityclass/{ns}-x"),
+        ("priorityclass {ns}-x --value=2000000000", ""),
+        ("namespace {ns}-x", "ns/{ns}-x"),
+        ("namespace Bad_Name", ""),
+    ],
+)
+def test_create_generator(kubectl: Kubectl, args: str, what: str) -> None:
+    (kubectl.directory / "note.txt").write_text("a note\n")
+    if " tls " in args and "tls.crt" in args:
+        import subprocess
+
+        subprocess.run(shlex.split(TLS), cwd=kubectl.directory, check=True, capture_output=True)
+    kubectl("create", *shlex.split(args), code=0 if what else 1)
+    if not what:
+        return
+    kubectl("get", what, "-o", "yaml", "--show-managed-fields", code=0)
+    kubectl("describe", what, code=0)
+    if kubectl.ns not in args and "{ns}-" in args:
+        kubectl("delete", what, "--wait=false", code=0)
+
+
+def test_create_job_from_cronjob(kubectl: Kubectl) -> None:
+    kubectl("create", "cronjob", "x", "--image=example.com/a:1", "--schedule=0 0 * * *", code=0)
+    kubectl("create", "job", "y", "--from=cronjob/x", code=0)
+    kubectl("get", "job", "y", "-o", "yaml", code=0)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        "run x --image=example.com/a:1",
+        "run x --image=example.com/a:1 --port=80 --env=A=b --labels=a=b -- cmd arg",
+        "run x --image=example.com/a:1 --restart=Never",
+        "run x --image=example.com/a:1 --expose --port=80",
+        "run X --image=example.com/a:1",
+        "run x --image=",
+        "run x --image=example.com/a:1 --dry-run=server -o yaml",
+    ],
+)
+def test_run(kubectl: Kubectl, args: str) -> None:
+    kubectl(*shlex.split(args))
+    kubectl("get", "pod,svc", "-o", "yaml", "--show-managed-fields", code=0)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        "expose deploy d --port=80 --target-port=8080",
+        "expose deploy d --port=80 --type=NodePort --name=e",
+        "expose deploy d --port=80 --cluster-ip=None",
+        "expose deploy d --port=80 --type=LoadBalancer --session-affinity=ClientIP",
+        "expose deploy d",
+        "expose deploy nope --port=80",
+        "expose cm kube-root-ca.crt --port=80",
+    ],
+)
+def test_expose(kubectl: Kubectl, args: str) -> None:
+    kubectl.apply(deployment("d"))
+    kubectl(*shlex.split(args))
+    kubectl("get", "svc", "-o", "yaml", code=0)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        "set image deploy/d c=example.com/c:2",
+        "set image deploy/d nope=example.com/c:2",
+        "set image deploy/d *=example.com/c:3",
+        "set env deploy/d A=b C=d",
+        "set env deploy/d --list",
+        "set env deploy/d --from=cm/kube-root-ca.crt --prefix=P_",
+        "set env deploy/d A-",
+        "set resources deploy/d --limits=cpu=200m,memory=512Mi --requests=cpu=100m",
+        "set resources deploy/d --limits=cpu=1 --requests=cpu=2",
+        "set serviceaccount deploy/d default",
+        "set selector svc/s a=b",
+        "set subject rolebinding/rb --user=u2",
+    ],
+)
+def test_set(kubectl: Kubectl, args: str) -> None:
+    kubectl.apply(deployment("d"), service("s"))
+    kubectl("create", "rolebinding", "rb", "--clusterrole=view", "--user=u", code=0)
+    kubectl(*shlex.split(args))
+    kubectl("get", "deploy/d", "svc/s", "rolebinding/rb", "-o", "yaml", "--show-managed-fields", code=0)
+
+
+# --- what services are given -----------------------------------------------------------------------------------------
+
+
+def test_two_services_never_share_an_address(kubectl: Kubectl) -> None:
+    kubectl.apply(*(service(f"s{index}") for index in range(8)))
+    for each in kubectl("get", "svc", "-o", "jsonpath={.items[*].spec.clusterIP}").values():
+        assert len(set(each.out.split())) == 8
+
+
+ADDRESS = "10.96.0.200"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"clusterIP": ADDRESS}, id="taken"),
+        pytest.param({"clusterIP": "10.96.0.1"}, id="of the server"),
+        pytest.param({"clusterIP": "10.200.0.1"}, id="out of range"),
+        pytest.param({"clusterIP": "10.96.0.0"}, id="network address"),
+        pytest.param({"clusterIP": "nope"}, id="no address"),
+        pytest.param({"clusterIP": "::1"}, id="IPv6"),
+        pytest.param({"clusterIPs": ["10.96.0.201"]}, id="only the plural"),
+        pytest.param({"clusterIP": "10.96.0.202", "clusterIPs": ["10.96.0.203"]}, id="two that differ"),
+        pytest.param({"clusterIP": "None", "type": "NodePort"}, id="headless with node port"),
+        pytest.param({"type": "NodePort", "ports": [{"port": 80, "nodePort": 31999}]}, id="node port taken"),
+        pytest.param({"type": "NodePort", "ports": [{"port": 80, "nodePort": 80}]}, id="node port out of range"),
+        pytest.param({"ports": [{"port": 80, "nodePort": 31998}]}, id="node port without the type"),
+        pytest.param({"type": "ExternalName", "externalName": "a.b", "clusterIP": "10.96.0.204"}, id="external with address"),
+        pytest.param({"ipFamilyPolicy": "RequireDualStack"}, id="dual stack"),
+        pytest.param({"ipFamilyPolicy": "PreferDualStack"}, id="maybe dual stack"),
+        pytest.param({"ipFamilies": ["IPv6"]}, id="other family"),
+        pytest.param({"clusterIP": "None", "selector": None}, id="headless without selector"),
+        pytest.param({"type": "LoadBalancer", "externalTrafficPolicy": "Local"}, id="health check port"),
+        pytest.param({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False}, id="balancer without node ports"),
+        pytest.param(
+            {
+                "type": "NodePort",
+                "ports": [
+                    {"name": "a", "port": 53, "protocol": "UDP"},
+                    {"name": "b", "port": 53, "protocol": "TCP"},
+                ],
+            },
+            id="one node port for two protocols",
+        ),
+    ],
+)
+def test_service_addresses(kubectl: Kubectl, spec: dict[str, object]) -> None:
+    taken = [service("one", clusterIP=ADDRESS), service("two", type="NodePort", ports=[{"port": 80, "nodePort": 31999}])]
+    kubectl.apply(*taken)
+    kubectl.write("a.yaml", service("x", **spec))
+    kubectl("create", "-f", "a.yaml", "--dry-run=server")
+    kubectl("create", "-f", "a.yaml")
+    kubectl("get", "svc", "x", "-o", "yaml")
+    kubectl("delete", "svc", "--all", code=0)
+
+
+def test_an_address_can_be_had_again_after_its_service_is_gone(kubectl: Kubectl) -> None:
+    kubectl.write("a.yaml", service("x", clusterIP="10.96.0.210", type="NodePort", ports=[{"port": 80, "nodePort": 31997}]))
+    for _ in range(2):
+        kubectl("create", "-f", "a.yaml", code=0)
+        kubectl("delete", "-f", "a.yaml", code=0)
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [
+        '{"spec":{"type":"NodePort"}}',
+        '{"spec":{"type":"LoadBalancer"}}',
+        '{"spec":{"type":"ExternalName","externalName":"a.example.com"}}',
+        '{"spec":{"type":"ExternalName","externalName":"a.example.com","clusterIP":null,"clusterIPs":null}}',
+        '{"spec":{"clusterIP":"10.96.0.220"}}',
+        '{"spec":{"clusterIP":"None"}}',
+        '{"spec":{"clusterIP":null}}',
+        '{"spec":{"clusterIPs":null}}',
+        '{"spec":{"clusterIP":null,"clusterIPs":null}}',
+        '{"spec":{"ipFamilyPolicy":"RequireDualStack"}}',
+        '{"spec":{"ports":[{"port":81}]}}',
+    ],
+)
+@pytest.mark.parametrize("kind", ["ClusterIP", "NodePort"])
+def test_service_changes(kubectl: Kubectl, kind: str, patch: str) -> None:
+    kubectl.apply(service("x", type=kind))
+    kubectl("patch", "svc", "x", "--type=merge", "-p", patch)
+    kubectl("get", "svc", "x", "-o", "yaml", "--show-managed-fields", code=0)
+    kubectl("patch", "svc", "x", "--type=merge", "-p", '{"spec":{"type":"ClusterIP","externalName":null}}')
+    kubectl("get", "svc", "x", "-o", "yaml", code=0)
