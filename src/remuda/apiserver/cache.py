@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from . import keys, mutation
 from .entries import Entry, Parsed, ensure_canonical
-from .store import Compacted, Event, KeyValue, Store
+from .store import Compacted, Event, KeyValue, Store, StoreError
 
 Obj = dict[str, Any]
 logger = logging.getLogger(__name__)
@@ -202,6 +202,7 @@ class Cache:
                 started.set_result(None)
                 async for batch in batches:
                     self._apply(batch)
+            raise StoreError("the store was closed while it was in use")
         except Exception as error:
             # Without its feed the cache would serve stale data for ever: the server must see this and stop.
             self.failed = error

@@ -10,9 +10,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from remuda.kube import errors
+from remuda.kube import errors, jsonio
 from remuda.kube.clock import Clock
-from remuda.kube.errors import go_quote
 from remuda.kube.objects import dig
 
 from . import keys
@@ -90,6 +89,7 @@ class CustomResources:
             # Only its end has begun: watches go on.
             before.terminating = resource.terminating
             self._served[name] = crd
+            self._registry.add(before)
             return
         self._served[name] = crd
         self._registry.add(resource)
@@ -118,7 +118,9 @@ class CustomResources:
         )
         converter = self._make_converter(crd)
         if converter is not None:
-            resource.convert = _convert_through(converter, spec["group"])
+            resource.convert = _convert_through(converter)
+        elif _schemas_differ(spec["versions"]):
+            resource.convert = _rename_through(spec["group"])
         for version in spec["versions"]:
             resource.versions[version["name"]] = self._version(crd, version, resource)
         bucket.new_epoch(_normalizer(resource))
@@ -148,11 +150,7 @@ class CustomResources:
                 scale.get("labelSelectorPath") or "",
             )
         if "status" in subresources:
-            properties = (schema or {}).get("properties") or ()
-            others: list[tuple[str, ...]] = [
-                (name,) for name in properties if name not in ("status", "metadata", "kind", "apiVersion")
-            ]
-            version.reset_fields = {"": [("status",)], "status": others or [("spec",)]}
+            version.reset_fields = {"": [("status",)], "status": [("metadata",), ("spec",)]}
         version.make_field_manager = lambda: _field_manager(version, self._clock)
         return version
 
@@ -175,8 +173,7 @@ def _decoder(compiled: _Lazy, kind: str, version: str) -> Callable[[Obj], tuple[
         try:
             return obj, compiled.get().decode(obj)
         except DecodeError as error:
-            message = f"{kind} in version {go_quote(version)} cannot be handled as a {kind}: {error}"
-            raise errors.bad_request(message) from None
+            raise errors.Unreadable(kind, version, kind, str(error)) from None
 
     return decode
 
@@ -204,11 +201,24 @@ def _normalizer(resource: Resource) -> Callable[[Entry], None]:
     return normalize
 
 
-def _convert_through(converter: Converter, group: str) -> Convert:
+def _convert_through(converter: Converter) -> Convert:
     async def convert(objs: list[Obj], to_version: str) -> list[Obj]:
         return await converter.convert(objs, to_version)
 
     return convert
+
+
+def _rename_through(group: str) -> Convert:
+    """Versions without a converter differ in name alone, but each shows only the fields that it knows."""
+
+    async def convert(objs: list[Obj], to_version: str) -> list[Obj]:
+        return [{**jsonio.copy(obj), "apiVersion": f"{group}/{to_version}"} for obj in objs]
+
+    return convert
+
+
+def _schemas_differ(versions: list[Obj]) -> bool:
+    return any(version.get("schema") != versions[0].get("schema") for version in versions)
 
 
 def _subresources(crd: Obj, spec: Obj, kind: str) -> dict[str, Subresource]:
