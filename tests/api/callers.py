@@ -32,7 +32,7 @@ class Caller(Pair):
         compare, ignore = kwargs.pop("compare", True), kwargs.pop("ignore", None)
         answers = {}
         for side in SIDES:
-            one = Pair({each: self.endpoints[side] for each in SIDES}, self.ns)
+            one = Pair(dict.fromkeys(SIDES, self.endpoints[side]), self.ns)
             where = path(side) if callable(path) else path
             given = body(side) if callable(body) else body
             merged = {**self.extra(side), **(headers or {})}

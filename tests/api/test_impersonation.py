@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from .callers import acting, grant, repeated, rule, ungrant, with_token, issue
+from .callers import acting, grant, issue, repeated, rule, ungrant, with_token
 from .harness import Pair
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"

@@ -27,7 +27,8 @@ class Call:
     # Set when the caller named a field manager itself; `manager` may also come from its User-Agent.
     field_manager: str = ""
     dry_run: bool = False
-    field_validation: str = WARN
+    # Empty when the caller did not say: then it warns.
+    field_validation: str = ""
     force: bool | None = None
     warnings: list[str] = field(default_factory=list)
     # The body as it came over the wire, for messages that quote it.

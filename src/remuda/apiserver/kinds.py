@@ -15,6 +15,7 @@ from .admission import CREATE, DELETE, Attributes
 from .admission.matching import Served
 from .authz.escalation import GUARDED, EscalationGuard
 from .resources import Registry
+from .verbs import bodies
 
 Obj = dict[str, Any]
 RBAC = "rbac.authorization.k8s.io"
@@ -63,7 +64,16 @@ class RegistryKinds:
         version = self._registry.find(*resource)
         if version is None or (subresource and subresource != "status"):
             return obj
-        decoded, _ = version.decode(obj)
+        try:
+            if version.resource.builtin:
+                bodies.check_builtin_kind(version, GroupVersionKind.of(obj))
+            decoded, _ = version.decode(obj)
+        except errors.ApiError as error:
+            # Here the decoder's own words are told, without the ones a client's body is refused with.
+            _, found, why = error.message.partition(f" cannot be handled as a {version.kind}: ")
+            if why.startswith("converting"):
+                raise errors.ApiError(500, "", why) from None
+            raise errors.internal(why if found else error.message) from None
         decoded["apiVersion"], decoded["kind"] = version.api_version, version.kind
         version.strategy.default(decoded)
         return decoded

@@ -20,7 +20,7 @@ from .apply.scale import ScalePaths
 from .calls import Call
 from .objectmeta import subdomain_name, validate_object_meta
 from .subkinds import SCALE, SubKinds
-from .verbs import bodies, metadata, patch, update
+from .verbs import bodies, metadata, patch, patchresult, update
 
 Obj = dict[str, Any]
 # From the current Scale to the wanted one.
@@ -62,9 +62,9 @@ class Scaling:
         async def change(current: Obj) -> Obj:
             if patch_type == patch.APPLY_PATCH:
                 merged = fields.on_apply(current, body, call.manager, bool(call.force), "scale")
-                return patch.decode_result(inner, merged, duplicates or [])
-            changed = patch.patched(inner, current, body, patch_type)
-            return fields.on_update(current, patch.decode_result(inner, changed, duplicates or []), call.manager, "scale")
+                return patchresult.read(inner, merged, duplicates or [])
+            wanted = patch.read_patched(inner, current, body, patch_type, duplicates)
+            return fields.on_update(current, wanted, call.manager, "scale")
 
         return await self._write(call, change, retries=_RETRIES)
 
@@ -78,7 +78,7 @@ class Scaling:
             assert live is not None
             current = scale_of(call, live)
             current["metadata"]["managedFields"] = owners.to_scale(live["metadata"].get("managedFields"))
-            attributes = update.attributes_through(door, parent, await change(current), scale_of(call, live))
+            attributes = update.attributes_through(door, parent, await change(current), current)
             await self._api.admission.admit(attributes)
             assert attributes.obj is not None
             wanted = attributes.obj

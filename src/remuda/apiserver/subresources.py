@@ -162,10 +162,11 @@ class Subresources:
 
     async def _token(self, call: Call, ask: Ask) -> Answer:
         body = self._received(self._kinds.call(call, TOKEN_REQUEST), ask, keep_identity=True)
-        prepared = self._issuer.prepare(call.namespace, call.name, body)
-        attributes = await self._admitted(call, prepared, "TokenRequest")
+        attributes = await self._admitted(call, body, "TokenRequest")
+        prepared = self._issuer.prepare(call.namespace, call.name, attributes.obj or body)
+        attributes.obj = prepared
         await self._api.admission.validate(attributes)
-        return Answer(self._issuer.sign(attributes.obj or prepared), 201)
+        return Answer(self._issuer.sign(prepared), 201)
 
     async def _finalize(self, call: Call, ask: Ask) -> Answer:
         raw = bodies.decode(call, ask.body, ask.duplicates)

@@ -54,7 +54,10 @@ class Kinds(Protocol):
     async def convert(self, obj: Obj, to: GroupVersionKind) -> Obj: ...
 
     def default(self, obj: Obj, resource: GroupVersionResource, subresource: str) -> Obj:
-        """`obj` with defaults (and, for CRDs, pruned), after a webhook has changed it; may change its argument."""
+        """`obj` with defaults (and, for CRDs, pruned), after a webhook has changed it; may change its argument.
+
+        Raises ApiError (500) for an object that is no longer of its kind.
+        """
 
 
 @dataclass(frozen=True, slots=True)

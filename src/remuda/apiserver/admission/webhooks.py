@@ -183,10 +183,7 @@ class MutatingWebhooks:
         if response.patch_type != JSON_PATCH:
             raise CallFailed(webhook.name, f"unsupported patch type {go_quote(response.patch_type)}")
         after = self._patched(before, response.patch)
-        try:
-            after = self._webhooks.kinds.default(jsonio.copy(after), candidate.resource, attributes.subresource)
-        except ApiError as error:
-            raise internal(error.message) from None
+        after = self._webhooks.kinds.default(jsonio.copy(after), candidate.resource, attributes.subresource)
         noted = {
             "configuration": webhook.configuration,
             "webhook": webhook.name,

@@ -65,7 +65,7 @@ class WriteOptions:
     def __init__(self, query: Query, kind: str) -> None:
         self.dry_run = False
         self.field_manager = ""
-        self.field_validation = WARN
+        self.field_validation = ""
         self.force: bool | None = None
         if not query:
             return
@@ -77,7 +77,7 @@ class WriteOptions:
         validation = query.get("fieldValidation", "")
         if validation not in ("", STRICT, WARN, IGNORE):
             found.append(not_supported("fieldValidation", validation, ("", IGNORE, STRICT, WARN)))
-        self.field_validation = validation or WARN
+        self.field_validation = validation or ""
         self.force = _flag(query, "force")
         if found:
             raise errors.invalid("meta.k8s.io", kind, "", found)

@@ -159,7 +159,8 @@ async def _admit(api: Api, call: Call, options: DeleteOptions, entry: Entry) -> 
         resource=version.resource.name,
         kind=version.kind,
         namespace=call.namespace or (call.name if version.resource.name == "namespaces" and not version.group else ""),
-        name=call.name,
+        # Of a collection, admission is told the objects but not which one was named: none was.
+        name="" if call.verb == "deletecollection" else call.name,
         user=call.user,
         old=await version.load(entry),
         options=options.to_object(call.dry_run),

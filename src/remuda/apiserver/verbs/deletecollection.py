@@ -16,7 +16,7 @@ async def delete_collection(api: Api, call: Call, listed: ListOptions, options: 
     check_options(options)
     page = await list_(api, call, listed)
     for entry in page.entries:
-        single = replace(call, verb="delete", namespace=entry.namespace, name=entry.name)
+        single = replace(call, namespace=entry.namespace, name=entry.name)
         try:
             await delete(api, single, replace(options))
         except ApiError as error:
