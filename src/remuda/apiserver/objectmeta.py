@@ -20,6 +20,24 @@ IMMUTABLE = "field is immutable"
 NEGATIVE = "must be greater than or equal to 0"
 _MANAGER_MAX = 128
 _SUBRESOURCE_MAX = 256
+# As the Go struct declares them, which is the order in which field errors show them.
+META_FIELDS = (
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+)
 _OWNER_FIELDS = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
 
 

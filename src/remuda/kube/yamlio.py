@@ -163,7 +163,8 @@ def _would_be_read_otherwise(dumper: _Dumper, value: str) -> bool:
     """Text that is a number, a time, a truth value or nothing when it stands there without quotes; Go doubles them."""
     if value in _SHORT_BOOLEANS or _GO_NUMBER.fullmatch(value):
         return True
-    return bool(dumper.resolve(yaml.ScalarNode, value, (True, False)) != "tag:yaml.org,2002:str")
+    found = dumper.resolve(yaml.ScalarNode, value, (True, False))  # type: ignore[no-untyped-call]
+    return bool(found != "tag:yaml.org,2002:str")
 
 
 def _represent_text(dumper: _Dumper, value: str) -> yaml.ScalarNode:

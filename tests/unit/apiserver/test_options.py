@@ -36,7 +36,7 @@ def test_numbers_are_go_s(limit: str, why: str) -> None:
 def test_write_options() -> None:
     found = WriteOptions(Query("dryRun=All&fieldManager=me&fieldValidation=Strict&force=true"), "PatchOptions")
     assert (found.dry_run, found.field_manager, found.field_validation, found.force) == (True, "me", "Strict", True)
-    assert WriteOptions(Query(), "PatchOptions").field_validation == "Warn"
+    assert WriteOptions(Query(), "PatchOptions").field_validation == ""
 
 
 @pytest.mark.parametrize("query", ["dryRun=Some", "fieldValidation=Maybe", "fieldManager=" + "x" * 129])

@@ -6,7 +6,6 @@ Match conditions are CEL: an expression that does not compile is refused when th
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import urlsplit
 
 from remuda.kube import names, selectors
 from remuda.kube.errors import duplicate, invalid_value, not_supported, required, too_many
@@ -16,6 +15,7 @@ from ..cel.admissionvars import MATCH_CONDITION_VARIABLES
 from ..cel.errors import CompileError
 from ..cel.programs import compile_condition
 from ..strategy import Strategy
+from ..webhook_addresses import service_errors, url_errors
 from . import checks
 from .checks import Errors, Obj, sub
 from .columns import AGE, NAME, length, number
@@ -27,7 +27,6 @@ _VERSIONS = ("v1", "v1beta1")
 _NO_EFFECTS = ("None", "NoneOnDryRun")
 _ALL_EFFECTS = ("None", "NoneOnDryRun", "Some", "Unknown")
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
-_FORM = "; desired format: https://host[/path]"
 
 
 def condition_problems(expression: str) -> list[str]:
@@ -114,50 +113,6 @@ def _rule_errors(rule: Obj, path: str) -> Errors:
     errors += _resource_errors(rule.get("resources") or [], f"{path}.resources")
     scopes = ("*", "Cluster", "Namespaced")
     return errors + checks.supported(rule.get("scope"), scopes, f"{path}.scope", False)
-
-
-def url_errors(url: str, path: str) -> Errors:
-    try:
-        parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")[2]
-    except ValueError as error:
-        return [required(path, f"url must be a valid URL: {error}{_FORM}")]
-    errors: Errors = []
-    if parts.scheme != "https":
-        errors.append(invalid_value(path, parts.scheme, f"'https' is the only allowed URL scheme{_FORM}"))
-    if not host:
-        errors.append(invalid_value(path, host, f"host must be specified{_FORM}"))
-    if "@" in parts.netloc:
-        user = parts.netloc.rpartition("@")[0]
-        errors.append(invalid_value(path, user, "user information is not permitted in the URL"))
-    if parts.fragment:
-        errors.append(invalid_value(path, parts.fragment, "fragments are not permitted in the URL"))
-    if parts.query:
-        errors.append(invalid_value(path, parts.query, "query parameters are not permitted in the URL"))
-    return errors
-
-
-def service_errors(service: Obj, path: str) -> Errors:
-    # kube-apiserver mixes up name and namespace here, so the one that is absent is blamed on the other.
-    errors: Errors = [] if service.get("namespace") else [required(f"{path}.name")]
-    errors += [] if service.get("name") else [required(f"{path}.namespace")]
-    port, where = service.get("port") or 0, service.get("path")
-    if not 1 <= port <= 65535:
-        errors.append(invalid_value(f"{path}.port", port, f"port is not valid: {checks.between(1, 65535)}"))
-    if not where or where == "/":
-        return errors
-    at = f"{path}.path"
-    if where == "//":
-        return [*errors, invalid_value(at, where, "segment[0] may not be empty")]
-    if not where.startswith("/"):
-        errors.append(invalid_value(at, where, "must start with a '/'"))
-    for index, step in enumerate(where[1:].removesuffix("/").split("/")):
-        if not step:
-            errors.append(invalid_value(at, where, f"segment[{index}] may not be empty"))
-            continue
-        for why in names.dns_subdomain_problems(step):
-            errors.append(invalid_value(at, where, f"segment[{index}]: {why}"))
-    return errors
 
 
 def _name_errors(name: str, path: str) -> Errors:

@@ -19,6 +19,7 @@ from remuda.kube.jsonio import dumps_sorted, dumps_text, loads
 from remuda.kube.selectors import SelectorError, parse_fields, parse_labels
 
 from ..authz import Action
+from ..objectmeta import META_FIELDS
 from ..users import User
 from . import Services, answer
 
@@ -159,23 +160,6 @@ def _metadata_problems(body: Obj, why: str, allowed: tuple[str, ...]) -> list[Fi
 
 
 # Field errors show a struct's fields as it declares them.
-_META_ORDER = (
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-)
 _ENTRY_ORDER = ("manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1", "subresource")
 
 
@@ -184,7 +168,7 @@ def _sorted(value: Any) -> Any:
 
 
 def _in_order(metadata: Obj) -> Obj:
-    shown = {name: metadata[name] for name in _META_ORDER if metadata.get(name)}
+    shown = {name: metadata[name] for name in META_FIELDS if metadata.get(name)}
     if entries := shown.get("managedFields"):
         shown["managedFields"] = [{name: _sorted(entry[name]) for name in _ENTRY_ORDER if name in entry} for entry in entries]
     return shown

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from remuda.kube.errors import duplicate, forbidden_field, go_quote, invalid_value, not_supported, required, too_long
 from remuda.kube.names import annotation_errors, dns_subdomain_problems, label_errors
 
+from ...objectmeta import META_FIELDS
 from .. import checks
 from ..checks import Errors, Obj, sub
 from ..quantities import ZERO, amount
@@ -223,29 +224,10 @@ def _token(token: Obj | None, volume: str, path: str) -> Errors:
     return errors + local_not_reserved(token["path"], f"{volume}.path")
 
 
-_META_FIELDS = (
-    "name",
-    "generateName",
-    "namespace",
-    "selfLink",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "labels",
-    "annotations",
-    "ownerReferences",
-    "finalizers",
-    "managedFields",
-)
-
-
 def template_meta_errors(meta: Obj, path: str) -> Errors:
     errors = annotation_errors(meta.get("annotations"), f"{path}.annotations")
     errors += label_errors(meta.get("labels"), f"{path}.labels")
-    for field in _META_FIELDS:
+    for field in META_FIELDS:
         if field not in ("labels", "annotations") and meta.get(field):
             errors.append(forbidden_field(f"{path}.{field}", "cannot be set"))
     return errors
