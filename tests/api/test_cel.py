@@ -56,8 +56,8 @@ ODD = {"type": "object", "properties": {"in": TEXT, "a-b": TEXT, "x.y": TEXT, "_
 RULES: dict[str, Rule] = {
     "equals": on(TEXT, "self == 'a'", "a", "b"),
     "message": on(TEXT, "self == 'a'", "b", message="it must be a"),
-    "messageexpression": on(TEXT, "self == 'a'", "b", messageExpression="'found ' + self + ' of ' + string(size(self))"),
-    "messageexpressionfails": on(NUMBERS, "false", [], message="fallback", messageExpression="'n' + string(self[3])"),
+    "messageexpression": on(TEXT, "self == 'a'", "b", messageExpression="'found ' + self"),
+    "messageexpressionfails": on(TEXTS, "false", [], message="fallback", messageExpression="'n' + self[3]"),
     "messageexpressionempty": on(TEXT, "false", "x", message="fallback", messageExpression="''"),
     "messageexpressionlines": on(TEXT, "false", "x", messageExpression="'a\\nb'"),
     "reasonrequired": on(TEXT, "false", "x", reason="FieldValueRequired"),
@@ -93,7 +93,7 @@ RULES: dict[str, Rule] = {
     "lists": on(NUMBERS, "self.isSorted() && self.sum() == 6 && self.min() == 1 && self.max() == 3 && self.indexOf(2) == 1", [1, 2, 3], [3, 2, 1]),
     "emptymin": on(NUMBERS, "self.min() > 0", [1], []),
     "setlib": on(TEXTS, "sets.contains(self, ['a']) && sets.intersects(self, ['a', 'z']) && sets.equivalent(self, ['a'])", ["a"], ["a", "b"]),
-    "quantity": on(TEXT, "quantity(self).isGreaterThan(quantity('1Gi')) && quantity(self).sign() == 1", "2Gi", "1Mi", "x"),
+    "quantity": on(TEXT, "quantity(self).isGreaterThan(quantity('1Gi'))", "2Gi", "1Mi", "x"),
     "isquantity": on(TEXT, "isQuantity(self)", "10m", "10x"),
     "quantitymath": on(TEXT, "quantity(self).add(quantity('1')).sub(1).compareTo(quantity('2')) == 0 && quantity(self).asInteger() == 2", "2", "3"),
     "ip": on(TEXT, "isIP(self) && ip(self).family() == 4 && !ip(self).isLoopback()", "10.0.0.1", "127.0.0.1", "::1", "x"),
@@ -121,9 +121,17 @@ RULES: dict[str, Rule] = {
     "onlycreate": on(TEXT, "oldSelf.hasValue() || self == 'new'", "new", "old", changes=("old",), optionalOldSelf=True),
     "removal": on(PAIR, "has(self.a) || !has(oldSelf.a)", {"a": 1}, changes=({"b": 1},)),
     "twovariable": on(NUMBERS, "self.all(i, v, v > i)", [1, 2], [0, 0]),
-    "bind": on(NUMBER, "cel.bind(x, self + 1, x * x == 9)", 2, 3),
-    "reverse": on(TEXTS, "self.exists(x, x.reverse() == 'ba')", ["ab"], ["ba"]),
     "bytes": on({"type": "string", "format": "byte", "maxLength": 20}, "size(self) == 1", "YQ==", "YWI="),
+}
+
+
+# Rules that a definition may not have.
+REFUSED: dict[str, Rule] = {
+    "bind": on(NUMBER, "cel.bind(x, self + 1, x * x == 9)"),
+    "reverse": on(TEXTS, "self.exists(x, x.reverse() == 'ba')"),
+    "quantitysign": on(TEXT, "quantity(self).sign() == 1"),
+    "messagecost": on(TEXT, "self == 'a'", messageExpression="'found ' + string(size(self))"),
+    "messagefails": on(NUMBERS, "false", message="fallback", messageExpression="'n' + string(self[3])"),
 }
 
 
@@ -152,9 +160,9 @@ def test_rule(pair: Pair, kind: Obj, name: str) -> None:
         pair.patch(at + "/a?dryRun=All", {"spec": {name: None}})
 
 
-@pytest.mark.parametrize("name", RULES)
-def test_the_rule_is_accepted_in_a_definition(pair: Pair, name: str) -> None:
-    schema = {"type": "object", "properties": {"f": with_rule(RULES[name])}}
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_rule_is_refused_in_a_definition(pair: Pair, name: str) -> None:
+    schema = {"type": "object", "properties": {"f": with_rule(REFUSED[name])}}
     pair.post(CRDS + "?dryRun=All", crd(pair, version(schema=schema)))
 
 
@@ -244,9 +252,9 @@ def _await_refusal(pair: Pair, given: Obj, spec: Obj) -> None:
 
 def test_a_rule_that_costs_too_much_at_run_time(pair: Pair) -> None:
     items = {"type": "string", "maxLength": 8}
-    properties = {"l": {"type": "array", "maxItems": 120, "items": items, "x-kubernetes-validations": [{"rule": "self.all(x, self.all(y, self.exists(z, z == x) || x == y))"}]}}
+    properties = {"l": {"type": "array", "maxItems": 100, "items": items, "x-kubernetes-validations": [{"rule": "self.all(x, self.all(y, !self.exists(z, z == 'q')))"}]}}
     with defined(pair, crd(pair, version(schema={"type": "object", "properties": properties}))) as given:
-        pair.post(path_of(given), instance(given, l=["x"] * 119 + ["y"]))
+        pair.post(path_of(given), instance(given, l=["x"] * 100))
 
 
 COSTS: dict[str, Obj] = {

@@ -5,12 +5,13 @@ One CRD has a property for each case, so that a case is one request about one pr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from .definitions import Obj, crd, defined, instance, path_of, version
+from .definitions import Obj, crd, defined, instance, patched_apart, path_of, version
 from .harness import JSON_PATCH, Endpoint, Pair
 
 OBJECT = {"type": "object"}
@@ -188,7 +189,16 @@ def kind(endpoints: dict[str, Endpoint]) -> Iterator[Obj]:
 
 @pytest.mark.parametrize("what", CASES)
 def test_create(pair: Pair, kind: Obj, what: str) -> None:
-    pair.post(path_of(kind) + "?dryRun=All", instance(kind, spec=CASES[what]))
+    pair.post(path_of(kind) + "?dryRun=All", instance(kind, spec=CASES[what]), ignore=unordered)
+
+
+def unordered(body: Any) -> Any:
+    """The real server walks properties in the order of a Go map, which is none."""
+    causes = (body.get("details") or {}).get("causes") or []
+    if len(causes) > 1:
+        causes.sort(key=lambda cause: (cause["field"], cause["message"]))
+        body["message"] = "".join(sorted(body["message"]))
+    return body
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -215,8 +225,8 @@ def test_unknown_fields_on_update_and_patch(pair: Pair, kind: Obj) -> None:
     made = pair.post(at, instance(kind, spec={"plain": "x"}))
     for mode in ("Strict", "Warn", "Ignore"):
         pair.put(at + f"/a?fieldValidation={mode}", lambda side: {**made[side].json, "spec": {"nope": 1}}) if mode == "Strict" else None
-        pair.patch(at + f"/a?fieldValidation={mode}&dryRun=All", {"spec": {"nope": 1, "nested": {"z": 1}}})
-        pair.patch(at + f"/a?fieldValidation={mode}&dryRun=All", [{"op": "add", "path": "/spec/nope", "value": 1}], JSON_PATCH)
+        pair.patch(at + f"/a?fieldValidation={mode}&dryRun=All", {"spec": {"nope": 1, "nested": {"z": 1}}}, ignore=patched_apart)
+        pair.patch(at + f"/a?fieldValidation={mode}&dryRun=All", [{"op": "add", "path": "/spec/nope", "value": 1}], JSON_PATCH, ignore=patched_apart)
         pair.apply(at + f"/b?fieldValidation={mode}&dryRun=All", instance(kind, "b", spec={"nope": 1}))
 
 
@@ -297,7 +307,7 @@ def test_a_schema_that_preserves_everything(pair: Pair) -> None:
         pair.get(at + "/a")
         pair.patch(at + "/a", {"spec": {"b": None, "c": {"d": None, "e": 1}}})
         pair.patch(at + "/a", [{"op": "add", "path": "/spec/f", "value": None}], JSON_PATCH)
-        pair.get(at + "/a", headers={"Accept": "application/yaml"})
+        pair.get(at + "/a", headers={"Accept": "application/yaml"}, ignore=lambda text: re.sub(r'resourceVersion: "\d+"', "", text))
 
 
 def test_metadata_name_can_be_restricted(pair: Pair) -> None:

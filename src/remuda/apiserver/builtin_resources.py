@@ -11,7 +11,6 @@ from typing import Any
 
 from remuda.kube import errors
 from remuda.kube.clock import Clock
-from remuda.kube.errors import go_quote
 
 from . import keys
 from .apply import FieldManager, empty_builtin
@@ -146,8 +145,7 @@ def decoder(definition: str, kind: str, version: str) -> Callable[[Obj], tuple[O
         try:
             return decode(obj)
         except codec.DecodeError as error:
-            message = f"{kind} in version {go_quote(version)} cannot be handled as a {kind}: {error}"
-            raise errors.bad_request(message) from None
+            raise errors.Unreadable(kind, version, kind, str(error), error.restoring) from None
 
     return run
 

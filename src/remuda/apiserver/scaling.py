@@ -62,7 +62,7 @@ class Scaling:
         async def change(current: Obj) -> Obj:
             if patch_type == patch.APPLY_PATCH:
                 merged = fields.on_apply(current, body, call.manager, bool(call.force), "scale")
-                return patchresult.read(inner, merged, duplicates or [])
+                return patchresult.read_applied(inner, merged, duplicates or [])
             wanted = patch.read_patched(inner, current, body, patch_type, duplicates)
             return fields.on_update(current, wanted, call.manager, "scale")
 

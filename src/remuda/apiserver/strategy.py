@@ -8,6 +8,7 @@ change an object get one that belongs to the request and may be changed in place
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,26 @@ from remuda.kube import names
 from remuda.kube.errors import FieldError
 
 Obj = dict[str, Any]
+
+
+# Where the checks of the write under way leave what is no error but should be said.
+_heard: ContextVar[list[str] | None] = ContextVar("heard", default=None)
+
+
+def warn(text: str) -> None:
+    """A warning for whoever makes the write that is being checked."""
+    heard = _heard.get()
+    if heard is not None:
+        heard.append(text)
+
+
+def hearing(warnings: list[str], check: Callable[[Obj, Obj], list[FieldError]], obj: Obj, old: Obj) -> list[FieldError]:
+    """What a check of an update finds; what it only warns about goes to `warnings`."""
+    token = _heard.set(warnings)
+    try:
+        return check(obj, old)
+    finally:
+        _heard.reset(token)
 
 
 def _nothing(obj: Obj) -> None:

@@ -128,6 +128,19 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
+class Unreadable(ApiError):
+    """An object that can't be read as the kind it should be.
+
+    `why` is the reason alone, `restoring` the same in the words of the converter that strategic patches go through.
+    """
+
+    def __init__(self, kind: str, version: str, wanted: str, why: str, restoring: str = "") -> None:
+        message = f"{kind} in version {go_quote(version)} cannot be handled as a {wanted}: {why}"
+        super().__init__(400, "BadRequest", message)
+        self.why = why
+        self.restoring = restoring or why
+
+
 def unauthorized(message: str = "Unauthorized") -> ApiError:
     return ApiError(401, "Unauthorized", message)
 

@@ -124,7 +124,7 @@ class FieldManager:
     def _updated(self, live: Obj, new: Obj, owners: Owners, manager: str, subresource: str, entries: list[Obj] | None) -> Obj:
         try:
             changed = self._with_update(live, new, owners, manager, subresource)
-        except TypedError:
+        except (TypedError, ApplyError):
             # As upstream: managedFields that cannot be worked out are left out; validation will have its say on the rest.
             return new
         return _put_together(new, _encoded(changed, entries))
@@ -248,6 +248,8 @@ class FieldManager:
     def _type_of(self, api_version: str) -> Type | None:
         if api_version == self._api_version:
             return self.type
+        if api_version.count("/") > 1:
+            raise TypedError([("", f"unexpected GroupVersion string: {api_version}")])
         if api_version not in self._schemas:
             return None
         if api_version not in self._types:

@@ -61,8 +61,7 @@ def _encoded(config: Obj) -> str:
     annotations = _annotations(config)
     if annotations:
         rest = {name: value for name, value in annotations.items() if name != ANNOTATION}
-        metadata = {name: value for name, value in config["metadata"].items() if name != "annotations"}
-        config = {**config, "metadata": {**metadata, "annotations": rest} if rest else metadata}
+        config = {**config, "metadata": {**config["metadata"], "annotations": rest}}
     data = dumps_sorted(config)
     for char, escape in _ESCAPES.items():
         data = data.replace(char, escape)

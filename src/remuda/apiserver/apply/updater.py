@@ -43,7 +43,7 @@ class Updater:
         change = compare(self._type, live, new).without(ignored)
         written = change.written
         if not written and not change.removed:
-            return written, owners
+            return written, {key: owner for key, owner in owners.items() if owner.fields}
         return written, self._taken(live, new, owners, change, None)
 
     def apply(
@@ -93,11 +93,21 @@ class Updater:
         if version == self._api_version:
             return change
         if version not in known:
-            before, after = self._in_version(live, version), self._in_version(new, version)
+            before, after = self._converted(live, version, "old"), self._converted(new, version, "new")
             known[version] = None
             if before is not None and after is not None:
-                known[version] = compare(before[0], before[1], after[1])
+                try:
+                    known[version] = compare(before[0], before[1], after[1])
+                except TypedError as error:
+                    # What the conversion left in the new object is not of that version.
+                    raise ApplyError(f"failed to convert new object: {error}") from None
         return known[version]
+
+    def _converted(self, obj: Obj, version: str, which: str) -> tuple[Type, Obj] | None:
+        try:
+            return self._in_version(obj, version)
+        except TypedError as error:
+            raise ApplyError(f"failed to convert {which} object: {error}") from None
 
     def _refuse_conflicts(self, live: Obj, new: Obj, owners: Owners, change: Comparison, me: OwnerKey) -> None:
         known: dict[str, Comparison | None] = {}

@@ -29,7 +29,14 @@ Decoder = Callable[[Any, Path, list[str]], Any]
 
 
 class DecodeError(ValueError):
-    """The sentence that a Go server would say about a value of the wrong shape."""
+    """The sentence that a Go server would say about a value of the wrong shape.
+
+    `restoring` is what it says when the value comes out of a patch instead of JSON.
+    """
+
+    def __init__(self, text: str, restoring: str = "") -> None:
+        super().__init__(text)
+        self.restoring = restoring
 
 
 def decoder_for(definition: str) -> Callable[[Obj], tuple[Obj, list[str]]]:
@@ -101,11 +108,26 @@ def _kind_of(value: Any) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-def _mismatch(value: Any, path: Path, struct: str, go_name: str, found: str = "") -> DecodeError:
+_GO_KINDS = {str: "string", bool: "bool", int: "int64", float: "float64", list: "slice", dict: "map"}
+
+
+def _restoring(value: Any, go_name: str, form: str) -> str:
+    """How Go's converter of untyped values says that one of them does not fit a target of this form."""
+    kind = _GO_KINDS.get(type(value), "ptr")
+    if form in ("map", "slice"):
+        return f"cannot restore {form} from {kind}"
+    if form == "struct":
+        return f"cannot restore struct from: {kind}"
+    if (kind, form) == ("int64", "string") or (kind == "float64" and form.startswith("int")):
+        return f"cannot convert {kind} to {go_name}"
+    return f"unrecognized type: {form}"
+
+
+def _mismatch(value: Any, path: Path, struct: str, go_name: str, form: str, found: str = "") -> DecodeError:
     kind = found or _kind_of(value)
     where = _go_path(path)
     target = f"Go struct field {struct}.{where} of type {go_name}" if where else f"Go value of type {go_name}"
-    return DecodeError(f"json: cannot unmarshal {kind} into {target}")
+    return DecodeError(f"json: cannot unmarshal {kind} into {target}", _restoring(value, go_name, form))
 
 
 # --- scalars -----------------------------------------------------------------------------------------------------------
@@ -114,7 +136,7 @@ def _mismatch(value: Any, path: Path, struct: str, go_name: str, found: str = ""
 def _string(struct: str, go_name: str) -> Decoder:
     def decode(value: Any, path: Path, unknown: list[str]) -> Any:
         if type(value) is not str:
-            raise _mismatch(value, path, struct, go_name)
+            raise _mismatch(value, path, struct, go_name, "string")
         return value
 
     return decode
@@ -123,7 +145,7 @@ def _string(struct: str, go_name: str) -> Decoder:
 def _boolean(struct: str, go_name: str) -> Decoder:
     def decode(value: Any, path: Path, unknown: list[str]) -> Any:
         if type(value) is not bool:
-            raise _mismatch(value, path, struct, go_name)
+            raise _mismatch(value, path, struct, go_name, "bool")
         return value
 
     return decode
@@ -135,11 +157,9 @@ def _integer(struct: str, go_name: str, bits: int) -> Decoder:
     def decode(value: Any, path: Path, unknown: list[str]) -> Any:
         if type(value) is int and low <= value <= high:
             return value
-        if type(value) is float and value.is_integer() and low <= value <= high:
-            return int(value)
         if type(value) in (int, float):
-            raise _mismatch(value, path, struct, go_name, f"number {dumps_text(value)}")
-        raise _mismatch(value, path, struct, go_name)
+            raise _mismatch(value, path, struct, go_name, f"int{bits}", f"number {dumps_text(value)}")
+        raise _mismatch(value, path, struct, go_name, f"int{bits}")
 
     return decode
 
@@ -147,7 +167,7 @@ def _integer(struct: str, go_name: str, bits: int) -> Decoder:
 def _number(struct: str, go_name: str) -> Decoder:
     def decode(value: Any, path: Path, unknown: list[str]) -> Any:
         if type(value) not in (int, float):
-            raise _mismatch(value, path, struct, go_name)
+            raise _mismatch(value, path, struct, go_name, "float64")
         return value
 
     return decode
@@ -156,7 +176,7 @@ def _number(struct: str, go_name: str) -> Decoder:
 def _bytes(struct: str, go_name: str) -> Decoder:
     def decode(value: Any, path: Path, unknown: list[str]) -> Any:
         if type(value) is not str:
-            raise _mismatch(value, path, struct, go_name)
+            raise _mismatch(value, path, struct, go_name, "slice")
         try:
             raw = base64.b64decode(value.replace("\n", "").replace("\r", ""), validate=True)
         except (binascii.Error, ValueError):
@@ -187,7 +207,7 @@ def _time(struct: str, micro: bool) -> Decoder:
 
     def decode(value: Any, path: Path, unknown: list[str]) -> Any:
         if type(value) is not str:
-            raise _mismatch(value, path, "Time" if not micro else "MicroTime", "string")
+            raise _mismatch(value, path, "Time" if not micro else "MicroTime", "string", "struct")
         try:
             seconds = parse_rfc3339(value)
         except ValueError:
@@ -301,7 +321,7 @@ def _list(kind: GoType, struct: str) -> Decoder:
 
     def decode(value: Any, path: Path, unknown: list[str]) -> Any:
         if type(value) is not list:
-            raise _mismatch(value, path, struct, name)
+            raise _mismatch(value, path, struct, name, "slice")
         if plain_strings and all(type(item) is str for item in value):
             return list(value)
         return [inner(item, (path, index), unknown) if item is not None else zero() for index, item in enumerate(value)]
@@ -318,7 +338,7 @@ def _map(kind: GoType, struct: str) -> Decoder:
 
     def decode(value: Any, path: Path, unknown: list[str]) -> Any:
         if type(value) is not dict:
-            raise _mismatch(value, path, struct, name)
+            raise _mismatch(value, path, struct, name, "map")
         if plain_strings and all(type(item) is str for item in value.values()):
             return dict(value)
         return {key: inner(item, (path, (key,)), unknown) if item is not None else zero() for key, item in value.items()}
@@ -351,7 +371,7 @@ def _lazy_struct(definition: str, struct: str) -> Decoder:
 
     def decode(value: Any, path: Path, unknown: list[str]) -> Any:
         if type(value) is not dict:
-            raise _mismatch(value, path, struct, go_name)
+            raise _mismatch(value, path, struct, go_name, "struct")
         if not found:
             found.append(_struct(definition))
         return found[0](value, path, unknown)
@@ -374,7 +394,7 @@ def _struct(definition: str) -> Decoder:
 
     def decode(value: Any, path: Path, unknown: list[str]) -> Any:
         if type(value) is not dict:
-            raise _mismatch(value, path, name, go_name)
+            raise _mismatch(value, path, name, go_name, "struct")
         out: Obj = {}
         for key, item in value.items():
             known = fields.get(key)

@@ -6,7 +6,7 @@ from remuda.kube import selectors
 from remuda.kube.errors import forbidden_field, invalid_value, not_supported, required
 
 from . import checks
-from .checks import Errors, Obj, same, shown_selector, sub
+from .checks import Errors, Obj, shown_selector, sub
 from .columns import format_selector as format_selector
 from .core.pod_warnings import hostname_warnings as hostname_warnings
 from .core.pod_warnings import template_warnings as template_warnings
@@ -86,6 +86,6 @@ def immutable_selector(spec: Obj, before: Obj) -> Errors:
 
 def warnings(obj: Obj, old: Obj | None, path: str = "spec.template", hostnames: bool = True) -> list[str]:
     found = hostname_warnings(obj, HOSTNAMES) if hostnames and old is None else []
-    if old is not None and same(obj.get("spec"), old.get("spec")):
+    if old is not None and sub(obj, "metadata").get("generation") == sub(old, "metadata").get("generation"):
         return found
     return found + template_warnings(sub(obj, *path.split(".")), path)

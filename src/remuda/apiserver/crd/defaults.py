@@ -53,9 +53,10 @@ def version_of(crd: Obj, name: str) -> Obj:
 
 
 def prepare_for_create(crd: Obj) -> None:
-    """A new CRD has no status but the version that it will store."""
+    """A new CRD has no status but the version that it will store; Go prints what is empty in it."""
     storage = storage_version(crd)
-    crd["status"] = {"storedVersions": [storage]} if storage else {}
+    stored = [storage] if storage else None
+    crd["status"] = {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": stored}
 
 
 def prepare_for_update(crd: Obj, old: Obj) -> None:

@@ -17,7 +17,7 @@ from remuda.kube.jsonpath import compile_path
 from .. import objectmeta
 from ..cel.validations import RuleTree, compile_schema_rules, unchanged
 from ..schema import CompiledSchema, compile_schema
-from ..strategy import Strategy
+from ..strategy import Strategy, warn
 from .columns import columns_of
 from .shapes import Obj, dict_of, list_of
 
@@ -157,7 +157,10 @@ class _Checks:
             if any(error.type in _BLOCKING for error in found):
                 found.append(FieldError(errors.INVALID, "<nil>", None, _BLOCKED))
             else:
-                found += rules.validate(obj, old, ratchet=unchanged)
+                let_pass: Errors = []
+                found += rules.validate(obj, old, ratchet=unchanged, warnings=let_pass)
+                for error in let_pass:
+                    warn(str(error))
         if not found and not sound:
             self._get_schema().settle(obj)
         return found

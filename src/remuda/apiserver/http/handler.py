@@ -33,7 +33,7 @@ from ..subresources import Ask, Subresources
 from ..users import NOBODY, User
 from ..verbs import create, delete, deletecollection, get, patch, update, watch
 from ..verbs import list as listing
-from ..watching import JSON, Feeds, Marked, Shape
+from ..watching import ERROR, JSON, Feeds, Marked, Shape, framed
 from . import negotiation, options, paths, reading, responses
 from .listener import Connection
 from .negotiation import Output
@@ -283,7 +283,13 @@ class Handler:
         listed = options.list_options(target.query)
         selection = watch.selection_of(call, listed)
         stream = WatchStream(call.version, self._shape(target, output))
-        begin = await watch.start(self.api, self.feeds, call, listed, selection, stream)
+        try:
+            begin = await watch.start(self.api, self.feeds, call, listed, selection, stream)
+        except ApiError as failure:
+            if failure.code not in (410, 504):
+                raise
+            # Once the request itself is right, its trouble comes as an event.
+            return responses.plain(framed(ERROR, jsonio.dumps(failure.status())))
         connection = request.protocol
         assert isinstance(connection, Connection)
         connection.on_lost[stream.end] = None

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.kube import errors, jsonio
+from remuda.kube import errors
 from remuda.kube.errors import FieldError, forbidden_field, required
 from remuda.kube.jsonpatch import apply_patch as apply_json_patch
-from remuda.kube.mergepatch import apply_merge_patch
-from remuda.kube.objects import GroupVersionKind
+from remuda.kube.mergepatch import apply_merge_patch, json_kind
 
 from ..api import Api
 from ..apply.strategic import apply_strategic_patch
 from ..calls import Call
-from . import bodies, metadata
+from . import patchresult
 from .update import Outcome, guaranteed_update
 
 Obj = dict[str, Any]
@@ -34,6 +33,9 @@ def patch_types(call: Call) -> tuple[str, ...]:
 
 
 def unsupported_type(accepted: tuple[str, ...]) -> errors.ApiError:
+    if STRATEGIC_MERGE_PATCH in accepted:
+        # Built-in kinds are refused by the router, before anybody knows what is accepted.
+        return errors.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     listed = ", ".join(accepted)
     return errors.unsupported_media_type(
         f"the body of the request was in an unknown format - accepted media types include: {listed}"
@@ -57,71 +59,67 @@ async def patch(api: Api, call: Call, body: Any, patch_type: str, duplicates: li
         if live is None:
             # Some kinds are made by a PUT to nowhere; a patch needs something to change.
             raise call.version.resource.not_found(call.name)
-        changed = patched(call, live, body, patch_type)
-        obj = decode_result(call, changed, duplicates or [])
+        obj = read_patched(call, live, body, patch_type, duplicates)
         return await call.version.managed(lambda fields: fields.on_update(live, obj, call.manager, call.subresource))
 
     return await guaranteed_update(api, call, compute, retries=_RETRIES)
 
 
-def patched(call: Call, live: Obj, body: Any, patch_type: str) -> Obj:
-    """`live` (not changed) with the patch applied."""
+def patched(call: Call, live: Obj, body: Any, patch_type: str) -> Any:
+    """`live` (not changed) with the patch applied. What comes out need not be an object."""
     version = call.version
     if patch_type == JSON_PATCH:
-        return as_object(apply_json_patch(live, body))
-    if not isinstance(body, dict):
-        raise errors.bad_request("the patch must be an object")
+        return apply_json_patch(live, body)
     if patch_type == MERGE_PATCH:
-        return as_object(apply_merge_patch(live, body))
+        return apply_merge_patch(live, body)
+    if body is None:
+        return live
+    if not isinstance(body, dict):
+        target = "Go value of type map[string]interface {}"
+        raise errors.bad_request(f"json: cannot unmarshal {json_kind(body)} into {target}")
     assert version.schema_name and version.resolve is not None
     # By reference: errors name the type.
     schema = {"$ref": f"#/components/schemas/{version.schema_name}"}
-    return as_object(apply_strategic_patch(live, body, schema, version.resolve))
+    changed = apply_strategic_patch(live, body, schema, version.resolve)
+    # It is patched as what it is, whatever the patch says.
+    return {**changed, **{name: live[name] for name in ("apiVersion", "kind") if name in live}}
 
 
-def as_object(value: Any) -> Obj:
-    if not isinstance(value, dict):
-        raise errors.bad_request("the patch does not leave an object")
-    return value
-
-
-def decode_result(call: Call, changed: Obj, duplicates: list[str]) -> Obj:
-    obj = bodies.decode(call, jsonio.copy(changed), duplicates)
-    meta = metadata.own_metadata(obj)
-    metadata.settle_namespace(call, meta)
-    _check_identity(call, meta)
-    metadata.dedupe_owner_references(call, meta)
-    return obj
-
-
-def _check_identity(call: Call, meta: Obj) -> None:
-    name = meta.get("name") or ""
-    if name != call.name:
-        raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
+def read_patched(call: Call, live: Obj, body: Any, patch_type: str, duplicates: list[str] | None) -> Obj:
+    """`live` with the patch applied, as a typed object of the request's own."""
+    changed = patched(call, live, body, patch_type)
+    return patchresult.read(call, changed, duplicates or [], live, body if patch_type == STRATEGIC_MERGE_PATCH else None)
 
 
 def check_config(call: Call, config: Any) -> None:
     """Refuse what can't be applied, whatever the live object is."""
     if not isinstance(config, dict):
-        raise errors.bad_request("error decoding YAML: the configuration must be an object")
-    found = GroupVersionKind.of(config)
-    if not found.kind or not found.version:
-        missing = "Kind" if not found.kind else "apiVersion"
-        raise errors.bad_request(f"error decoding patch: Object '{missing}' is missing in '{jsonio.dumps_text(config)}'")
+        why = f"json: cannot unmarshal {json_kind(config)} into Go value of type map[string]interface {{}}"
+        raise errors.bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {why}")
     call.version.field_manager.check_config(config)
 
 
 async def apply(api: Api, call: Call, config: Any, duplicates: list[str] | None = None) -> Outcome:
     version = call.version
+    config = {} if config is None else config
     check_config(call, config)
 
     async def compute(live: Obj | None) -> Obj:
         merged = await version.managed(
             lambda fields: fields.on_apply(live, config, call.manager, bool(call.force), call.subresource)
         )
-        obj = decode_result(call, merged, duplicates or [])
+        obj = patchresult.read_applied(call, merged, duplicates or [])
         if live is None:
+            _refuse_known(call, obj["metadata"])
             obj["metadata"]["name"] = call.name
         return obj
 
     return await guaranteed_update(api, call, compute, allow_create=not call.subresource, retries=_RETRIES)
+
+
+def _refuse_known(call: Call, meta: Obj) -> None:
+    """Who names a uid means an object that exists."""
+    uid = meta.get("uid")
+    if uid:
+        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise call.version.resource.conflict(call.name, why)

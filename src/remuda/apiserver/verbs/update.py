@@ -20,6 +20,7 @@ from ..builtin.core import namespace as namespaces
 from ..calls import Call
 from ..entries import Entry, encode
 from ..store import Mismatch
+from ..strategy import hearing
 from . import bodies, create, metadata
 
 Obj = dict[str, Any]
@@ -149,7 +150,7 @@ async def _update_once(api: Api, call: Call, compute: Compute, entry: Entry, liv
         meta.pop("generation", None)
     if call.subresource:
         return await _store_changed(api, call, attributes, entry, live, door)
-    with call.version.resource.reserve(obj, live):
+    with call.version.resource.reserve(obj, live, call.dry_run):
         return await _store_changed(api, call, attributes, entry, live, door)
 
 
@@ -243,10 +244,10 @@ def _prepare(call: Call, obj: Obj, live: Obj) -> None:
 
 def _validate(call: Call, obj: Obj, live: Obj) -> list[errors.FieldError]:
     if call.subresource == "status":
-        return call.version.strategy.validate_status_update(obj, live)
+        return hearing(call.warnings, call.version.strategy.validate_status_update, obj, live)
     if call.subresource == "finalize":
         return namespaces.validate_finalize(obj, live)
-    return call.version.strategy.validate_update(obj, live)
+    return hearing(call.warnings, call.version.strategy.validate_update, obj, live)
 
 
 def _finished(obj: Obj, live: Obj) -> bool:
@@ -262,6 +263,9 @@ def _finished(obj: Obj, live: Obj) -> bool:
 async def _delete_finished(api: Api, call: Call, entry: Entry, obj: Obj) -> Outcome:
     stored = await call.version.to_storage(obj)
     last = Entry(entry.key, entry.namespace, entry.name, entry.revision, encode(stored))
+    if stored is not obj:
+        # Nothing reads it back from the store any more: the answer is what the caller wrote, in its own version.
+        last.converted = {call.version: encode(obj)}
     if not call.dry_run:
         await api.remove(entry.key, entry.revision)
     return Outcome(last)

@@ -51,8 +51,6 @@ def _default(obj: Obj) -> None:
             port["targetPort"] = port.get("port") or 0
     if externally_accessible(spec) and not spec.get("externalTrafficPolicy"):
         spec["externalTrafficPolicy"] = "Cluster"
-    if spec["type"] == "ExternalName":
-        spec.pop("internalTrafficPolicy", None)
     if spec.get("internalTrafficPolicy") is None and spec["type"] in ("NodePort", "LoadBalancer", "ClusterIP"):
         spec["internalTrafficPolicy"] = "Cluster"
     if spec["type"] == "LoadBalancer":
@@ -64,12 +62,20 @@ def _default(obj: Obj) -> None:
 
 def _prepare_for_create(obj: Obj) -> None:
     obj["status"] = {"loadBalancer": {}}
+    _drop_internal_policy(obj.setdefault("spec", {}))
+
+
+def _drop_internal_policy(spec: Obj) -> None:
+    """A name has no traffic of its own. Not among the defaults: whoever wrote the field stays its owner."""
+    if spec.get("type") == "ExternalName":
+        spec.pop("internalTrafficPolicy", None)
 
 
 def _prepare_for_update(obj: Obj, old: Obj) -> None:
     checks.keep_status(obj, old)
     spec, before = obj.setdefault("spec", {}), sub(old, "spec")
     _drop_by_type(spec, before)
+    _drop_internal_policy(spec)
     if spec.get("type") != "LoadBalancer":
         obj["status"] = {**sub(obj, "status"), "loadBalancer": {}}
 
