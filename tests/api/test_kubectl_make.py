@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+from collections.abc import Iterator
 
 import pytest
 
@@ -60,15 +62,13 @@ TLS = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -key
 def test_create_generator(kubectl: Kubectl, args: str, what: str) -> None:
     (kubectl.directory / "note.txt").write_text("a note\n")
     if " tls " in args and "tls.crt" in args:
-        import subprocess
-
         subprocess.run(shlex.split(TLS), cwd=kubectl.directory, check=True, capture_output=True)
     kubectl("create", *shlex.split(args), code=0 if what else 1)
     if not what:
         return
     kubectl("get", what, "-o", "yaml", "--show-managed-fields", code=0)
     kubectl("describe", what, code=0)
-    if kubectl.ns not in args and "{ns}-" in args:
+    if "{ns}-" in what:
         kubectl("delete", what, "--wait=false", code=0)
 
 
@@ -149,6 +149,15 @@ def test_two_services_never_share_an_address(kubectl: Kubectl) -> None:
 ADDRESS = "10.96.0.200"
 
 
+@pytest.fixture
+def crowded(kubectl: Kubectl) -> Iterator[Kubectl]:
+    """A named address and a named node port are taken."""
+    taken = [service("one", clusterIP=ADDRESS), service("two", type="NodePort", ports=[{"port": 80, "nodePort": 31999}])]
+    kubectl.apply(*taken)
+    yield kubectl
+    kubectl("delete", "svc", "--all", compare=False)
+
+
 @pytest.mark.parametrize(
     "spec",
     [
@@ -183,14 +192,26 @@ ADDRESS = "10.96.0.200"
         ),
     ],
 )
-def test_service_addresses(kubectl: Kubectl, spec: dict[str, object]) -> None:
-    taken = [service("one", clusterIP=ADDRESS), service("two", type="NodePort", ports=[{"port": 80, "nodePort": 31999}])]
-    kubectl.apply(*taken)
-    kubectl.write("a.yaml", service("x", **spec))
-    kubectl("create", "-f", "a.yaml", "--dry-run=server")
-    kubectl("create", "-f", "a.yaml")
-    kubectl("get", "svc", "x", "-o", "yaml")
-    kubectl("delete", "svc", "--all", code=0)
+def test_service_addresses(crowded: Kubectl, spec: dict[str, object]) -> None:
+    crowded.write("a.yaml", service("x", **spec))
+    crowded("create", "-f", "a.yaml")
+    crowded("get", "svc", "x", "-o", "yaml")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"clusterIP": "10.96.0.209"},
+        {"clusterIP": "10.200.0.1"},
+        {"clusterIP": ADDRESS},
+        {"type": "NodePort"},
+        {"type": "NodePort", "ports": [{"port": 80, "nodePort": 31999}]},
+    ],
+)
+def test_service_addresses_on_dry_run(crowded: Kubectl, spec: dict[str, object]) -> None:
+    crowded.write("a.yaml", service("x", **spec))
+    crowded("create", "-f", "a.yaml", "--dry-run=server")
+    crowded("get", "svc", "x", code=1)
 
 
 def test_an_address_can_be_had_again_after_its_service_is_gone(kubectl: Kubectl) -> None:

@@ -49,8 +49,10 @@ def test_drain_evicts(with_node: Kubectl) -> None:
 
 
 def test_drain_waits_for_a_budget(with_node: Kubectl) -> None:
+    ready = '{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}'
+    with_node("patch", "pod", "p", "--subresource=status", "-p", ready, code=0)
     with_node("create", "pdb", "b", "--selector=app=p", "--min-available=1", code=0)
-    with_node.until("get", "pdb", "b", "-o", "yaml", shows="observedGeneration: 1")
+    with_node.until("get", "pdb", "b", "-o", "yaml", shows="currentHealthy: 1")
     with_node("drain", "{ns}-n", "--force", "--grace-period=0", "--timeout=2s", code=1)
 
 
@@ -83,12 +85,16 @@ def test_taints_and_labels(with_node: Kubectl, args: str) -> None:
         "cp nope:/a b",
         "top pods",
         "top nodes",
-        "certificate approve nope",
         "rollout status deploy/nope",
     ],
 )
 def test_what_is_not_there(with_node: Kubectl, args: str) -> None:
     with_node(*shlex.split(args))
+
+
+@pytest.mark.xfail(strict=True, reason="certificate signing requests are not served")
+def test_certificates(kubectl: Kubectl) -> None:
+    kubectl("certificate", "approve", "nope")
 
 
 @pytest.mark.parametrize("args", ["logs p", "exec p -- true", "attach p", "port-forward p 8080:80", "cp p:/a b", "debug p"])

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from remuda.kube import errors
-from remuda.kube.objects import GroupResource
+from remuda.kube.objects import GroupResource, with_metadata
 
 from . import keys
 from .apply import FieldManager
@@ -186,7 +186,7 @@ class Version:
             return
         convert = self.resource.convert
         assert convert is not None
-        converted = await convert([entry.object() for entry in wanted], self.name)
+        converted = await convert([_unversioned(entry.object()) for entry in wanted], self.name)
         for entry, obj in zip(wanted, converted, strict=True):
             if entry.converted is None:
                 entry.converted = {}
@@ -217,11 +217,19 @@ class Version:
             return obj
         if self.resource.convert is None:
             return {**obj, "apiVersion": storage.api_version, "kind": storage.kind}
-        (converted,) = await self.resource.convert([obj], storage.name)
-        return storage.decode(converted)[0]
+        (converted,) = await self.resource.convert([_unversioned(obj)], storage.name)
+        found, _ = storage.decode(converted)
+        # As if it was read back from the store: that is when kube-apiserver adds the storage version's defaults.
+        storage.strategy.default(found)
+        return found
 
 
-def _nothing_reserved(obj: Obj, old: Obj | None) -> AbstractContextManager[None]:
+def _unversioned(obj: Obj) -> Obj:
+    """`obj` as it is in the store, where only the store knows its revision."""
+    return with_metadata(obj, resourceVersion=None)
+
+
+def _nothing_reserved(obj: Obj, old: Obj | None, dry_run: bool) -> AbstractContextManager[None]:
     return nullcontext()
 
 
@@ -246,8 +254,9 @@ class Resource:
     virtual: bool = False
     # A finished delete answers with the object that was, not with a Status.
     shows_deleted: bool = False
-    # What a write holds while it is under way and others must not get (a service's addresses); given the new and old object.
-    reserve: Callable[[Obj, Obj | None], AbstractContextManager[None]] = _nothing_reserved
+    # What a write holds while it is under way and others must not get (a service's addresses); given the new
+    # and the old object, and whether it is a dry run.
+    reserve: Callable[[Obj, Obj | None, bool], AbstractContextManager[None]] = _nothing_reserved
     # Another resource's version, where both show the same objects (events).
     stored_as: Version | None = None
 

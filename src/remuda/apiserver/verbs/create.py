@@ -83,7 +83,7 @@ async def _store_once(api: Api, call: Call, obj: Obj, attributes: Attributes) ->
     metadata.fill_system_fields(api, meta)
     metadata.generate_name(api, meta)
     metadata.settle_namespace(call, meta)
-    with call.version.resource.reserve(obj, None):
+    with call.version.resource.reserve(obj, None, call.dry_run):
         return await _store_filled(api, call, obj, attributes)
 
 

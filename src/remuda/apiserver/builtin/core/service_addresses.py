@@ -35,14 +35,17 @@ def in_use(services: list[Obj]) -> InUse:
     return InUse(addresses, ports)
 
 
-def allocate(obj: Obj, old: Obj | None, used: InUse, service_range: str = SERVICE_RANGE) -> None:
-    """Gives `obj` the addresses and ports that it asks for or lacks; raises when one can't be had."""
+def allocate(obj: Obj, old: Obj | None, used: InUse, service_range: str = SERVICE_RANGE, dry_run: bool = False) -> None:
+    """Gives `obj` the addresses and ports that it asks for or lacks; raises when one can't be had.
+
+    As in kube-apiserver, a dry run does not look whether an address is taken, and has other words for one out of range.
+    """
     spec = obj.setdefault("spec", {})
     before = sub(old, "spec") if old is not None else None
     _normalize(spec, before)
     if needs_cluster_ip(spec):
         _set_families(obj, spec, before)
-        _set_addresses(obj, spec, before, used, service_range)
+        _set_addresses(obj, spec, before, used, ipaddress.IPv4Network(service_range), dry_run)
     _set_node_ports(obj, spec, before, used)
 
 
@@ -112,23 +115,21 @@ def _set_families(obj: Obj, spec: Obj, before: Obj | None) -> None:
     spec["ipFamilies"] = families or ["IPv4"]
 
 
-def _set_addresses(obj: Obj, spec: Obj, before: Obj | None, used: InUse, service_range: str) -> None:
+def _set_addresses(obj: Obj, spec: Obj, before: Obj | None, used: InUse, network: ipaddress.IPv4Network, dry_run: bool) -> None:
     addresses = spec.get("clusterIPs") or []
     if addresses == ["None"]:
         return
-    network = ipaddress.IPv4Network(service_range)
     held = set((before or {}).get("clusterIPs") or ())
     if addresses:
         if addresses[0] in held:
             return
         parsed = ipaddress.ip_address(addresses[0])
         if parsed not in network or parsed in (network.network_address, network.broadcast_address):
-            why = (
-                f"failed to allocate IP {addresses[0]}: the provided IP ({addresses[0]}) is not in the valid range. "
-                f"The range of valid IPs is {network}"
-            )
-            raise _refuse(obj, "spec.clusterIPs", addresses, why)
-        if addresses[0] in used.addresses:
+            why = "the provided network does not match the current range"
+            if dry_run:
+                why = f"the provided IP ({addresses[0]}) is not in the valid range. The range of valid IPs is {network}"
+            raise _refuse(obj, "spec.clusterIPs", addresses, f"failed to allocate IP {addresses[0]}: {why}")
+        if addresses[0] in used.addresses and not dry_run:
             why = f"failed to allocate IP {addresses[0]}: provided IP is already allocated"
             raise _refuse(obj, "spec.clusterIPs", addresses, why)
         return

@@ -23,9 +23,9 @@ class ServiceLedger:
         source.subscribe("", "services", self._changed)
 
     @contextmanager
-    def reserve(self, obj: Obj, old: Obj | None) -> Iterator[None]:
+    def reserve(self, obj: Obj, old: Obj | None, dry_run: bool) -> Iterator[None]:
         """Give `obj` what it asks for or lacks, and keep it from others while the block runs."""
-        allocate(obj, old, InUse(self._addresses.keys(), self._ports.keys()), self._range)
+        allocate(obj, old, InUse(self._addresses.keys(), self._ports.keys()), self._range, dry_run)
         addresses, ports = _held(obj)
         self._count(addresses, ports, 1)
         try:
