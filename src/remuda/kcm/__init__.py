@@ -12,6 +12,7 @@ from typing import Protocol
 
 from remuda.client.api import Client
 from remuda.kube.clock import Clock, Rng
+from remuda.runtime.events import Recorder
 
 from .apiservices import ApiServices
 from .clusterroles import ClusterRoleAggregation
@@ -21,12 +22,13 @@ from .discovery import CRDS, Discovery
 from .disruption import DisruptionController
 from .garbagecollector import GarbageCollector
 from .namespaces import NamespaceController
-from .recorder import Recorder
 from .serviceaccounts import DefaultServiceAccounts, RootCaPublisher
 from .tokens import TokenIssuer, TokenSecrets
 from .watches import Informers
 
 __all__ = ["Runnable", "TokenIssuer", "controllers", "run"]
+
+MANAGER = "kube-controller-manager"
 
 
 class Runnable(Protocol):
@@ -48,11 +50,13 @@ def controllers(
         CrdConditions(client, clock, rng, watches),
         CrdCleanup(client, clock, rng, watches),
         ApiServices(client, clock, rng, watches),
-        GarbageCollector(client, clock, rng, discovery, Recorder(client, clock, GarbageCollector.name)),
+        GarbageCollector(client, clock, rng, discovery, Recorder(client, clock, GarbageCollector.name, field_manager=MANAGER)),
         NamespaceController(client, clock, rng, watches, discovery),
         DefaultServiceAccounts(client, clock, rng, watches),
         ClusterRoleAggregation(client, clock, rng, watches),
-        DisruptionController(client, clock, rng, watches, discovery, Recorder(client, clock, "controllermanager")),
+        DisruptionController(
+            client, clock, rng, watches, discovery, Recorder(client, clock, "controllermanager", field_manager=MANAGER)
+        ),
     ]
     if root_ca:
         found.append(RootCaPublisher(client, clock, rng, watches, root_ca))

@@ -25,10 +25,10 @@ from remuda.kube.objects import (
 )
 from remuda.kube.selectors import NOTHING, LabelSelector, SelectorError, from_structure
 from remuda.runtime import Result, Workers, WorkQueue
+from remuda.runtime.events import Recorder
 
 from .budgets import BudgetError, count, failed_status, needs_scale, status_of
 from .discovery import Discovery
-from .recorder import Recorder
 from .watches import PODS, Informers, synced
 
 Obj = dict[str, Any]
@@ -112,7 +112,7 @@ class DisruptionController:
         here = self._pods.indexed(self._by_namespace, key.namespace)
         pods = [pod for pod in here if selector.matches(labels_of(pod))]
         if not pods:
-            await self._recorder.event(_reference(budget), "Normal", "NoPods", "No matching pods found")
+            await self._recorder.record(_reference(budget), "Normal", "NoPods", "No matching pods found")
         scale = 0
         if needs_scale(budget):
             scale, unmanaged = await self._scale(pods)
@@ -139,7 +139,7 @@ class DisruptionController:
             "status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these "
             'pods please set ".spec.minAvailable" field of the PDB to an integer value.'
         )
-        await self._recorder.event(_reference(budget), "Warning", "UnmanagedPods", message)
+        await self._recorder.record(_reference(budget), "Warning", "UnmanagedPods", message)
 
     async def _tell_not_deleted(self, budget: Obj, pod_name: str) -> None:
         namespace = namespace_of(budget)
@@ -148,7 +148,7 @@ class DisruptionController:
             return
         # The namespace twice is what kube-controller-manager says.
         message = f"Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't"
-        await self._recorder.event(_reference(pod), "Warning", "NotDeleted", message)
+        await self._recorder.record(_reference(pod), "Warning", "NotDeleted", message)
 
     # --- what scales the pods -------------------------------------------------------------------------------------------
 

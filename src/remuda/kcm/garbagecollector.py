@@ -23,10 +23,10 @@ from remuda.kube.objects import (
     uid_of,
 )
 from remuda.runtime import Reflector, Retry, Workers, WorkQueue
+from remuda.runtime.events import Recorder
 
 from .discovery import Discovery, Served, Snapshot
 from .ownergraph import FOREGROUND, ORPHAN, Graph, Identity, Node, Reference, reference_objects
-from .recorder import Recorder
 
 log = logging.getLogger(__name__)
 
@@ -376,7 +376,7 @@ class GarbageCollector:
         named = reference.identity(identity.namespace)
         message = f"ownerRef {named} does not exist in namespace {go_quote(identity.namespace)}"
         if self._group is not None:
-            self._group.create_task(self._recorder.event(subject, "Warning", "OwnerRefInvalidNamespace", message))
+            self._group.create_task(self._recorder.record(subject, "Warning", "OwnerRefInvalidNamespace", message))
 
 
 def _policy_of(obj: Obj) -> str:

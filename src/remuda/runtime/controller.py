@@ -1,0 +1,125 @@
+"""What a controller is: a declaration of what it follows, and a class with `reconcile`.
+
+    class Widgets:
+        controller = Controller("widget", WIDGETS, watches=(Watch(PODS, owner("Widget", "example.com")),), concurrency=10)
+
+        async def reconcile(self, key: Key) -> Result: ...
+
+:mod:`.lifecycle` runs them. Mapping functions and predicates are pure: they see an object and say which keys it concerns, and
+whether a change of it matters at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from remuda.kube.objects import GroupVersion, GroupVersionResource, Key, labels_of, metadata, namespace_of, owner_references_of
+
+from .informer import Transform
+from .workers import Result
+
+Obj = dict[str, Any]
+
+# The keys of the controller's own objects that an object concerns.
+Mapping = Callable[[Obj], Iterable[Key]]
+# Whether a change matters: (new, old), one of which is None for what appeared or went.
+Predicate = Callable[[Obj | None, Obj | None], bool]
+
+
+def itself(obj: Obj) -> Iterable[Key]:
+    return (Key.of(obj),)
+
+
+def owner(kind: str, group: str, *, controller: bool = False) -> Mapping:
+    """The owners of this kind (whatever the version); with `controller` only the one that controls the object."""
+
+    def keys(obj: Obj) -> Iterable[Key]:
+        for reference in owner_references_of(obj):
+            if reference.get("kind") != kind or GroupVersion.parse(reference.get("apiVersion") or "").group != group:
+                continue
+            if not controller or reference.get("controller"):
+                yield Key(namespace_of(obj), reference.get("name") or "")
+
+    return keys
+
+
+def label(name: str) -> Mapping:
+    """The object in the same namespace that a label names."""
+
+    def keys(obj: Obj) -> Iterable[Key]:
+        value = labels_of(obj).get(name)
+        return (Key(namespace_of(obj), value),) if value else ()
+
+    return keys
+
+
+def any_change(new: Obj | None, old: Obj | None) -> bool:
+    return True
+
+
+def spec_change(new: Obj | None, old: Obj | None) -> bool:
+    """It came, it went, its generation moved, or its metadata that people write did: not a status that others keep."""
+    if new is None or old is None:
+        return True
+    return any(
+        metadata(new).get(field) != metadata(old).get(field)
+        for field in ("generation", "labels", "annotations", "deletionTimestamp", "finalizers", "ownerReferences")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Follow `resource`; a change that `when` lets through queues the keys that `to` gives for the new and the old state."""
+
+    resource: GroupVersionResource
+    to: Mapping = itself
+    when: Predicate = any_change
+    namespace: str = ""
+    labels: str = ""
+    fields: str = ""
+    metadata_only: bool = False
+    transform: Transform | None = None
+
+
+def by_namespace(key: Key) -> Hashable:
+    return key.namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """The declaration. Times are seconds.
+
+    resync:  every key is looked at again this often, at low priority, whatever happened; 0 never.
+    wait:    a key whose result holds waits is looked at again this often.
+    lane:    keys of different lanes take turns; usually the cluster that a key belongs to.
+    timeout: a reconcile that takes longer is cut and tried again.
+    """
+
+    name: str
+    resource: GroupVersionResource
+    watches: tuple[Watch, ...] = ()
+    when: Predicate = any_change
+    namespace: str = ""
+    labels: str = ""
+    transform: Transform | None = None
+    concurrency: int = 1
+    timeout: float = 60.0
+    resync: float = 600.0
+    wait: float = 60.0
+    backoff: float = 0.005
+    backoff_cap: float = 300.0
+    lane: Callable[[Key], Hashable] = by_namespace
+
+    @property
+    def primary(self) -> Watch:
+        return Watch(self.resource, itself, self.when, self.namespace, self.labels, transform=self.transform)
+
+
+class Reconciler(Protocol):
+    @property
+    def controller(self) -> Controller: ...
+
+    async def reconcile(self, key: Key) -> Result | None:
+        """Make true what should be true for this object, as far as that is possible now; say what it waits for."""

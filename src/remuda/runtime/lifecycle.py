@@ -1,0 +1,266 @@
+"""Controllers from start to end: informers first, then work; a clean stop finishes what is in hand, or abandons it in time.
+
+Without an elector controllers work as long as :meth:`Manager.run` does. With one they work while this process leads; the
+informers run all the time, so that a standby takes over with full caches. Each term has queues of its own: what was queued in
+an earlier one is found again from the caches, as after a crash.
+
+Abandoning a reconcile is safe because any reconcile may be the first after a crash; it is cancelled where it waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from remuda.client.api import Client
+from remuda.kube.clock import Clock, Rng, deadline
+from remuda.kube.objects import Key
+
+from .controller import Reconciler, Watch
+from .events import Recorder
+from .guard import GuardedClient
+from .informer import Informer
+from .informers import Informers, synced
+from .leader import Elector
+from .metrics import QueueMetrics, ReconcileMetrics, Registry
+from .queue import FRESH, LOW, WorkQueue
+from .workers import Result, Workers
+
+log = logging.getLogger(__name__)
+
+Obj = dict[str, Any]
+
+
+def _informer(informers: Informers, watch: Watch) -> Informer:
+    return informers.of(
+        watch.resource,
+        watch.namespace,
+        labels=watch.labels,
+        fields=watch.fields,
+        metadata_only=watch.metadata_only,
+        transform=watch.transform,
+    )
+
+
+class Working:
+    """One controller at work, for one term."""
+
+    def __init__(self, reconciler: Reconciler, informers: Informers, clock: Clock, rng: Rng, registry: Registry) -> None:
+        declared = reconciler.controller
+        self.name = declared.name
+        self._declared = declared
+        self._informers = informers
+        self._clock = clock
+        self._rng = rng
+        self.queue: WorkQueue[Key] = WorkQueue(
+            clock,
+            rng,
+            backoff=declared.backoff,
+            cap=declared.backoff_cap,
+            lane=declared.lane,
+            metrics=QueueMetrics(registry, declared.name),
+        )
+        self.waits: dict[Key, Result] = {}
+        self._workers: Workers[Key] = Workers(
+            declared.name,
+            self.queue,
+            reconciler.reconcile,
+            declared.concurrency,
+            clock=clock,
+            rng=rng,
+            timeout=declared.timeout,
+            wait_seconds=declared.wait,
+            metrics=ReconcileMetrics(registry, declared.name),
+            on_result=self._noted,
+        )
+        self._stops: list[Callable[[], None]] = []
+        gauge = registry.gauge("remuda_waiting", "Objects that wait, by reason.", ("controller", "code"))
+        self._stops.append(gauge.read(self._waiting))
+
+    def _noted(self, key: Key, result: Result) -> None:
+        if result.waits:
+            self.waits[key] = result
+        else:
+            self.waits.pop(key, None)
+
+    def _waiting(self) -> list[tuple[tuple[str, ...], float]]:
+        codes = Counter(wait.code.value for result in self.waits.values() for wait in result.waits)
+        return [((self.name, code), float(count)) for code, count in codes.items()]
+
+    def watch(self, watch: Watch, informer: Informer | None = None) -> Informer:
+        """Follow more, also while it works; `informer` when it is of another server than the controller's own."""
+        found = informer or _informer(self._informers, watch)
+
+        def changed(new: Obj | None, old: Obj | None) -> None:
+            if not watch.when(new, old):
+                return
+            priority = LOW if found.initial else FRESH
+            for obj in (new, old):
+                if obj is not None:
+                    for key in watch.to(obj):
+                        self.queue.add(key, priority)
+
+        self._stops.append(found.on_change(changed))
+        return found
+
+    async def run(self) -> None:
+        """Work until the queue is closed, or until cancelled."""
+        declared = self._declared
+        primary = _informer(self._informers, declared.primary)
+        try:
+            # Everything that a reconcile reads must be there before the first one.
+            await synced(primary, *(_informer(self._informers, watch) for watch in declared.watches))
+            for watch in (declared.primary, *declared.watches):
+                self.watch(watch)
+            self._stops.append(primary.on_change(self._forget_gone))
+            async with asyncio.TaskGroup() as group:
+                resync = group.create_task(self._resync(primary)) if declared.resync else None
+                await self._workers.run()
+                if resync is not None:
+                    resync.cancel()
+        finally:
+            for stop in self._stops:
+                stop()
+            self._stops.clear()
+            self.queue.close()
+
+    def _forget_gone(self, new: Obj | None, old: Obj | None) -> None:
+        if new is None and old is not None:
+            self.waits.pop(Key.of(old), None)
+
+    async def _resync(self, primary: Informer) -> None:
+        while True:
+            await self._clock.sleep(self._declared.resync * self._rng.uniform(0.9, 1.1))
+            for key in list(primary.keys()):
+                self.queue.add(key, LOW)
+
+
+class Manager:
+    def __init__(
+        self,
+        client: Client,
+        clock: Clock,
+        rng: Rng,
+        *,
+        registry: Registry | None = None,
+        elector: Elector | None = None,
+        grace: float = 30.0,
+    ) -> None:
+        """`grace`: how long reconciles that run when it is told to stop have to finish."""
+        self.client: Client = GuardedClient(client, elector) if elector is not None else client
+        self.clock = clock
+        self.rng = rng
+        self.registry = registry or Registry()
+        self.informers = Informers(client, clock, rng)
+        self._elector = elector
+        self._grace = grace
+        self._reconcilers: list[Reconciler] = []
+        self._recorders: dict[str, Recorder] = {}
+        self._working: dict[str, Working] = {}
+        self._beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
+
+    def add(self, reconciler: Reconciler) -> None:
+        """Before `run`. Its informers are asked for at once, so that a standby fills their caches, too."""
+        declared = reconciler.controller
+        for watch in (declared.primary, *declared.watches):
+            _informer(self.informers, watch)
+        self._reconcilers.append(reconciler)
+
+    def beside(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Something else that runs until cancelled whenever the controllers do (a connection keeper, a webhook server)."""
+        self._beside.append(run)
+
+    def recorder(self, component: str) -> Recorder:
+        """The event recorder of a controller; it sends while the manager runs."""
+        found = self._recorders.get(component)
+        if found is None:
+            found = self._recorders[component] = Recorder(self.client, self.clock, component)
+        return found
+
+    def working(self, name: str) -> Working | None:
+        """A controller at work, by name: to watch more, to queue a key by hand, to see what waits."""
+        return self._working.get(name)
+
+    async def run(self, stop: asyncio.Event | None = None) -> None:
+        """Until `stop` is set; then cleanly. Cancelling abandons everything at once."""
+        stop = stop or asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            following = group.create_task(self.informers.run(), name="informers")
+            try:
+                if self._elector is None:
+                    await self._term(stop)
+                else:
+                    await self._terms(self._elector, stop)
+            finally:
+                following.cancel()
+
+    async def _terms(self, elector: Elector, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            if not await _unless(stop, elector.acquire()):
+                return
+            lost = asyncio.Event()
+
+            async def renew(lost: asyncio.Event = lost) -> None:
+                await elector.keep()
+                lost.set()
+
+            keeping = asyncio.create_task(renew(), name="lease")
+            try:
+                await self._term(stop, lost)
+            finally:
+                keeping.cancel()
+                await asyncio.gather(keeping, return_exceptions=True)
+            if not lost.is_set():
+                await elector.release()
+
+    async def _term(self, stop: asyncio.Event, lost: asyncio.Event | None = None) -> None:
+        """Work until told to stop (and finish), or until leadership is lost (and abandon)."""
+        made = [Working(each, self.informers, self.clock, self.rng, self.registry) for each in self._reconcilers]
+        self._working = {working.name: working for working in made}
+        tasks = [asyncio.create_task(working.run(), name=working.name) for working in made]
+        aside = [asyncio.create_task(run()) for run in (*self._beside, *(each.run for each in self._recorders.values()))]
+        waiting = [asyncio.create_task(stop.wait())] + ([asyncio.create_task(lost.wait())] if lost is not None else [])
+        try:
+            done, _ = await asyncio.wait([*tasks, *aside, *waiting], return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                # A part that ends by itself has failed; whoever runs us is told with what.
+                if task not in waiting:
+                    task.result()
+            if stop.is_set() and not (lost is not None and lost.is_set()):
+                await self._finish(made, tasks)
+        finally:
+            for task in (*tasks, *aside, *waiting):
+                task.cancel()
+            await asyncio.gather(*tasks, *aside, *waiting, return_exceptions=True)
+            self._working = {}
+
+    async def _finish(self, made: list[Working], tasks: list[asyncio.Task[None]]) -> None:
+        for working in made:
+            working.queue.close()
+        try:
+            async with deadline(self.clock, self._grace):
+                if tasks:
+                    await asyncio.wait(tasks)
+                for recorder in self._recorders.values():
+                    await recorder.flush()
+        except TimeoutError:
+            late = ", ".join(task.get_name() for task in tasks if not task.done())
+            log.warning("abandoned after %.0fs: %s", self._grace, late)
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> bool:
+    """Do the work, unless told to stop before it is done; whether it was done."""
+    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+            return True
+        return False
+    finally:
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
