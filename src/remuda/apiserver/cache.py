@@ -24,14 +24,16 @@ from .store import Compacted, Event, KeyValue, Store, StoreError
 Obj = dict[str, Any]
 logger = logging.getLogger(__name__)
 
-# A bucket's ring keeps this many changes at least; what is older comes from the store's log until it is compacted.
+# A bucket's ring keeps so many changes, and so many bytes of states that are no longer the present one. What is older comes
+# from the store's log until it is compacted.
 RING = 1024
+RING_BYTES = 8 * 1024 * 1024
 
 
 class Change:
     """One object's step from `prev` to `entry`; either is None at the ends of its life. Frames are made once and shared."""
 
-    __slots__ = ("entry", "frames", "key", "name", "namespace", "prev", "revision")
+    __slots__ = ("entry", "frames", "kept", "key", "name", "namespace", "prev", "revision")
 
     def __init__(self, revision: int, key: str, namespace: str, name: str, entry: Entry | None, prev: Entry | None) -> None:
         self.revision = revision
@@ -41,6 +43,7 @@ class Change:
         self.entry = entry
         self.prev = prev
         self.frames: dict[Any, bytes] = {}
+        self.kept = 0
 
 
 Follower = Callable[[list[Change]], None]
@@ -59,6 +62,7 @@ class Bucket:
         "parsed",
         "prefix",
         "ring",
+        "ring_bytes",
         "ring_floor",
     )
 
@@ -70,6 +74,7 @@ class Bucket:
         self.ring: deque[Change] = deque()
         # The ring holds every change with a revision above this.
         self.ring_floor = floor
+        self.ring_bytes = 0
         self.followers: list[Follower] = []
         self.keep_parsed = False
         # Set when a schema changes: entries of an older epoch are brought up to date when they are next read.
@@ -128,8 +133,13 @@ class Bucket:
                 insort(self._sorted, key)
             self.entries[key] = change.entry
         self.ring.append(change)
-        if len(self.ring) > RING:
-            self.ring_floor = self.ring.popleft().revision
+        # The state before it is what the ring alone keeps in memory; counted once, since a new schema may encode it anew.
+        change.kept = 0 if change.prev is None else len(change.prev.stored)
+        self.ring_bytes += change.kept
+        while len(self.ring) > RING or (self.ring_bytes > RING_BYTES and len(self.ring) > 1):
+            oldest = self.ring.popleft()
+            self.ring_bytes -= oldest.kept
+            self.ring_floor = oldest.revision
 
     def since(self, revision: int) -> list[Change] | None:
         """The changes after `revision`, or None when the ring no longer reaches back so far."""
@@ -290,6 +300,9 @@ class Cache:
         for prefix, changes in touched.items():
             for follower in tuple(self._buckets[prefix].followers):
                 follower(changes)
+            for change in changes:
+                # Everybody has the frames now; whoever comes later has them made again.
+                change.frames.clear()
         for callback in self.on_revision:
             callback(self.revision)
         if self._waiting:

@@ -10,7 +10,7 @@ import pytest
 
 from remuda.apiserver import cache as caching
 from remuda.apiserver.cache import Bucket, Cache, Change
-from remuda.apiserver.entries import Parsed, encode
+from remuda.apiserver.entries import Entry, Parsed, encode
 from remuda.apiserver.store import Compacted, Delete, Mismatch, Put
 from remuda.apiserver.store.memory import MemoryStore
 from remuda.kube.clock import VirtualClock, yield_to_loop
@@ -227,3 +227,18 @@ def test_a_ring_that_is_full_forgets_the_oldest() -> None:
     assert bucket.ring_floor == 2
     assert bucket.since(1) is None
     assert len(bucket.since(2) or []) == caching.RING
+
+
+def test_the_ring_is_bounded_by_the_bytes_it_alone_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caching, "RING_BYTES", 1000)
+    bucket = Bucket("/registry/configmaps/", 0, Parsed())
+    previous: Entry | None = None
+    for revision in range(1, 101):
+        entry = Entry("/registry/configmaps/a/b", "a", "b", revision, b"x" * 100)
+        bucket.apply(Change(revision, entry.key, "a", "b", entry, previous))
+        previous = entry
+    assert bucket.ring_bytes <= 1000
+    assert len(bucket.ring) == 10
+    assert bucket.ring_floor == 90
+    assert bucket.since(89) is None
+    assert [change.revision for change in bucket.since(95) or []] == [96, 97, 98, 99, 100]
