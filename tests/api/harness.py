@@ -267,8 +267,9 @@ def difference(ours: Any, real: Any, what: str) -> str:
 class RemudaProcess:
     """`remuda serve` as a user starts it, on a directory of its own."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *options: str) -> None:
         self.directory = directory
+        self.options = options
         self.port = _free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self.kubeconfig = directory / "kubeconfig"
@@ -287,6 +288,7 @@ class RemudaProcess:
                     str(self.directory),
                     "--listen",
                     f"127.0.0.1:{self.port}",
+                    *self.options,
                 ],
                 stdout=log,
                 stderr=log,

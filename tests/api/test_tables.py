@@ -170,6 +170,8 @@ def test_the_columns_of_a_kind(pair: Pair, path: str, body: dict[str, Any]) -> N
         return {**body, "involvedObject": {**body["involvedObject"], "namespace": pair.ns}}
 
     pair.post(path, with_own_namespace, compare=False)
+    if body["kind"] == "PodDisruptionBudget":
+        pair.eventually(path + "/a", lambda answer: answer.json["status"].get("observedGeneration") == 1, compare=False)
     # A DaemonSet shows an annotation that comes and goes with the form it is in.
     include = "None" if body["kind"] == "DaemonSet" else "Metadata"
     both = pair.get(f"{path}/a?includeObject={include}", headers=TABLE)
@@ -210,3 +212,10 @@ def test_the_cells_of_a_running_pod(pair: Pair) -> None:
         return body
 
     pair.get(PODS + "/p", headers=TABLE, ignore=restarts)
+
+
+@pytest.mark.xfail(strict=True, reason="kube-apiserver makes up the annotation in some forms only; here it is in all")
+def test_the_template_generation_of_a_daemon_set(pair: Pair) -> None:
+    path, body = next(case for case in CASES if case[1]["kind"] == "DaemonSet")
+    pair.post(path, body, compare=False)
+    pair.get(path + "/a", headers=TABLE)

@@ -325,6 +325,17 @@ def test_a_watch_from_a_bad_revision_is_refused(pair: Pair, version: str) -> Non
     pair.get(f"{CMS}?watch=1&timeoutSeconds=1&resourceVersion={version}")
 
 
+def test_a_watch_from_a_revision_of_the_future_is_quiet(pair: Pair) -> None:
+    pair.post(CMS, cm("a"))
+    whole_stream(pair, f"{CMS}?watch=1&timeoutSeconds=1&resourceVersion=999999999")
+
+
+def test_initial_events_of_the_future_end_with_an_error_event(pair: Pair) -> None:
+    where = f"{CMS}?watch=1&timeoutSeconds=5&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=999999999"
+    found = whole_stream(pair, where)
+    assert types(found[OURS]) == ["ERROR"]
+
+
 def test_a_watch_on_one_object_can_not_select_another(pair: Pair) -> None:
     pair.get("/api/v1/watch/namespaces/{ns}/configmaps/a?fieldSelector=metadata.name=b&timeoutSeconds=1")
 

@@ -76,6 +76,8 @@ class Config:
     host: str = "127.0.0.1"
     port: int = 8443
     history_seconds: int = 7 * 86400
+    # Watches and paged lists may go back this far.
+    window_seconds: int = 300
     clock: Clock = field(default=SYSTEM_CLOCK)
     rng: Rng = field(default_factory=Rng)
     entropy: Entropy = field(default_factory=Entropy)

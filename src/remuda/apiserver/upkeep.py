@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Watches and paged lists may go back this far.
-COMPACT_AFTER = 300.0
+# Compaction runs this often, and several times within the window that it keeps.
 _COMPACT_EVERY = 60.0
 _BOOKMARK_EVERY = 20.0
 _EXPIRE_EVERY = 30.0
@@ -82,12 +81,13 @@ class Upkeep:
                 stream.bookmark(revision)
 
     async def _compact(self) -> None:
+        window = float(self._server.config.window_seconds)
         while True:
-            await self._clock.sleep(_COMPACT_EVERY)
+            await self._clock.sleep(min(_COMPACT_EVERY, window / 5))
             now = self._clock.monotonic()
             self._marks.append((now, self._server.cache.revision))
             floor = 0
-            while self._marks and self._marks[0][0] <= now - COMPACT_AFTER:
+            while self._marks and self._marks[0][0] <= now - window:
                 floor = self._marks.popleft()[1]
             if floor > self._server.store.floor:
                 await self._guarded("compaction", self._server.store.compact(floor))

@@ -41,9 +41,19 @@ ROLES = ("api",)
     show_default=True,
     help="How long past states of objects stay readable: 12h, 7d.",
 )
+@click.option(
+    "--watch-window",
+    type=parse_duration,
+    metavar="DURATION",
+    default="5m",
+    show_default=True,
+    help="How far back watches and paged lists may go on from.",
+)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of log lines.")
 @click.option("-v", "--verbose", count=True, help="Log more; twice for even more.")
-def command(data_dir: Path, listen: Listen, only: str | None, history: int, log_format: str, verbose: int) -> None:
+def command(
+    data_dir: Path, listen: Listen, only: str | None, history: int, watch_window: int, log_format: str, verbose: int
+) -> None:
     """Run the server.
 
     The first start makes a certificate authority, certificates, keys and the administrator's kubeconfig in the data
@@ -54,10 +64,10 @@ def command(data_dir: Path, listen: Listen, only: str | None, history: int, log_
     logs.set_up(log_format, verbose)
     _raise_file_limit()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(data_dir.absolute(), listen, controllers=only != "api", history=history))
+        runner.run(_serve(data_dir.absolute(), listen, controllers=only != "api", history=history, window=watch_window))
 
 
-async def _serve(data_dir: Path, listen: Listen, *, controllers: bool, history: int) -> None:
+async def _serve(data_dir: Path, listen: Listen, *, controllers: bool, history: int, window: int) -> None:
     from remuda.apiserver.pki import PkiError
     from remuda.apiserver.server import Config, PartFailed
     from remuda.apiserver.store import StoreError
@@ -67,7 +77,7 @@ async def _serve(data_dir: Path, listen: Listen, *, controllers: bool, history: 
 
     stop = asyncio.Event()
     _on_signals(stop)
-    config = Config(data_dir=data_dir, host=listen.host, port=listen.port, history_seconds=history)
+    config = Config(data_dir=data_dir, host=listen.host, port=listen.port, history_seconds=history, window_seconds=max(window, 1))
     try:
         async with running(config, controllers=controllers) as server:
             _announce(server, data_dir)

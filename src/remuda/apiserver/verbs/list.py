@@ -228,7 +228,7 @@ def _bad_token(why: str) -> errors.ApiError:
 
 def _expired(options: ListOptions, error: Compacted, prefix: str, start: str) -> errors.ApiError:
     if not options.continue_token:
-        return errors.expired(f"The resourceVersion for the provided list is too old: {error.revision}")
+        return errors.expired("The resourceVersion for the provided list is too old.")
     gone = errors.expired(
         "The provided continue parameter is too old to display a consistent list result. You can start a new list without the "
         "continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing "

@@ -50,17 +50,18 @@ async def start(api: Api, feeds: Feeds, call: Call, options: ListOptions, select
     version = call.version
     initial = options.send_initial_events is True
     revision = 0 if options.resource_version in ("", "0") else asked_revision(options.resource_version)
-    if revision:
+    if revision and initial:
         await wait_for(api, revision)
     # Asking for nothing in particular means "from now", but a watch with no resourceVersion at all first shows what is there.
     if initial or (options.send_initial_events is None and not revision):
         present = _present(selection)
-        watcher = _join(api, feeds, selection, sink)
+        watcher = _join(api, feeds, selection, sink, api.cache.revision)
         async with _leaving(watcher):
             events = await _as_events(selection, present)
         return Start(watcher, events, watcher.revision if initial and options.bookmarks else None)
     changes = await _changes(api, version, revision) if revision else []
-    watcher = _join(api, feeds, selection, sink)
+    # A revision of the future is no error: whoever names one is told what comes after it.
+    watcher = _join(api, feeds, selection, sink, max(revision, api.cache.revision))
     async with _leaving(watcher):
         if version.resource.convert is not None:
             await version.prepare([e for change in changes for e in (change.entry, change.prev) if e is not None])
@@ -68,8 +69,8 @@ async def start(api: Api, feeds: Feeds, call: Call, options: ListOptions, select
         return Start(watcher, [(found[0], change, found[1]) for found, change in stepped if found is not None], None)
 
 
-def _join(api: Api, feeds: Feeds, selection: Selection, sink: Sink) -> Watcher:
-    watcher = Watcher(selection, sink, api.cache.revision)
+def _join(api: Api, feeds: Feeds, selection: Selection, sink: Sink, revision: int) -> Watcher:
+    watcher = Watcher(selection, sink, revision)
     feeds.feed(selection.version).add(watcher)
     return watcher
 
