@@ -86,7 +86,7 @@ class HookServer:
             self.released.wait(30)
             return
         if not isinstance(said, Raw):
-            said = Raw(200, json.dumps(said).encode())
+            said = Raw(200, json.dumps(said, separators=(",", ":"), sort_keys=True).encode())
         request.send_response(said.status)
         request.send_header("Content-Type", said.content_type)
         request.send_header("Content-Length", str(len(said.body)))

@@ -141,7 +141,12 @@ def test_subresources_are_asked_about_by_their_own_name(pair: Pair, hooks: Hooks
 
 def test_all_resources_are_not_their_subresources(pair: Pair, hooks: Hooks) -> None:
     pair.post(PODS, pod("p"))
-    hooks.register(pair, VALIDATING, webhook("plain", "/plain", rules=[rule(["*"], ["*"])]), webhook("all", "/all", rules=[rule(["*"], ["*/*"])]))
+    hooks.register(
+        pair,
+        VALIDATING,
+        webhook("plain", "/plain", rules=[rule(["*"], ["*"])]),
+        webhook("all", "/all", rules=[rule(["*"], ["*/*"])]),
+    )
     pair.patch(PODS + "/p/status", {"status": {"message": "x"}})
     pair.patch(PODS + "/p", {"metadata": {"labels": {"a": "b"}}})
     hooks.compare("/plain", 1)
@@ -265,7 +270,12 @@ def test_events_and_reviews_are_asked_about(pair: Pair, hooks: Hooks) -> None:
         {"reason": "NotFound", "message": "gone", "code": 404, "details": {"name": "x", "kind": "y"}},
         {"status": "Success", "message": "no"},
         {"message": "later", "code": 429, "details": {"retryAfterSeconds": 3}},
-        {"message": "bad", "code": 422, "reason": "Invalid", "details": {"causes": [{"field": "a", "message": "b", "reason": "c"}]}},
+        {
+            "message": "bad",
+            "code": 422,
+            "reason": "Invalid",
+            "details": {"causes": [{"field": "a", "message": "b", "reason": "c"}]},
+        },
     ],
     ids=lambda status: str(status)[:60],
 )
@@ -310,7 +320,12 @@ def test_warnings_reach_the_client(pair: Pair, hooks: Hooks, kind: str, allowed:
 
 
 def test_a_patch_changes_the_object(pair: Pair, hooks: Hooks) -> None:
-    hooks.on("/hook", patching({"op": "add", "path": "/data/added", "value": "yes"}, {"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}))
+    hooks.on(
+        "/hook",
+        patching(
+            {"op": "add", "path": "/data/added", "value": "yes"}, {"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}
+        ),
+    )
     hooks.register(pair, MUTATING, webhook())
     pair.post(CMS, cm("a", x="1"))
     pair.patch(CMS + "/a", {"data": {"x": "2"}})
@@ -501,7 +516,9 @@ def test_webhooks_without_side_effects_are_asked_in_a_trial(pair: Pair, hooks: H
 
 
 def test_an_older_form_of_review(pair: Pair, hooks: Hooks) -> None:
-    hooks.on("/hook", lambda review: {"response": {"allowed": True, "patch": b64([{"op": "add", "path": "/data/z", "value": "1"}])}})
+    hooks.on(
+        "/hook", lambda review: {"response": {"allowed": True, "patch": b64([{"op": "add", "path": "/data/z", "value": "1"}])}}
+    )
     hooks.register(pair, MUTATING, webhook(admissionReviewVersions=["v7", "v1beta1", "v1"]))
     pair.post(CMS, cm("a", x="1"))
     (review,) = hooks.compare(count=1)
@@ -531,7 +548,9 @@ def test_a_custom_resource_is_mutated_pruned_and_checked(pair: Pair, hooks: Hook
     pair.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", widget_crd(group), compare=False)
     where = f"/apis/{group}/v1/namespaces/{{ns}}/widgets"
     pair.eventually(where, lambda answer: answer.status == 200, compare=False)
-    hooks.on("/hook", patching({"op": "add", "path": "/spec/colour", "value": "red"}, {"op": "add", "path": "/spec/odd", "value": 1}))
+    hooks.on(
+        "/hook", patching({"op": "add", "path": "/spec/colour", "value": "red"}, {"op": "add", "path": "/spec/odd", "value": 1})
+    )
     hooks.register(pair, MUTATING, webhook(rules=[rule(["*"], ["widgets", "widgets/status"], (group,))]))
     pair.post(where, widget(group, "w", size=1))
     hooks.on("/hook", patching({"op": "add", "path": "/spec/size", "value": "big"}))

@@ -14,10 +14,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from remuda.kube import errors
+from remuda.kube import errors, jsonio
 from remuda.kube.objects import GroupResource, with_metadata
 
-from . import keys
 from .apply import FieldManager
 from .cache import Bucket
 from .entries import Entry, encode, prefix_of, splice
@@ -160,10 +159,6 @@ class Version:
         package = self.group.partition(".")[0]
         return f"{package if package not in ('', 'events') else 'core'}.{self.kind}"
 
-    @property
-    def is_storage(self) -> bool:
-        return self is self.resource.storage
-
     # --- from the store -------------------------------------------------------------------------------------------------
 
     def needs_conversion(self, entry: Entry) -> bool:
@@ -225,8 +220,11 @@ class Version:
 
 
 def _unversioned(obj: Obj) -> Obj:
-    """`obj` as it is in the store, where only the store knows its revision."""
-    return with_metadata(obj, resourceVersion=None)
+    """A copy of `obj` as it is in the store, where only the store knows its revision.
+
+    A deep one: `obj` shares parts with cached objects, and what a converter makes of it is pruned in place.
+    """
+    return with_metadata(jsonio.copy(obj), resourceVersion=None)
 
 
 def _nothing_reserved(obj: Obj, old: Obj | None, dry_run: bool) -> AbstractContextManager[None]:
@@ -345,7 +343,3 @@ class Registry:
 
     def versions(self) -> Iterator[Version]:
         return iter(self._versions.values())
-
-
-def bucket_prefix(group: str, name: str, builtin: bool) -> str:
-    return keys.prefix_for(group, name, builtin)

@@ -331,12 +331,3 @@ def managed_fields_problem(obj: Obj) -> str:
     except ManagedFieldsError as error:
         return str(error)
     return ""
-
-
-def fields_of(obj: Obj, manager: str) -> Fields:
-    """All that a manager owns of an object, in whatever way."""
-    found: Fields = {}
-    for key, owner in _read_or_nothing(_entries_of(obj)).items():
-        if key.manager == manager:
-            found = union(found, owner.fields)
-    return found

@@ -12,9 +12,10 @@ from typing import Any
 from remuda.kube import names
 from remuda.kube.clock import Entropy
 from remuda.kube.errors import aggregate_text, go_quote
+from remuda.kube.jsonio import dumps_text
 from remuda.kube.objects import GroupVersion, GroupVersionKind, metadata
 
-from ..webhook_client import CallError, Endpoint, WebhookClient
+from ..webhook_client import CallError, Endpoint, WebhookClient, json_word
 from . import ConversionError, Obj
 from .none import api_version_for, renamed
 
@@ -53,6 +54,8 @@ class WebhookConverter:
             "kind": "ConversionReview",
             "apiVersion": f"{_GROUP}/{version}",
             "request": {"uid": uid, "desiredAPIVersion": to_version, "objects": objs},
+            # kube-apiserver sends the place for the answer along.
+            "response": {"uid": "", "convertedObjects": None, "result": {"metadata": {}}},
         }
         try:
             answer = await self._client.post(self._endpoint, review, TIMEOUT_SECONDS)
@@ -98,6 +101,7 @@ def _converted_objects(review: Obj, uid: str, version: str) -> list[Any]:
 def _checked(original: Obj, converted: Any, to_version: str) -> Obj:
     # One object at a time is how a client meets these texts, also when many were sent together.
     about = f"conversion webhook for {_about(original)} returned"
+    _check_readable(converted)
     try:
         _check_version(original, converted, to_version)
     except _Invalid as error:
@@ -112,9 +116,15 @@ def _checked(original: Obj, converted: Any, to_version: str) -> Obj:
         raise ConversionError(f"{about} invalid metadata: {error}") from None
 
 
-def _check_version(original: Obj, converted: Any, to_version: str) -> None:
+def _check_readable(converted: Any) -> None:
+    """What is not even an object with a kind is told without saying who sent it."""
     if not isinstance(converted, dict):
-        raise _Invalid(f"invalid type {_go_type(converted)}")
+        raise ConversionError(f"json: cannot unmarshal {json_word(converted)} into Go value of type map[string]interface {{}}")
+    if not converted.get("kind"):
+        raise ConversionError(f"Object 'Kind' is missing in '{dumps_text(converted)}'")
+
+
+def _check_version(original: Obj, converted: Any, to_version: str) -> None:
     got = str(converted.get("apiVersion") or "")
     if GroupVersion.parse(got) != GroupVersion.parse(to_version):
         raise _Invalid(f"invalid groupVersion (expected {to_version}, received {got or '/'})")
