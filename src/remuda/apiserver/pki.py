@@ -109,6 +109,7 @@ class Pki:
         """Make what is missing, renew what ends soon; afterwards every file is there and they belong together."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         pki = cls(directory, clock, entropy)
+        _check_modes(pki)
         names = serving_names(hosts)
         if not _as_recorded(pki, names):
             _complete(pki, names)
@@ -192,6 +193,17 @@ def _digest(path: Path) -> str:
         return ""
 
 
+def _check_modes(pki: Pki) -> None:
+    """A key that others have been able to read is not used before somebody has looked at it."""
+    for path in (pki.ca_key, pki.serving_key, pki.admin_key, pki.service_account_key):
+        try:
+            mode = path.stat().st_mode
+        except FileNotFoundError:
+            continue
+        if mode & 0o077:
+            raise PkiError(f"{path} is a private key and others may read it: run chmod 600 {path}")
+
+
 def _recorded_files(pki: Pki) -> tuple[Path, ...]:
     return (
         pki.ca_key,
@@ -233,6 +245,8 @@ class _Authority(NamedTuple):
 def _complete(pki: Pki, names: tuple[str, ...]) -> None:
     if not pki.service_account_key.exists():
         write_private(pki.service_account_key, new_key_pem(pki.entropy))
+    # It is only used when the first token comes; a bad one is better told now.
+    _read_key(pki.service_account_key)
     authority = _ensure_authority(pki)
     serving = _subject("remuda", ())
     ends = [

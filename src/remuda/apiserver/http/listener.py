@@ -17,10 +17,14 @@ from typing import Any
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+from remuda.kube.clock import SYSTEM_CLOCK, deadline
+
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 # A list of large objects from a slow reader must not pin the connection's memory for ever.
 _BACKLOG = 4096
+# For a handler that did not finish in the time it was given, to end when it is cancelled.
+_CUT_SECONDS = 0.5
 
 
 class Connection(RequestHandler):
@@ -40,6 +44,18 @@ class Connection(RequestHandler):
             self._peer = found.getpeercert(True) if found is not None else None
             self._peer_known = True
         return self._peer
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:
+        """As aiohttp has it, but a request under way may still receive the rest of its body: its own way begins by not
+        listening any more, and so cuts off every upload."""
+        if self._request_in_progress:
+            self._handler_waiter = self._loop.create_future()
+            try:
+                async with deadline(SYSTEM_CLOCK, 15.0 if timeout is None else timeout):
+                    await self._handler_waiter
+            except TimeoutError:
+                timeout = _CUT_SECONDS
+        await super().shutdown(timeout)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
