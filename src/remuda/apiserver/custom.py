@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from remuda.kube import errors, jsonio
+from remuda.kube import errors
 from remuda.kube.clock import Clock
 from remuda.kube.objects import dig
 
@@ -19,10 +19,11 @@ from .apply import FieldManager
 from .builtin import types
 from .cache import Cache
 from .conversion import Converter
+from .conversion.none import NoConversion
 from .crd.strategy import crd_strategy
 from .discovery import version_order
 from .entries import Entry, encode
-from .resources import Convert, Registry, Resource, Subresource, Version, converted_for_manager
+from .resources import Registry, Resource, Subresource, Version, converted_for_manager
 from .schema.cleaning import DecodeError
 from .schema.compiler import CompiledSchema, compile_schema
 from .watching import Feeds
@@ -118,9 +119,10 @@ class CustomResources:
         )
         converter = self._make_converter(crd)
         if converter is not None:
-            resource.convert = _convert_through(converter)
+            resource.convert = converter.convert
         elif _schemas_differ(spec["versions"]):
-            resource.convert = _rename_through(spec["group"])
+            # Versions without a converter differ in name alone, but each shows only the fields that it knows.
+            resource.convert = NoConversion().convert
         for version in spec["versions"]:
             resource.versions[version["name"]] = self._version(crd, version, resource)
         bucket.new_epoch(_normalizer(resource))
@@ -199,22 +201,6 @@ def _normalizer(resource: Resource) -> Callable[[Entry], None]:
         entry.converted = None
 
     return normalize
-
-
-def _convert_through(converter: Converter) -> Convert:
-    async def convert(objs: list[Obj], to_version: str) -> list[Obj]:
-        return await converter.convert(objs, to_version)
-
-    return convert
-
-
-def _rename_through(group: str) -> Convert:
-    """Versions without a converter differ in name alone, but each shows only the fields that it knows."""
-
-    async def convert(objs: list[Obj], to_version: str) -> list[Obj]:
-        return [{**jsonio.copy(obj), "apiVersion": f"{group}/{to_version}"} for obj in objs]
-
-    return convert
 
 
 def _schemas_differ(versions: list[Obj]) -> bool:

@@ -54,10 +54,6 @@ def label_name(name: str, prefix: bool) -> list[str]:
     return names.dns_label_problems(_unmasked(name, prefix))
 
 
-def dns1035_name(name: str, prefix: bool) -> list[str]:
-    return names.dns1035_label_problems(_unmasked(name, prefix))
-
-
 def path_segment_name(name: str, prefix: bool) -> list[str]:
     if prefix:
         return [f"may not contain '{char}'" for char in ("/", "%") if char in name]

@@ -155,11 +155,6 @@ def forbidden(group: str, resource: str, name: str, why: str) -> ApiError:
     return ApiError(403, "Forbidden", message, _details(group, resource, name))
 
 
-def method_not_supported(group: str, resource: str, action: str) -> ApiError:
-    message = f'{action} is not supported on resources of kind "{_qualified(group, resource)}"'
-    return ApiError(405, "MethodNotAllowed", message, _details(group, resource))
-
-
 def method_not_allowed() -> ApiError:
     return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
@@ -351,10 +346,6 @@ def invalid_value(path: str, value: Any, detail: str) -> FieldError:
     return FieldError(INVALID, path, value, detail)
 
 
-def type_invalid(path: str, value: Any, detail: str) -> FieldError:
-    return FieldError(TYPE_INVALID, path, value, detail)
-
-
 def not_supported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
     listed = ", ".join(go_quote(item) for item in supported)
     return FieldError(NOT_SUPPORTED, path, value, f"supported values: {listed}" if listed else "")
@@ -376,11 +367,6 @@ def too_long(path: str, limit: int) -> FieldError:
 def too_many(path: str, actual: int, limit: int) -> FieldError:
     unit = "item" if limit == 1 else "items"
     return FieldError(TOO_MANY, path, actual, f"must have at most {limit} {unit}")
-
-
-def too_few(path: str, actual: int, limit: int) -> FieldError:
-    unit = "item" if limit == 1 else "items"
-    return FieldError(TOO_FEW, path, actual, f"must have at least {limit} {unit}")
 
 
 def value_not_found(path: str, value: Any) -> FieldError:

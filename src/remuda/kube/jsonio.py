@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from typing import Any
 
 import msgspec
@@ -150,8 +149,3 @@ def copy(value: Json) -> Json:
     if type(value) is list:
         return [copy(child) if type(child) in (dict, list) else child for child in value]
     return value
-
-
-def intern_keys(value: Obj) -> Obj:
-    """The same object with interned keys; worthwhile only for what is kept for long."""
-    return {sys.intern(key): child for key, child in value.items()}

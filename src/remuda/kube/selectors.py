@@ -12,7 +12,6 @@ from typing import Any
 
 from . import names
 from .errors import FieldError, go_quote, invalid_value, required
-from .errors import not_supported as not_supported_value
 from .integers import IntegerError, parse_int
 
 
@@ -254,10 +253,6 @@ def structure_errors(selector: Mapping[str, Any] | None, path: str) -> list[Fiel
 
 def not_supported_operator(path: str, operator: str) -> FieldError:
     return invalid_value(path, operator, "not a valid selector operator")
-
-
-def unsupported_values(path: str, value: Any, supported: tuple[str, ...]) -> FieldError:
-    return not_supported_value(path, value, supported)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from remuda.kube.errors import ApiError, bad_request
 from remuda.kube.objects import GroupVersion
 
 from .conflicts import Conflicts
-from .fieldset import Fields, difference, has, of_paths, union
+from .fieldset import difference, has, of_paths, union
 from .lastapplied import KUBECTL, allowed_conflicts, with_annotation_of
 from .owners import APPLY, UPDATE, ManagedFieldsError, Owner, OwnerKey, Owners, capped, decode, encode, is_reset, read
 from .typed import Resolve, Type, TypedError, compile_type, validate

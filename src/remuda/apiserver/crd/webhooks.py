@@ -102,7 +102,3 @@ def invalid_ca_bundle_ok(old: Obj) -> bool:
         return True
     bundle = _bundle_of(old)
     return bool(bundle) and not ca_bundle_ok(bundle)
-
-
-def has_broken_ca_bundle(crd: Obj) -> bool:
-    return not ca_bundle_ok(_bundle_of(crd))
