@@ -113,8 +113,9 @@ def stopped(serve: Callable[..., Served]) -> Served:
     """A data directory with something in it."""
     served = serve()
     collection = make_namespace(served, "kept")
+    endpoint = served.endpoint
     for number in range(300):
-        assert send(served.endpoint, "POST", collection, config_map(f"m{number}", a="x" * 1000)).status == 201
+        assert send(endpoint, "POST", collection, config_map(f"m{number}", a="x" * 1000)).status == 201
     assert served.stop() == 0
     return served
 
@@ -163,8 +164,9 @@ def test_a_damaged_database_is_refused_with_what_to_do(stopped: Served, how: str
 def test_damage_in_the_middle_is_found_after_a_crash(serve: Callable[..., Served]) -> None:
     served = serve()
     collection = make_namespace(served, "kept")
+    endpoint = served.endpoint
     for number in range(300):
-        send(served.endpoint, "POST", collection, config_map(f"m{number}", a="x" * 1000))
+        send(endpoint, "POST", collection, config_map(f"m{number}", a="x" * 1000))
     assert served.stop() == 0
     served.start()
     send(served.endpoint, "POST", collection, config_map("more"))
