@@ -105,7 +105,7 @@ def test_a_custom_resource(pair: Pair, kind: Obj, story: str) -> None:
 def causes_in_order(body: Any) -> Any:
     """The real server walks a Go map of managers, so that causes come in any order; the message has one."""
     causes = (body.get("details") or {}).get("causes") or []
-    causes.sort(key=lambda cause: cause.get("field", ""))
+    causes.sort(key=lambda cause: (cause.get("field", ""), cause["message"]))
     return body
 
 

@@ -85,6 +85,11 @@ class Discovery:
         self._refresh()
         return self._versions.get(group, {}).get(version, [])
 
+    def is_builtin(self, group: str) -> bool:
+        """Whether Kubernetes itself has the group."""
+        self._refresh()
+        return any(found.resource.builtin for versions in self._versions.get(group, {}).values() for found in versions)
+
     # --- the old documents ---------------------------------------------------------------------------------------------
 
     def api_versions(self, address: str) -> Obj:

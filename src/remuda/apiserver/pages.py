@@ -182,7 +182,8 @@ class Pages:
             return await _document(request, self._discovery.group(parts[1]))
         _only_get(target)
         if parts[2] not in versions:
-            raise errors.no_such_path()
+            # Versions of Kubernetes' own groups are asked of its router, those of CRDs of nobody.
+            raise errors.no_such_path() if self._discovery.is_builtin(parts[1]) else errors.page_not_found()
         return await _document(request, self._discovery.resource_list(parts[1], parts[2]), routed=True)
 
     # --- OpenAPI -------------------------------------------------------------------------------------------------------

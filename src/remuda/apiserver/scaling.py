@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from remuda.kube import errors, jsonio
-from remuda.kube.errors import invalid_value
+from remuda.kube.errors import go_quote, invalid_value
 from remuda.kube.objects import dig, with_path
 from remuda.kube.selectors import from_structure
 
@@ -38,7 +38,11 @@ class Scaling:
         entry = self._api.entry(call.version.resource, call.namespace, call.name)
         if entry is None:
             raise call.version.resource.not_found(call.name)
-        return scale_of(call, await call.version.load(entry))
+        obj = await call.version.load(entry)
+        given = call.version.scale_paths
+        if given is not None and dig(obj, *paths_of(call)[0]) is None:
+            raise errors.internal(f"the spec replicas field {go_quote(given[0])} does not exist")
+        return scale_of(call, obj)
 
     async def put(self, call: Call, raw: Any, duplicates: list[str] | None) -> Obj:
         inner = self._kinds.call(call, SCALE)
@@ -62,7 +66,7 @@ class Scaling:
         async def change(current: Obj) -> Obj:
             if patch_type == patch.APPLY_PATCH:
                 merged = fields.on_apply(current, body, call.manager, bool(call.force), "scale")
-                return patchresult.read_applied(inner, merged, duplicates or [])
+                return patchresult.read_applied(inner, current, merged, duplicates or [])
             wanted = patch.read_patched(inner, current, body, patch_type, duplicates)
             return fields.on_update(current, wanted, call.manager, "scale")
 
@@ -87,7 +91,10 @@ class Scaling:
             meta = obj["metadata"]
             meta["resourceVersion"] = wanted["metadata"].get("resourceVersion") or ""
             entries = owners.to_parent(live["metadata"].get("managedFields"), wanted["metadata"].get("managedFields"))
-            meta["managedFields"] = entries
+            if entries:
+                meta["managedFields"] = entries
+            else:
+                meta.pop("managedFields", None)
             return with_path(obj, spec_path, dig(wanted, "spec", "replicas", default=0) or 0)
 
         outcome = await update.guaranteed_update(self._api, parent, compute, uid=uid, retries=retries, door=door)
@@ -98,7 +105,8 @@ class Scaling:
         meta = wanted["metadata"]
         found = validate_object_meta(meta, call.version.resource.namespaced, subdomain_name)
         replicas = dig(wanted, "spec", "replicas", default=0) or 0
-        if replicas < 0:
+        # What a custom resource may have is for its own validation to say.
+        if replicas < 0 and call.version.resource.builtin:
             found.append(invalid_value("spec.replicas", replicas, "must be greater than or equal to 0"))
         if found:
             raise errors.invalid(SCALE.group, SCALE.kind, call.name, found)

@@ -18,7 +18,7 @@ Obj = dict[str, Any]
 def test_a_new_definition_starts_with_what_it_stores() -> None:
     made = crd(status={"storedVersions": ["v0"], "acceptedNames": {"kind": "Other"}})
     STRATEGY.prepare_for_create(made)
-    assert made["status"] == {"storedVersions": ["v1"]}
+    assert made["status"] == {"conditions": None, "acceptedNames": {"plural": "", "kind": ""}, "storedVersions": ["v1"]}
 
 
 def test_a_new_storage_version_is_stored_from_now_on() -> None:

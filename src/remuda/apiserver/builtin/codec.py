@@ -215,9 +215,24 @@ def _time(struct: str, micro: bool) -> Decoder:
             rest = value if not (len(year) == 4 and year.isdigit()) else value[4:]
             wanted = "2006" if rest is value else "-"
             raise DecodeError(f'parsing time "{value}" as "{layout}": cannot parse "{rest}" as "{wanted}"') from None
-        return rfc3339_micro(seconds) if micro else rfc3339(seconds)
+        if not micro:
+            return rfc3339(seconds)
+        _check_micro(value, layout)
+        return rfc3339_micro(seconds)
 
     return decode
+
+
+_SIX_DIGITS = re.compile(r"\.\d{6}(?!\d)")
+
+
+def _check_micro(value: str, layout: str) -> None:
+    """Go wants exactly six digits after the seconds."""
+    rest = value[len("2006-01-02T15:04:05") :]
+    if _SIX_DIGITS.match(rest):
+        return
+    left, wanted = (rest[7:], "Z07:00") if re.match(r"\.\d{7}", rest) else (rest, ".000000")
+    raise DecodeError(f'parsing time "{value}" as "{layout}": cannot parse "{left}" as "{wanted}"')
 
 
 def _quantity(value: Any, path: Path, unknown: list[str]) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from remuda.kube.errors import duplicate, forbidden_field, invalid_value, not_supported, required, too_long
+from remuda.kube.errors import Verbatim, duplicate, forbidden_field, invalid_value, not_supported, required, too_long
+from remuda.kube.jsonio import dumps_text
 
 from .. import objectmeta
 from ..strategy import Column, Strategy
@@ -251,7 +252,22 @@ def _attachment_errors(obj: Obj) -> Errors:
 
 
 def _attachment_update_errors(obj: Obj, old: Obj) -> Errors:
-    return _attachment_errors(obj) + checks.immutable(obj.get("spec"), old.get("spec"), "spec")
+    shown = _shown_attachment(sub(obj, "spec"))
+    return _attachment_errors(obj) + checks.immutable(obj.get("spec"), old.get("spec"), "spec", shown)
+
+
+def _shown_attachment(spec: Obj) -> Verbatim:
+    """As the real server prints it: the names are those of its Go type."""
+    source = sub(spec, "source")
+    fields = {
+        "Attacher": spec.get("attacher") or "",
+        "Source": {
+            "PersistentVolumeName": source.get("persistentVolumeName"),
+            "InlineVolumeSpec": source.get("inlineVolumeSpec"),
+        },
+        "NodeName": spec.get("nodeName") or "",
+    }
+    return Verbatim(dumps_text(fields))
 
 
 VOLUME_ATTACHMENT = Strategy(

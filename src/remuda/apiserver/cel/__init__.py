@@ -3,8 +3,8 @@
 Source text is tokenized (`lexer`), parsed with macros expanded (`parser`, `macros`), typed (`checker`, `unification`,
 `signatures`) against types from OpenAPI schemas (`schematypes`), and planned as closures (`planner`, `selections`,
 `loops`, `calls`) over plain Python data (`values`, `views`). What an expression may cost is estimated from the schema
-(`estimate`) and counted while it runs. `validations` runs all rules of a schema over an object; `ruleadmission` says
-which rules a CRD may bring.
+(`estimate`) and counted while it runs. `validations` runs all rules of a schema over an object; which rules a CRD
+may bring is for :mod:`remuda.apiserver.crd.celrules`.
 
     rule = compile_rule("self.replicas <= self.max", schema)
     rule.evaluate({"replicas": 3, "max": 5}, None, Budget())
@@ -44,7 +44,6 @@ from .programs import (
     compile_message,
     compile_rule,
 )
-from .ruleadmission import rule_errors
 from .schematypes import SchemaNode, escape, node_for, unescape
 from .validations import RuleTree, compile_schema_rules, unchanged
 
@@ -90,7 +89,6 @@ __all__ = [
     "map_of",
     "node_for",
     "optional_of",
-    "rule_errors",
     "struct",
     "unchanged",
     "unescape",

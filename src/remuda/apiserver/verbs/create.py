@@ -96,7 +96,7 @@ async def _store_filled(api: Api, call: Call, obj: Obj, attributes: Attributes) 
         meta["generation"] = 1
     found = metadata.creation_errors(version, obj)
     if found:
-        raise errors.invalid(version.group, version.kind, meta.get("name") or "", found)
+        raise errors.invalid(resource.storage.group, version.kind, meta.get("name") or "", found)
     call.warnings.extend(strategy.warnings(obj, None))
     attributes.obj, attributes.name = obj, meta["name"]
     await api.admission.validate(attributes)

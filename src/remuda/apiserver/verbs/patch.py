@@ -108,7 +108,7 @@ async def apply(api: Api, call: Call, config: Any, duplicates: list[str] | None 
         merged = await version.managed(
             lambda fields: fields.on_apply(live, config, call.manager, bool(call.force), call.subresource)
         )
-        obj = patchresult.read_applied(call, merged, duplicates or [])
+        obj = patchresult.read_applied(call, live, merged, duplicates or [])
         if live is None:
             _refuse_known(call, obj["metadata"])
             obj["metadata"]["name"] = call.name

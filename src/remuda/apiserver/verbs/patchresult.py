@@ -37,7 +37,7 @@ def read(call: Call, changed: Any, duplicates: list[str], live: Obj | None = Non
     return _settled(call, obj)
 
 
-def read_applied(call: Call, merged: Obj, duplicates: list[str]) -> Obj:
+def read_applied(call: Call, live: Obj | None, merged: Obj, duplicates: list[str]) -> Obj:
     """The typed object that an apply leaves. The merge has checked it against the schema, so that a custom one is complete:
     it is not pruned again, and a null stays for validation to refuse."""
     if duplicates and call.field_validation == STRICT:
@@ -46,8 +46,14 @@ def read_applied(call: Call, merged: Obj, duplicates: list[str]) -> Obj:
         return read(call, merged, duplicates)
     bodies.report_strict(call, [], duplicates)
     obj: Obj = jsonio.copy(merged)
-    call.version.strategy.default(obj)
+    if live is None or not _same_but_metadata(live, merged):
+        call.version.strategy.default(obj)
     return _settled(call, obj)
+
+
+def _same_but_metadata(live: Obj, merged: Obj) -> bool:
+    """What an apply did not change is still the very same."""
+    return live.keys() == merged.keys() and all(merged[name] is live[name] for name in live if name != "metadata")
 
 
 def _settled(call: Call, obj: Obj) -> Obj:

@@ -166,7 +166,7 @@ async def _store_changed(api: Api, call: Call, attributes: Attributes, entry: En
     metadata.carry_over(meta, old_meta)
     found = metadata.update_errors(version, obj, live, _validate(call, obj, live))
     if found:
-        raise errors.invalid(version.group, version.kind, meta.get("name") or "", found)
+        raise errors.invalid(resource.storage.group, version.kind, meta.get("name") or "", found)
     call.warnings.extend(strategy.warnings(obj, live))
     obj = version.field_manager.keep_times(live, obj)
     attributes.obj = obj

@@ -224,6 +224,8 @@ def _default_daemon(obj: Obj) -> None:
                 rolling[field] = value
     if spec.get("revisionHistoryLimit") is None:
         spec["revisionHistoryLimit"] = 10
+    # What is a field inside the real server is an annotation outside, so that whoever writes the object owns it.
+    _note_template(obj, _template_generation(obj))
 
 
 def _template_generation(obj: Obj) -> int:

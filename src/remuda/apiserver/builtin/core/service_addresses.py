@@ -103,11 +103,15 @@ def _set_families(obj: Obj, spec: Obj, before: Obj | None) -> None:
             families.append("IPv6" if families[0] == "IPv4" else "IPv4")
         spec["ipFamilies"] = families
         return
+    found = []
     if policy == "RequireDualStack":
-        raise _refuse(obj, "spec.ipFamilyPolicy", policy, "this cluster is not configured for dual-stack services")
+        why = "this cluster is not configured for dual-stack services"
+        found.append(invalid_value("spec.ipFamilyPolicy", policy, why))
     for index, family in enumerate(families):
         if family != "IPv4":
-            raise _refuse(obj, f"spec.ipFamilies[{index}]", family, "not configured on this cluster")
+            found.append(invalid_value(f"spec.ipFamilies[{index}]", family, "not configured on this cluster"))
+    if found:
+        raise invalid("", "Service", sub(obj, "metadata").get("name") or "", found)
     for index, address in enumerate(spec.get("clusterIPs") or ()):
         if ":" in address:
             why = "IPv6 is not configured on this cluster"

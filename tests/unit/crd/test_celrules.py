@@ -6,10 +6,18 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.cel import compile_rule, rule_errors
+from remuda.apiserver.cel import compile_rule
+from remuda.apiserver.crd import celrules
+from remuda.apiserver.crd.schemarules import Options, schema_errors
+from remuda.kube.errors import FieldError
 
 PATH = "spec.validation.openAPIV3Schema"
 HINT = "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)"
+
+
+def rule_errors(schema: dict[str, Any], path: str) -> list[FieldError]:
+    context = celrules.Context.root(schema)
+    return schema_errors(schema, path, Options(), context) + celrules.total_errors(context, path)
 
 
 def refused(of: dict[str, Any], *rules: dict[str, Any]) -> list[str]:
