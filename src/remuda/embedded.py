@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from remuda import kcm
 from remuda.apiserver.server import Config, Server
 from remuda.client.inprocess import InProcessClient
+from remuda.runtime import Registry
 
 
 @asynccontextmanager
@@ -39,4 +40,9 @@ async def run_controllers(server: Server) -> None:
     """What kube-controller-manager does, for this server's API."""
     client = InProcessClient(server, manager="kube-controller-manager")
     root_ca = "" if server.pki is None else server.pki.ca_pem.decode()
-    await kcm.run(client, server.config.clock, server.config.rng, root_ca=root_ca, tokens=server.issuer)
+    registry = Registry()
+    server.metrics.others.append(registry.text)
+    try:
+        await kcm.run(client, server.config.clock, server.config.rng, root_ca=root_ca, tokens=server.issuer, registry=registry)
+    finally:
+        server.metrics.others.remove(registry.text)

@@ -28,6 +28,8 @@ class Metrics:
         self._durations: dict[tuple[str, ...], list[float]] = {}
         self._gauges: dict[str, tuple[str, Gauge, str]] = {}
         self.lag = [0.0] * (len(_BUCKETS) + 3)
+        # What others in this process count, in the same text form.
+        self.others: list[Callable[[], str]] = []
 
     def request(self, target: Target, status: int, seconds: float) -> None:
         scope = "resource" if target.name else "namespace" if target.namespace else "cluster" if target.resource else ""
@@ -64,7 +66,7 @@ class Metrics:
             lines += _head(name, help_, kind)
             for labels, value in read():
                 lines.append(f"{name}{_labels(tuple(labels), tuple(labels.values()))} {value:g}")
-        return "\n".join(lines) + "\n"
+        return "\n".join(lines) + "\n" + "".join(other() for other in self.others)
 
 
 def _observe(values: list[float], seconds: float) -> None:

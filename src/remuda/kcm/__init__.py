@@ -12,7 +12,7 @@ from typing import Protocol
 
 from remuda.client.api import Client
 from remuda.kube.clock import Clock, Rng
-from remuda.runtime.events import Recorder
+from remuda.runtime import Recorder, Registry
 
 from .apiservices import ApiServices
 from .clusterroles import ClusterRoleAggregation
@@ -39,10 +39,16 @@ class Runnable(Protocol):
 
 
 def controllers(
-    client: Client, clock: Clock, rng: Rng, *, root_ca: str = "", tokens: TokenIssuer | None = None
+    client: Client,
+    clock: Clock,
+    rng: Rng,
+    *,
+    root_ca: str = "",
+    tokens: TokenIssuer | None = None,
+    registry: Registry | None = None,
 ) -> list[Runnable]:
     """Everything that has to run. `root_ca` (PEM) is published to every namespace; `tokens` signs legacy token Secrets."""
-    watches = Informers(client, clock, rng)
+    watches = Informers(client, clock, rng, registry=registry)
     discovery = Discovery(client, clock, watches.of(CRDS))
     found: list[Runnable] = [
         watches,
@@ -50,7 +56,9 @@ def controllers(
         CrdConditions(client, clock, rng, watches),
         CrdCleanup(client, clock, rng, watches),
         ApiServices(client, clock, rng, watches),
-        GarbageCollector(client, clock, rng, discovery, Recorder(client, clock, GarbageCollector.name, field_manager=MANAGER)),
+        GarbageCollector(
+            client, clock, rng, discovery, Recorder(client, clock, GarbageCollector.name, field_manager=MANAGER), watches.registry
+        ),
         NamespaceController(client, clock, rng, watches, discovery),
         DefaultServiceAccounts(client, clock, rng, watches),
         ClusterRoleAggregation(client, clock, rng, watches),
@@ -72,5 +80,13 @@ async def run_all(runnables: Iterable[Runnable]) -> None:
             group.create_task(runnable.run(), name=runnable.name)
 
 
-async def run(client: Client, clock: Clock, rng: Rng, *, root_ca: str = "", tokens: TokenIssuer | None = None) -> None:
-    await run_all(controllers(client, clock, rng, root_ca=root_ca, tokens=tokens))
+async def run(
+    client: Client,
+    clock: Clock,
+    rng: Rng,
+    *,
+    root_ca: str = "",
+    tokens: TokenIssuer | None = None,
+    registry: Registry | None = None,
+) -> None:
+    await run_all(controllers(client, clock, rng, root_ca=root_ca, tokens=tokens, registry=registry))

@@ -64,7 +64,7 @@ class ApiServices:
         self._client = client
         self._crds = watches.of(CRDS)
         self._services = watches.of(API_SERVICES)
-        self._queue: WorkQueue[str] = WorkQueue(clock, rng)
+        self._queue: WorkQueue[str] = WorkQueue(clock, rng, metrics=watches.registry.queue(self.name))
 
     async def run(self) -> None:
         await synced(self._crds, self._services)

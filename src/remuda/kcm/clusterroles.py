@@ -24,7 +24,7 @@ class ClusterRoleAggregation:
         self._client = client
         self._roles = watches.of(CLUSTER_ROLES)
         self._aggregated: set[str] = set()
-        self._queue: WorkQueue[str] = WorkQueue(clock, rng)
+        self._queue: WorkQueue[str] = WorkQueue(clock, rng, metrics=watches.registry.queue(self.name))
 
     async def run(self) -> None:
         await synced(self._roles)

@@ -42,7 +42,7 @@ class CrdCleanup:
         self._client = client
         self._clock = clock
         self._crds = watches.of(CRDS)
-        self._queue: WorkQueue[str] = WorkQueue(clock, rng)
+        self._queue: WorkQueue[str] = WorkQueue(clock, rng, metrics=watches.registry.queue(self.name))
         self._looks: dict[str, int] = {}
 
     async def run(self) -> None:

@@ -33,7 +33,7 @@ class CrdConditions:
         self._client = client
         self._clock = clock
         self._crds = watches.of(CRDS)
-        self._queue: WorkQueue[str] = WorkQueue(clock, rng)
+        self._queue: WorkQueue[str] = WorkQueue(clock, rng, metrics=watches.registry.queue(self.name))
         # What we wrote and the informer has not shown yet: names given a moment ago are taken.
         self._written: dict[str, Obj] = {}
 

@@ -57,8 +57,8 @@ class DisruptionController:
         for informer in (self._budgets, self._pods):
             informer.add_index(self._by_namespace, lambda obj: [namespace_of(obj)])
         self._selectors: dict[Key, LabelSelector] = {}
-        self._queue: WorkQueue[Key] = WorkQueue(clock, rng)
-        self._stale: WorkQueue[Key] = WorkQueue(clock, rng)
+        self._queue: WorkQueue[Key] = WorkQueue(clock, rng, metrics=watches.registry.queue(self.name))
+        self._stale: WorkQueue[Key] = WorkQueue(clock, rng, metrics=watches.registry.queue("stale_pod_disruption"))
 
     async def run(self) -> None:
         await synced(self._budgets, self._pods)

@@ -22,7 +22,7 @@ from remuda.kube.objects import (
     resource_version_of,
     uid_of,
 )
-from remuda.runtime import Reflector, Retry, Workers, WorkQueue
+from remuda.runtime import Reflector, Registry, Retry, Workers, WorkQueue
 from remuda.runtime.events import Recorder
 
 from .discovery import Discovery, Served, Snapshot
@@ -89,14 +89,16 @@ class _Monitor:
 class GarbageCollector:
     name = "garbage-collector-controller"
 
-    def __init__(self, client: Client, clock: Clock, rng: Rng, discovery: Discovery, recorder: Recorder) -> None:
+    def __init__(
+        self, client: Client, clock: Clock, rng: Rng, discovery: Discovery, recorder: Recorder, registry: Registry
+    ) -> None:
         self._client = client
         self._clock = clock
         self._rng = rng
         self._discovery = discovery
         self._recorder = recorder
-        self._to_check: WorkQueue[Node] = WorkQueue(clock, rng)
-        self._to_orphan: WorkQueue[Node] = WorkQueue(clock, rng)
+        self._to_check: WorkQueue[Node] = WorkQueue(clock, rng, metrics=registry.queue("garbage_collector_attempt_to_delete"))
+        self._to_orphan: WorkQueue[Node] = WorkQueue(clock, rng, metrics=registry.queue("garbage_collector_attempt_to_orphan"))
         self._graph = Graph(
             self._to_check.add,
             lambda node: self._to_check.add_after(node, 1.0),

@@ -108,7 +108,7 @@ class NamespaceController:
         self._clock = clock
         self._discovery = discovery
         self._namespaces = watches.of(NAMESPACES)
-        self._queue: WorkQueue[str] = WorkQueue(clock, rng)
+        self._queue: WorkQueue[str] = WorkQueue(clock, rng, metrics=watches.registry.queue(self.name))
         self._rounds: Counter[str] = Counter()
 
     async def run(self) -> None:

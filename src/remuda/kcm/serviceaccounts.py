@@ -40,7 +40,7 @@ class DefaultServiceAccounts:
         self._client = client
         self._namespaces = watches.of(NAMESPACES)
         self._accounts = watches.of(SERVICE_ACCOUNTS)
-        self._queue: WorkQueue[str] = WorkQueue(clock, rng)
+        self._queue: WorkQueue[str] = WorkQueue(clock, rng, metrics=watches.registry.queue(self.name))
 
     async def run(self) -> None:
         await synced(self._namespaces, self._accounts)
@@ -76,7 +76,7 @@ class RootCaPublisher:
         self._data = {"ca.crt": root_ca}
         self._namespaces = watches.of(NAMESPACES)
         self._maps = watches.of(CONFIG_MAPS, fields=f"metadata.name={ROOT_CA_NAME}")
-        self._queue: WorkQueue[str] = WorkQueue(clock, rng)
+        self._queue: WorkQueue[str] = WorkQueue(clock, rng, metrics=watches.registry.queue(self.name))
 
     async def run(self) -> None:
         await synced(self._namespaces, self._maps)

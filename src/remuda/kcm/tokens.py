@@ -49,7 +49,7 @@ class TokenSecrets:
         self._accounts = watches.of(SERVICE_ACCOUNTS)
         self._secrets = watches.of(SECRETS, fields=f"type={TYPE}")
         self._secrets.add_index("account", _account_of)
-        self._queue: WorkQueue[SecretKey] = WorkQueue(clock, rng)
+        self._queue: WorkQueue[SecretKey] = WorkQueue(clock, rng, metrics=watches.registry.queue(self.name))
 
     async def run(self) -> None:
         await synced(self._accounts, self._secrets)

@@ -14,6 +14,7 @@ from remuda.kube.clock import Clock, Rng
 from remuda.kube.objects import GroupVersionResource
 
 from .informer import Informer, Transform
+from .metrics import Registry
 from .reflector import Pauses
 
 _Selection = tuple[GroupVersionResource, str, str, str, bool, Transform | None]
@@ -27,8 +28,12 @@ class Informers:
         client: Client,
         clock: Clock,
         rng: Rng,
+        *,
+        registry: Registry | None = None,
         pauses: Pauses = Pauses(),  # noqa: B008 - a constant
     ) -> None:
+        """`registry` is where the controllers that share these count."""
+        self.registry = registry or Registry()
         self._client = client
         self._clock = clock
         self._rng = rng

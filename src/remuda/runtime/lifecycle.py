@@ -154,7 +154,7 @@ class Manager:
         self.clock = clock
         self.rng = rng
         self.registry = registry or Registry()
-        self.informers = Informers(client, clock, rng)
+        self.informers = Informers(client, clock, rng, registry=self.registry)
         self._elector = elector
         self._grace = grace
         self._reconcilers: list[Reconciler] = []

@@ -115,6 +115,9 @@ class Registry:
         assert isinstance(made, Histogram)
         return made
 
+    def queue(self, name: str) -> QueueMetrics:
+        return QueueMetrics(self, name)
+
     def text(self) -> str:
         lines: list[str] = []
         for name, (help_, family) in self._families.items():

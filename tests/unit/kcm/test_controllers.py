@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from remuda import embedded
+from remuda.apiserver.server import Config
+from remuda.client.inprocess import InProcessClient
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig
 
@@ -252,3 +255,16 @@ async def test_a_budget_counts_the_pods_it_protects(cluster: Cluster) -> None:
     counts = [status[name] for name in ("currentHealthy", "desiredHealthy", "expectedPods", "disruptionsAllowed")]
     assert counts == [2, 1, 3, 1]
     assert status["conditions"][0]["reason"] == "SufficientPods"
+
+
+async def test_the_controllers_numbers_are_on_the_servers_page() -> None:
+    async with embedded.running(Config(data_dir=None), listen=False) as server:
+        client = InProcessClient(server)
+        async with asyncio.timeout(20):
+            while 'workqueue_work_duration_seconds_count{name="serviceaccount-controller"' not in str(
+                await client.raw("GET", "/metrics")
+            ):
+                await asyncio.sleep(0.02)
+        text = str(await client.raw("GET", "/metrics"))
+        assert 'workqueue_depth{name="namespace-controller",' in text
+        assert text.count("# TYPE workqueue_adds_total counter") == 1

@@ -1,0 +1,131 @@
+"""Write back what a reconcile changed of an object, and nothing else, in as few requests as can be.
+
+    patch = Patch(client, MACHINES, machine, clock, owned={"Ready", "Available"})
+    machine = with_condition(machine, …)
+    await patch.write(machine)
+
+What differs from the object as it was read goes out as at most three patches: metadata and spec first (a finalizer must be
+there before a status tells of it), then the status with its conditions. Conditions are lists that several controllers
+write, so their patch is bound to the revision it was computed from; when somebody was faster, the changes are carried over to
+the newer state (:func:`remuda.kube.conditions.merged`) and sent again. The rest is merged by the server, field by field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from remuda.client.api import Client
+from remuda.kube.clock import Clock
+from remuda.kube.conditions import BOTH, conditions_of, merged
+from remuda.kube.errors import ApiError
+from remuda.kube.mergepatch import create_merge_patch
+from remuda.kube.objects import (
+    GroupVersionResource,
+    finalizers_of,
+    is_being_deleted,
+    metadata,
+    name_of,
+    namespace_of,
+    resource_version_of,
+    with_path,
+    without_path,
+)
+
+Obj = dict[str, Any]
+_TRIES, _PAUSE = 8, 0.05
+
+
+class Patch:
+    """Make it with the object as read; `owned` are the condition types (of both sets) in which this writer has the last word."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: GroupVersionResource,
+        before: Obj,
+        clock: Clock,
+        *,
+        owned: Collection[str] = (),
+        field_manager: str = "",
+    ) -> None:
+        self._client = client
+        self._resource = resource
+        self._clock = clock
+        self._before = before
+        self._owned = frozenset(owned)
+        self._manager = field_manager
+
+    async def write(self, after: Obj, *, observed: bool = False) -> Obj:
+        """Send the difference; the object as the server has it now. `observed`: the reconcile went well, so that
+        `status.observedGeneration` may follow the generation."""
+        if observed:
+            after = with_path(after, ("status", "observedGeneration"), int(metadata(after).get("generation") or 0))
+        found = self._before
+        main = create_merge_patch(_main(self._before), _main(after))
+        if main:
+            found = await self._send(main, "")
+        status = self._status_patch(after)
+        if status is not None:
+            try:
+                found = await self._send_status(after, status, found)
+            except ApiError as error:
+                # The last finalizer is gone, and with it the object.
+                if not (error.is_not_found and is_being_deleted(after) and not finalizers_of(after)):
+                    raise
+        self._before = found
+        return found
+
+    async def _send(self, patch: Obj, subresource: str) -> Obj:
+        return await self._client.patch(
+            self._resource,
+            name_of(self._before),
+            patch,
+            namespace_of(self._before),
+            subresource=subresource,
+            field_manager=self._manager,
+        )
+
+    def _status_patch(self, after: Obj) -> Obj | None:
+        """The status but for conditions, as a merge patch; None when not even conditions changed."""
+        plain = create_merge_patch(_plain_status(self._before), _plain_status(after))
+        changed = any(conditions_of(self._before, of) != conditions_of(after, of) for of in BOTH)
+        return plain if plain or changed else None
+
+    async def _send_status(self, after: Obj, plain: Obj, latest: Obj) -> Obj:
+        for attempt in range(_TRIES):
+            patch = self._with_conditions(after, plain, latest)
+            if not patch:
+                return latest
+            try:
+                return await self._send(patch, "status")
+            except ApiError as error:
+                if not error.is_conflict or attempt == _TRIES - 1:
+                    raise
+            await self._clock.sleep(_PAUSE * 2**attempt)
+            latest = await self._client.get(self._resource, name_of(self._before), namespace_of(self._before))
+        raise AssertionError("unreachable")
+
+    def _with_conditions(self, after: Obj, plain: Obj, latest: Obj) -> Obj:
+        patch = plain
+        bound = False
+        for of in BOTH:
+            before, wanted, present = conditions_of(self._before, of), conditions_of(after, of), conditions_of(latest, of)
+            if before == wanted:
+                continue
+            target = merged(before, wanted, present, of, self._owned)
+            if target != present:
+                patch = with_path(patch, of.path, target or None)
+                bound = True
+        return with_path(patch, ("metadata", "resourceVersion"), resource_version_of(latest)) if bound else patch
+
+
+def _main(obj: Obj) -> Obj:
+    return {key: value for key, value in obj.items() if key != "status"}
+
+
+def _plain_status(obj: Obj) -> Obj:
+    found = {"status": obj["status"]} if obj.get("status") else {}
+    for of in BOTH:
+        found = without_path(found, of.path)
+    return found
