@@ -11,6 +11,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A test asserts no wall time, and neither does hypothesis: an example may be slow because the machine is busy.
+settings.register_profile("remuda", deadline=None)
+settings.load_profile("remuda")
 
 _ENVIRONMENT = "REMUDA_CHECK_MUTATION"
 _reported = pytest.StashKey[Path]()
