@@ -32,7 +32,9 @@ def masked(value: Any, key: str = "") -> Any:
         return found
     if key == "managedFields" and isinstance(value, list):
         # Sorted by time within an operation, so that two servers differ when one of them crosses a second.
-        value = sorted(value, key=lambda entry: [str(entry.get(name)) for name in ("operation", "manager", "apiVersion", "subresource")])
+        value = sorted(
+            value, key=lambda entry: [str(entry.get(name)) for name in ("operation", "manager", "apiVersion", "subresource")]
+        )
     if isinstance(value, list):
         return [masked(child, key) for child in value]
     if not isinstance(value, str):

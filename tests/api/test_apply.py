@@ -22,7 +22,11 @@ PROPERTIES: Obj = {
     "keyed": {"type": "array", "items": ITEM, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]},
     "pairs": {
         "type": "array",
-        "items": {"type": "object", "properties": {"p": {"type": "integer"}, "t": {"type": "string", "default": "tcp"}, "v": TEXT}, "required": ["p"]},
+        "items": {
+            "type": "object",
+            "properties": {"p": {"type": "integer"}, "t": {"type": "string", "default": "tcp"}, "v": TEXT},
+            "required": ["p"],
+        },
         "x-kubernetes-list-type": "map",
         "x-kubernetes-list-map-keys": ["p", "t"],
     },
@@ -66,24 +70,48 @@ STORIES: dict[str, list[Step]] = {
     "atomic list": [("one", fields(atomic=["a", "b"])), ("two", fields(atomic=["a"])), ("two", fields(atomic=["a"]), True)],
     "atomic list shared": [("one", fields(atomic=["a"])), ("two", fields(atomic=["a"])), ("one", fields(atomic=["b"]))],
     "atomic map": [("one", fields(whole={"x": "1"})), ("two", fields(whole={"y": "1"})), ("two", fields(whole={"y": "1"}), True)],
-    "set": [("one", fields(set=["a", "b"])), ("two", fields(set=["b", "c"])), ("one", fields(set=["a"])), ("two", fields(set=[]))],
+    "set": [
+        ("one", fields(set=["a", "b"])),
+        ("two", fields(set=["b", "c"])),
+        ("one", fields(set=["a"])),
+        ("two", fields(set=[])),
+    ],
     "set order": [("one", fields(set=["c", "a"])), ("two", fields(set=["b", "a"]))],
-    "keyed list": [("one", fields(keyed=[{"k": "x", "v": "1"}])), ("two", fields(keyed=[{"k": "y", "v": "1"}, {"k": "x", "w": "2"}])), ("one", fields())],
+    "keyed list": [
+        ("one", fields(keyed=[{"k": "x", "v": "1"}])),
+        ("two", fields(keyed=[{"k": "y", "v": "1"}, {"k": "x", "w": "2"}])),
+        ("one", fields()),
+    ],
     "keyed list conflict": [("one", fields(keyed=[{"k": "x", "v": "1"}])), ("two", fields(keyed=[{"k": "x", "v": "2"}]))],
     "keyed list item removed": [("one", fields(keyed=[{"k": "x", "v": "1"}, {"k": "y"}])), ("one", fields(keyed=[{"k": "y"}]))],
-    "keyed list reordered": [("one", fields(keyed=[{"k": "x"}, {"k": "y"}])), ("one", fields(keyed=[{"k": "y"}, {"k": "x"}, {"k": "z"}]))],
+    "keyed list reordered": [
+        ("one", fields(keyed=[{"k": "x"}, {"k": "y"}])),
+        ("one", fields(keyed=[{"k": "y"}, {"k": "x"}, {"k": "z"}])),
+    ],
     "keyed list twice": [("one", fields(keyed=[{"k": "x"}, {"k": "x"}]))],
     "keyed list without a key": [("one", fields(keyed=[{"v": "x"}]))],
     "set twice": [("one", fields(set=["x", "x"]))],
-    "keys with defaults": [("one", fields(pairs=[{"p": 1, "v": "a"}])), ("two", fields(pairs=[{"p": 1, "t": "tcp", "v": "b"}, {"p": 1, "t": "udp"}])), ("one", fields())],
+    "keys with defaults": [
+        ("one", fields(pairs=[{"p": 1, "v": "a"}])),
+        ("two", fields(pairs=[{"p": 1, "t": "tcp", "v": "b"}, {"p": 1, "t": "udp"}])),
+        ("one", fields()),
+    ],
     "map": [("one", fields(map={"x": "1"})), ("two", fields(map={"y": "2"})), ("one", fields(map={})), ("two", fields())],
     "map conflict": [("one", fields(map={"x": "1"})), ("two", fields(map={"x": "2"}))],
     "nested defaults": [("one", fields(nested={"x": "1"})), ("two", fields(nested={"y": "mine"})), ("one", fields())],
     "default taken": [("one", fields(nested={})), ("two", fields(nested={"y": "why"})), ("three", fields(nested={"y": "other"}))],
-    "without schema": [("one", fields(free={"a": {"b": [1, 2], "c": None}})), ("two", fields(free={"a": {"b": [3]}})), ("two", fields(free={"d": 1})), ("one", fields(free={}))],
+    "without schema": [
+        ("one", fields(free={"a": {"b": [1, 2], "c": None}})),
+        ("two", fields(free={"a": {"b": [3]}})),
+        ("two", fields(free={"d": 1})),
+        ("one", fields(free={})),
+    ],
     "null": [("one", fields(nullable=None, a="1")), ("two", fields(nullable="x")), ("one", fields(nullable=None))],
     "null removes nothing": [("one", fields(a="1")), ("one", fields(a=None))],
-    "embedded": [("one", fields(embedded={"apiVersion": "v1", "kind": "X", "metadata": {"labels": {"a": "b"}}})), ("two", fields(embedded={"apiVersion": "v1", "kind": "X", "spec": 1}))],
+    "embedded": [
+        ("one", fields(embedded={"apiVersion": "v1", "kind": "X", "metadata": {"labels": {"a": "b"}}})),
+        ("two", fields(embedded={"apiVersion": "v1", "kind": "X", "spec": 1})),
+    ],
     "unknown field": [("one", fields(nothing="1"))],
     "wrong type": [("one", fields(a=1))],
     "wrong list": [("one", fields(keyed={"k": "x"}))],
@@ -118,7 +146,17 @@ def test_the_spec_itself_is_given_up(pair: Pair, kind: Obj) -> None:
 
 BAD: dict[str, tuple[str, Any]] = {
     "no manager": ("", {}),
-    "managed fields": ("?fieldManager=m", {"metadata": {"name": "a", "managedFields": [{"manager": "x", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {}}]}}),
+    "managed fields": (
+        "?fieldManager=m",
+        {
+            "metadata": {
+                "name": "a",
+                "managedFields": [
+                    {"manager": "x", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {}}
+                ],
+            }
+        },
+    ),
     "no kind": ("?fieldManager=m", {"kind": None}),
     "no version": ("?fieldManager=m", {"apiVersion": None}),
     "another kind": ("?fieldManager=m", {"kind": "Secret"}),
@@ -144,7 +182,11 @@ BAD: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize("what", BAD)
 def test_a_body_that_is_refused(pair: Pair, what: str) -> None:
     query, change = BAD[what]
-    body = change if isinstance(change, list) else {key: value for key, value in {**cm("a", x="1"), **change}.items() if value is not None}
+    body = (
+        change
+        if isinstance(change, list)
+        else {key: value for key, value in {**cm("a", x="1"), **change}.items() if value is not None}
+    )
     pair.patch(CMS + "/a" + query, body, APPLY)
 
 
@@ -182,24 +224,93 @@ def workload(**template: Any) -> Obj:
 BUILT_IN: dict[str, list[tuple[str, Any, bool]]] = {
     "env by name": [
         ("one", workload(containers=[{"name": "c", "image": "example.com/c:1", "env": [{"name": "A", "value": "1"}]}]), False),
-        ("two", {**workload(), "spec": {"template": {"spec": {"containers": [{"name": "c", "env": [{"name": "B", "value": "2"}]}]}}}}, False),
+        (
+            "two",
+            {**workload(), "spec": {"template": {"spec": {"containers": [{"name": "c", "env": [{"name": "B", "value": "2"}]}]}}}},
+            False,
+        ),
         ("one", workload(), False),
     ],
     "ports by number and protocol": [
         ("one", workload(containers=[{"name": "c", "image": "example.com/c:1", "ports": [{"containerPort": 80}]}]), False),
-        ("two", {**workload(), "spec": {"template": {"spec": {"containers": [{"name": "c", "ports": [{"containerPort": 80, "name": "web"}, {"containerPort": 80, "protocol": "UDP"}]}]}}}}, False),
+        (
+            "two",
+            {
+                **workload(),
+                "spec": {
+                    "template": {
+                        "spec": {
+                            "containers": [
+                                {
+                                    "name": "c",
+                                    "ports": [{"containerPort": 80, "name": "web"}, {"containerPort": 80, "protocol": "UDP"}],
+                                }
+                            ]
+                        }
+                    }
+                },
+            },
+            False,
+        ),
     ],
-    "duplicate ports": [("one", workload(containers=[{"name": "c", "image": "example.com/c:1", "ports": [{"containerPort": 80}, {"containerPort": 80}]}]), False)],
-    "duplicate env": [("one", workload(containers=[{"name": "c", "image": "example.com/c:1", "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}]), False)],
-    "image conflict": [("one", workload(), False), ("two", workload(containers=[{"name": "c", "image": "example.com/c:2"}]), False), ("two", workload(containers=[{"name": "c", "image": "example.com/c:2"}]), True)],
-    "second container": [("one", workload(), False), ("two", {**workload(), "spec": {"template": {"spec": {"containers": [{"name": "side", "image": "example.com/s:1"}]}}}}, False), ("two", {**workload(), "spec": {}}, False)],
-    "replicas given up": [("one", workload(), False), ("one", {**workload(), "spec": {key: value for key, value in workload()["spec"].items() if key != "replicas"}}, False)],
-    "selector is atomic": [("one", workload(), False), ("two", {**workload(), "spec": {"selector": {"matchLabels": {"x": "y"}}}}, False)],
-    "tolerations are atomic": [("one", workload(tolerations=[{"key": "a", "operator": "Exists"}]), False), ("two", {**workload(), "spec": {"template": {"spec": {"tolerations": [{"key": "b", "operator": "Exists"}]}}}}, False)],
+    "duplicate ports": [
+        (
+            "one",
+            workload(
+                containers=[{"name": "c", "image": "example.com/c:1", "ports": [{"containerPort": 80}, {"containerPort": 80}]}]
+            ),
+            False,
+        )
+    ],
+    "duplicate env": [
+        (
+            "one",
+            workload(
+                containers=[
+                    {"name": "c", "image": "example.com/c:1", "env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}
+                ]
+            ),
+            False,
+        )
+    ],
+    "image conflict": [
+        ("one", workload(), False),
+        ("two", workload(containers=[{"name": "c", "image": "example.com/c:2"}]), False),
+        ("two", workload(containers=[{"name": "c", "image": "example.com/c:2"}]), True),
+    ],
+    "second container": [
+        ("one", workload(), False),
+        (
+            "two",
+            {**workload(), "spec": {"template": {"spec": {"containers": [{"name": "side", "image": "example.com/s:1"}]}}}},
+            False,
+        ),
+        ("two", {**workload(), "spec": {}}, False),
+    ],
+    "replicas given up": [
+        ("one", workload(), False),
+        ("one", {**workload(), "spec": {key: value for key, value in workload()["spec"].items() if key != "replicas"}}, False),
+    ],
+    "selector is atomic": [
+        ("one", workload(), False),
+        ("two", {**workload(), "spec": {"selector": {"matchLabels": {"x": "y"}}}}, False),
+    ],
+    "tolerations are atomic": [
+        ("one", workload(tolerations=[{"key": "a", "operator": "Exists"}]), False),
+        ("two", {**workload(), "spec": {"template": {"spec": {"tolerations": [{"key": "b", "operator": "Exists"}]}}}}, False),
+    ],
     "status is not owned": [("one", {**workload(), "status": {"replicas": 3}}, False)],
-    "labels": [("one", with_meta(workload(), labels={"a": "1", "b": "2"}), False), ("two", with_meta(workload(), labels={"c": "3"}), False), ("one", with_meta(workload(), labels={"a": "1"}), False)],
+    "labels": [
+        ("one", with_meta(workload(), labels={"a": "1", "b": "2"}), False),
+        ("two", with_meta(workload(), labels={"c": "3"}), False),
+        ("one", with_meta(workload(), labels={"a": "1"}), False),
+    ],
     "quantities that mean the same": [
-        ("one", workload(containers=[{"name": "c", "image": "example.com/c:1", "resources": {"limits": {"cpu": "1000m"}}}]), False),
+        (
+            "one",
+            workload(containers=[{"name": "c", "image": "example.com/c:1", "resources": {"limits": {"cpu": "1000m"}}}]),
+            False,
+        ),
         ("two", workload(containers=[{"name": "c", "image": "example.com/c:1", "resources": {"limits": {"cpu": "1"}}}]), False),
     ],
     "invalid": [("one", {**workload(), "spec": {"replicas": -1}}, False)],
@@ -216,7 +327,12 @@ def test_a_service_and_its_ports(pair: Pair) -> None:
     at = "/api/v1/namespaces/{ns}/services/s"
 
     def service(*ports: Obj) -> Obj:
-        return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"clusterIP": "None", "ports": list(ports)}}
+        return {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "s"},
+            "spec": {"clusterIP": "None", "ports": list(ports)},
+        }
 
     pair.apply(at, service({"port": 80, "name": "a"}), "one")
     pair.apply(at, service({"port": 81, "name": "b"}, {"port": 80, "targetPort": 8080}), "two")
@@ -244,7 +360,12 @@ def test_status_is_applied_through_its_subresource(pair: Pair, kind: Obj) -> Non
 
 def test_a_pod_and_its_status(pair: Pair) -> None:
     pair.apply(PODS + "/p", pod("p", node="n"), "one")
-    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "status": {"conditions": [{"type": "Ready", "status": "True"}], "podIP": "10.0.0.1"}}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}], "podIP": "10.0.0.1"},
+    }
     pair.apply(PODS + "/p/status", body, "kubelet")
     body["status"] = {"conditions": [{"type": "Ready", "status": "False"}]}
     pair.apply(PODS + "/p/status", body, "other")
@@ -289,7 +410,10 @@ def test_migration_from_client_side_apply(pair: Pair) -> None:
 
 def test_client_side_apply_after_server_side(pair: Pair) -> None:
     pair.apply(CMS + "/a", with_meta(cm("a", x="1"), annotations={LAST: "{}"}), "kubectl")
-    pair.patch(CMS + "/a?fieldManager=kubectl-client-side-apply", {"metadata": {"annotations": {LAST: '{"data":{"x":"2"}}'}}, "data": {"x": "2"}})
+    pair.patch(
+        CMS + "/a?fieldManager=kubectl-client-side-apply",
+        {"metadata": {"annotations": {LAST: '{"data":{"x":"2"}}'}}, "data": {"x": "2"}},
+    )
     pair.apply(CMS + "/a", cm("a", x="3"), "kubectl")
 
 

@@ -38,7 +38,10 @@ DECIMAL = {"type": "number"}
 TEXTS = {"type": "array", "maxItems": 5, "items": TEXT}
 NUMBERS = {"type": "array", "maxItems": 5, "items": NUMBER}
 MAP = {"type": "object", "maxProperties": 5, "additionalProperties": TEXT}
-PAIR = {"type": "object", "properties": {"a": NUMBER, "b": NUMBER, "c": TEXT, "d": {"type": "string", "nullable": True, "maxLength": 9}}}
+PAIR = {
+    "type": "object",
+    "properties": {"a": NUMBER, "b": NUMBER, "c": TEXT, "d": {"type": "string", "nullable": True, "maxLength": 9}},
+}
 KEYED = {
     "type": "array",
     "maxItems": 4,
@@ -90,33 +93,75 @@ RULES: dict[str, Rule] = {
     "join": on(TEXTS, "self.join('-') == 'a-b'", ["a", "b"], ["a"]),
     "quote": on(TEXT, "strings.quote(self) == '\"a\"'", "a", "b"),
     "format": on(TEXT, "'%s-%d-%.2f'.format([self, 3, 1.5]) == 'a-3-1.50'", "a", "b"),
-    "lists": on(NUMBERS, "self.isSorted() && self.sum() == 6 && self.min() == 1 && self.max() == 3 && self.indexOf(2) == 1", [1, 2, 3], [3, 2, 1]),
+    "lists": on(
+        NUMBERS,
+        "self.isSorted() && self.sum() == 6 && self.min() == 1 && self.max() == 3 && self.indexOf(2) == 1",
+        [1, 2, 3],
+        [3, 2, 1],
+    ),
     "emptymin": on(NUMBERS, "self.min() > 0", [1], []),
-    "setlib": on(TEXTS, "sets.contains(self, ['a']) && sets.intersects(self, ['a', 'z']) && sets.equivalent(self, ['a'])", ["a"], ["a", "b"]),
+    "setlib": on(
+        TEXTS,
+        "sets.contains(self, ['a']) && sets.intersects(self, ['a', 'z']) && sets.equivalent(self, ['a'])",
+        ["a"],
+        ["a", "b"],
+    ),
     "quantity": on(TEXT, "quantity(self).isGreaterThan(quantity('1Gi'))", "2Gi", "1Mi", "x"),
     "isquantity": on(TEXT, "isQuantity(self)", "10m", "10x"),
-    "quantitymath": on(TEXT, "quantity(self).add(quantity('1')).sub(1).compareTo(quantity('2')) == 0 && quantity(self).asInteger() == 2", "2", "3"),
+    "quantitymath": on(
+        TEXT,
+        "quantity(self).add(quantity('1')).sub(1).compareTo(quantity('2')) == 0 && quantity(self).asInteger() == 2",
+        "2",
+        "3",
+    ),
     "ip": on(TEXT, "isIP(self) && ip(self).family() == 4 && !ip(self).isLoopback()", "10.0.0.1", "127.0.0.1", "::1", "x"),
     "badip": on(TEXT, "ip(self).isUnspecified()", "0.0.0.0", "no"),
-    "cidr": on(TEXT, "isCIDR(self) && cidr(self).containsIP('10.1.2.3') && cidr(self).prefixLength() == 8", "10.0.0.0/8", "11.0.0.0/8", "10.0.0.0"),
-    "url": on(TEXT, "isURL(self) && url(self).getHost() == 'a:1' && url(self).getScheme() == 'https'", "https://a:1/x", "https://b", "::"),
+    "cidr": on(
+        TEXT,
+        "isCIDR(self) && cidr(self).containsIP('10.1.2.3') && cidr(self).prefixLength() == 8",
+        "10.0.0.0/8",
+        "11.0.0.0/8",
+        "10.0.0.0",
+    ),
+    "url": on(
+        TEXT,
+        "isURL(self) && url(self).getHost() == 'a:1' && url(self).getScheme() == 'https'",
+        "https://a:1/x",
+        "https://b",
+        "::",
+    ),
     "named": on(TEXT, "!format.dns1123Label().validate(self).hasValue()", "abc", "A_B"),
     "namedunknown": on(TEXT, "format.named(self).hasValue()", "uuid", "nothing"),
     "semver": on(TEXT, "isSemver(self) && semver(self).isGreaterThan(semver('1.0.0'))", "1.2.3", "0.1.0", "v1"),
     "optional": on(PAIR, "self.?a.orValue(7) == 7 && self.?c.hasValue() == false", {}, {"a": 1}, {"c": "x"}),
     "optionalindex": on(MAP, "self[?'x'].orValue('none') == 'none'", {}, {"x": "1"}),
-    "timestamp": on(WHEN, "self > timestamp('2020-01-01T00:00:00Z') && self.getFullYear() == 2021", "2021-06-01T00:00:00Z", "2019-01-01T00:00:00Z"),
+    "timestamp": on(
+        WHEN,
+        "self > timestamp('2020-01-01T00:00:00Z') && self.getFullYear() == 2021",
+        "2021-06-01T00:00:00Z",
+        "2019-01-01T00:00:00Z",
+    ),
     "duration": on(SPAN, "self > duration('1h') && self.getMinutes() == 90", "90m", "1h", "x"),
     "date": on(DAY, "self.getDayOfMonth() == 1", "2020-01-02", "2020-01-03"),
     "either": on(EITHER, "type(self) == int ? self > 1 : self.matches('^[0-9]+%$')", 2, "5%", 0, "x"),
     "decimal": on(DECIMAL, "self > 1.5 && double(int(self)) != self", 1.75, 2.0, 1),
     "typeconversion": on(TEXT, "int(self) == 5 && double(self) == 5.0 && bool('true') && string(5) == self", "5", "x"),
-    "odd": on(ODD, "self.__in__ == 'a' || self.a__dash__b == 'b' || self.x__dot__y == 'c' || self.__namespace__ == 'd'", {"in": "a", "a-b": "", "x.y": "", "namespace": ""}, {"in": "", "a-b": "", "x.y": "", "namespace": ""}),
+    "odd": on(
+        ODD,
+        "self.__in__ == 'a' || self.a__dash__b == 'b' || self.x__dot__y == 'c' || self.__namespace__ == 'd'",
+        {"in": "a", "a-b": "", "x.y": "", "namespace": ""},
+        {"in": "", "a-b": "", "x.y": "", "namespace": ""},
+    ),
     "keyedadd": on(KEYED, "self.exists(e, e.k == 'a' && e.v == 1)", [{"k": "a", "v": 1}], [{"k": "a", "v": 2}]),
     "setequal": on(SET, "self == ['b', 'a']", ["a", "b"], ["a", "c"]),
     "immutable": on(TEXT, "self == oldSelf", "a", changes=("a", "b"), message="can't change"),
     "grows": on(NUMBER, "self >= oldSelf", 5, changes=(6, 4)),
-    "keyedtransition": on(KEYED, "self.all(x, oldSelf.exists(y, y.k == x.k))", [{"k": "a", "v": 1}], changes=([{"k": "a", "v": 2}], [{"k": "b", "v": 1}])),
+    "keyedtransition": on(
+        KEYED,
+        "self.all(x, oldSelf.exists(y, y.k == x.k))",
+        [{"k": "a", "v": 1}],
+        changes=([{"k": "a", "v": 2}], [{"k": "b", "v": 1}]),
+    ),
     "firsttime": on(TEXT, "!oldSelf.hasValue() || oldSelf.value() == self", "a", changes=("a", "b"), optionalOldSelf=True),
     "onlycreate": on(TEXT, "oldSelf.hasValue() || self == 'new'", "new", "old", changes=("old",), optionalOldSelf=True),
     "removal": on(PAIR, "has(self.a) || !has(oldSelf.a)", {"a": 1}, changes=({"b": 1},)),
@@ -142,7 +187,10 @@ def with_rule(case: Rule) -> Obj:
 @pytest.fixture(scope="module")
 def kind(endpoints: dict[str, Endpoint]) -> Iterator[Obj]:
     pair = Pair(endpoints, ns="default")
-    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {name: with_rule(case) for name, case in RULES.items()}}}}
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": {name: with_rule(case) for name, case in RULES.items()}}},
+    }
     definition = crd(pair, version(schema=schema), plural="rules", kind="Rule")
     with defined(pair, definition):
         yield definition
@@ -156,7 +204,9 @@ def test_rule(pair: Pair, kind: Obj, name: str) -> None:
     if case.changes:
         pair.post(at, instance(kind, spec={name: case.values[0]}))
         for value in case.changes:
-            pair.patch(at + "/a?dryRun=All", [{"op": "replace", "path": f"/spec/{name}", "value": value}], "application/json-patch+json")
+            pair.patch(
+                at + "/a?dryRun=All", [{"op": "replace", "path": f"/spec/{name}", "value": value}], "application/json-patch+json"
+            )
         pair.patch(at + "/a?dryRun=All", {"spec": {name: None}})
 
 
@@ -189,11 +239,22 @@ def test_rules_on_items_and_values(pair: Pair) -> None:
     schema = {
         "type": "object",
         "properties": {
-            "list": {"type": "array", "maxItems": 5, "items": {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 1"}]}},
-            "map": {"type": "object", "maxProperties": 5, "additionalProperties": {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 1"}]}},
+            "list": {
+                "type": "array",
+                "maxItems": 5,
+                "items": {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 1"}]},
+            },
+            "map": {
+                "type": "object",
+                "maxProperties": 5,
+                "additionalProperties": {"type": "integer", "x-kubernetes-validations": [{"rule": "self > 1"}]},
+            },
             "keyed": {
                 **KEYED,
-                "items": {**KEYED["items"], "x-kubernetes-validations": [{"rule": "self.v >= oldSelf.v", "fieldPath": ".v", "message": "only up"}]},  # type: ignore[dict-item]
+                "items": {
+                    **KEYED["items"],
+                    "x-kubernetes-validations": [{"rule": "self.v >= oldSelf.v", "fieldPath": ".v", "message": "only up"}],
+                },  # type: ignore[dict-item]
             },
             "embedded": {
                 "type": "object",
@@ -224,7 +285,11 @@ def test_rules_ratchet(pair: Pair) -> None:
     def with_limit(limit: int) -> Obj:
         properties = {
             "a": {"type": "integer", "x-kubernetes-validations": [{"rule": f"self < {limit}"}]},
-            "b": {"type": "object", "properties": {"n": NUMBER, "m": NUMBER}, "x-kubernetes-validations": [{"rule": f"!has(self.n) || self.n < {limit}"}]},
+            "b": {
+                "type": "object",
+                "properties": {"n": NUMBER, "m": NUMBER},
+                "x-kubernetes-validations": [{"rule": f"!has(self.n) || self.n < {limit}"}],
+            },
         }
         return version(schema={"type": "object", "properties": {"spec": {"type": "object", "properties": properties}}})
 
@@ -252,22 +317,54 @@ def _await_refusal(pair: Pair, given: Obj, spec: Obj) -> None:
 
 def test_a_rule_that_costs_too_much_at_run_time(pair: Pair) -> None:
     items = {"type": "string", "maxLength": 8}
-    properties = {"l": {"type": "array", "maxItems": 100, "items": items, "x-kubernetes-validations": [{"rule": "self.all(x, self.all(y, !self.exists(z, z == 'q')))"}]}}
+    properties = {
+        "l": {
+            "type": "array",
+            "maxItems": 100,
+            "items": items,
+            "x-kubernetes-validations": [{"rule": "self.all(x, self.all(y, !self.exists(z, z == 'q')))"}],
+        }
+    }
     with defined(pair, crd(pair, version(schema={"type": "object", "properties": properties}))) as given:
         pair.post(path_of(given), instance(given, l=["x"] * 100))
 
 
 COSTS: dict[str, Obj] = {
     "unbounded list": {"type": "array", "items": TEXT, "x-kubernetes-validations": [{"rule": "self.all(x, x.contains('a'))"}]},
-    "rule under an unbounded list": {"type": "array", "items": {**TEXT, "x-kubernetes-validations": [{"rule": "self.matches('^a+$')"}]}},
-    "unbounded map": {"type": "object", "additionalProperties": {"type": "string"}, "x-kubernetes-validations": [{"rule": "self.all(k, self[k].matches('a'))"}]},
+    "rule under an unbounded list": {
+        "type": "array",
+        "items": {**TEXT, "x-kubernetes-validations": [{"rule": "self.matches('^a+$')"}]},
+    },
+    "unbounded map": {
+        "type": "object",
+        "additionalProperties": {"type": "string"},
+        "x-kubernetes-validations": [{"rule": "self.all(k, self[k].matches('a'))"}],
+    },
     "unbounded string": {"type": "string", "x-kubernetes-validations": [{"rule": "self.matches('^(a|b)*c$')"}]},
-    "nested loops": {"type": "array", "maxItems": 1000, "items": TEXT, "x-kubernetes-validations": [{"rule": "self.all(x, self.exists(y, x == y))"}]},
-    "message costs too much": {"type": "array", "maxItems": 3000, "items": {"type": "string", "maxLength": 3000}, "x-kubernetes-validations": [{"rule": "size(self) > 1", "messageExpression": "self.join(',') + self.map(x, x + x).join('') "}]},
+    "nested loops": {
+        "type": "array",
+        "maxItems": 1000,
+        "items": TEXT,
+        "x-kubernetes-validations": [{"rule": "self.all(x, self.exists(y, x == y))"}],
+    },
+    "message costs too much": {
+        "type": "array",
+        "maxItems": 3000,
+        "items": {"type": "string", "maxLength": 3000},
+        "x-kubernetes-validations": [
+            {"rule": "size(self) > 1", "messageExpression": "self.join(',') + self.map(x, x + x).join('') "}
+        ],
+    },
     "many rules together": {
         "type": "array",
         "maxItems": 10000,
-        "items": {"type": "object", "properties": {f"p{n}": {**TEXT, "x-kubernetes-validations": [{"rule": f"self.contains('a{n}') || self == 'b'"}]} for n in range(40)}},
+        "items": {
+            "type": "object",
+            "properties": {
+                f"p{n}": {**TEXT, "x-kubernetes-validations": [{"rule": f"self.contains('a{n}') || self == 'b'"}]}
+                for n in range(40)
+            },
+        },
     },
 }
 

@@ -35,8 +35,10 @@ def array(items: Obj, **more: Any) -> Obj:
 
 
 def keyed(*keys: str, **more: Any) -> Obj:
-    return array(obj({"a": text(), "b": number(), "c": text()}, required=list(keys)), **{
-        "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys), **more})
+    return array(
+        obj({"a": text(), "b": number(), "c": text()}, required=list(keys)),
+        **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys), **more},
+    )
 
 
 PROPERTIES: Obj = {
@@ -155,9 +157,13 @@ CASES: dict[str, Any] = {
     "required but null": {"needy": {"a": None, "b": "x"}},
     "anything where it is preserved": {"free": {"a": [1, {"b": None}], "c": None}},
     "unknown beside known": {"half": {"known": {"x": "1", "y": 2}, "z": {"y": 1}}},
-    "an embedded resource": {"embedded": {"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "colour": "red"}, "more": 1}},
+    "an embedded resource": {
+        "embedded": {"apiVersion": "v1", "kind": "X", "metadata": {"name": "a", "colour": "red"}, "more": 1}
+    },
     "an embedded resource without kind": {"embedded": {"apiVersion": "v1"}},
-    "an embedded resource with a bad name": {"embedded": {"apiVersion": "v1", "kind": "X", "metadata": {"name": "A_B", "labels": {"a b": "c"}}}},
+    "an embedded resource with a bad name": {
+        "embedded": {"apiVersion": "v1", "kind": "X", "metadata": {"name": "A_B", "labels": {"a b": "c"}}}
+    },
     "an embedded resource with bad metadata": {"embedded": {"apiVersion": "v1", "kind": "X", "metadata": {"labels": {"a": 1}}}},
     "an embedded resource with bad version": {"embedded": {"apiVersion": "a/b/c", "kind": "x y"}},
     "an embedded resource is pruned": {"strictly": {"apiVersion": "v1", "kind": "X", "spec": {"x": "1", "y": 2}, "z": 1}},
@@ -181,7 +187,10 @@ CASES: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def kind(endpoints: dict[str, Endpoint]) -> Iterator[Obj]:
     pair = Pair(endpoints, ns="default")
-    schema = {"type": "object", "properties": {"spec": obj(PROPERTIES), "bare": text(), "status": obj({"s": text(maxLength=2), "n": number()})}}
+    schema = {
+        "type": "object",
+        "properties": {"spec": obj(PROPERTIES), "bare": text(), "status": obj({"s": text(maxLength=2), "n": number()})},
+    }
     definition = crd(pair, version(schema=schema, subresources={"status": {}}), plural="schemas", kind="Schema")
     with defined(pair, definition):
         yield definition
@@ -209,14 +218,25 @@ def test_format(pair: Pair, kind: Obj, name: str) -> None:
 
 @pytest.mark.parametrize("mode", ["Strict", "Warn", "Ignore", "Sometimes", ""])
 def test_unknown_fields_with_field_validation(pair: Pair, kind: Obj, mode: str) -> None:
-    body = instance(kind, spec={"nothing": 1, "nested": {"a": {"z": 1}}, "list": [{"q": 1}], "values": {"k": {"q": 1}}, "strictly": {"apiVersion": "v1", "kind": "X", "y": 1}}, other={})
+    body = instance(
+        kind,
+        spec={
+            "nothing": 1,
+            "nested": {"a": {"z": 1}},
+            "list": [{"q": 1}],
+            "values": {"k": {"q": 1}},
+            "strictly": {"apiVersion": "v1", "kind": "X", "y": 1},
+        },
+        other={},
+    )
     body["metadata"]["colour"] = "red"
     pair.post(path_of(kind) + f"?dryRun=All&fieldValidation={mode}", body)
 
 
 @pytest.mark.parametrize("mode", ["Strict", "Warn", "Ignore"])
 def test_duplicate_fields_with_field_validation(pair: Pair, kind: Obj, mode: str) -> None:
-    raw = ('{"apiVersion":"%s/v1","kind":"Schema","metadata":{"name":"a","name":"b"},"spec":{"plain":"x","plain":"y","list":[{"x":"1","x":"2"}]}}' % kind["spec"]["group"]).encode()
+    head = f'{{"apiVersion":"{kind["spec"]["group"]}/v1","kind":"Schema","metadata":{{"name":"a","name":"b"}},'
+    raw = (head + '"spec":{"plain":"x","plain":"y","list":[{"x":"1","x":"2"}]}}').encode()
     pair.post(path_of(kind) + f"?dryRun=All&fieldValidation={mode}", raw=raw)
 
 
@@ -224,9 +244,16 @@ def test_unknown_fields_on_update_and_patch(pair: Pair, kind: Obj) -> None:
     at = path_of(kind)
     made = pair.post(at, instance(kind, spec={"plain": "x"}))
     for mode in ("Strict", "Warn", "Ignore"):
-        pair.put(at + f"/a?fieldValidation={mode}", lambda side: {**made[side].json, "spec": {"nope": 1}}) if mode == "Strict" else None
+        pair.put(
+            at + f"/a?fieldValidation={mode}", lambda side: {**made[side].json, "spec": {"nope": 1}}
+        ) if mode == "Strict" else None
         pair.patch(at + f"/a?fieldValidation={mode}&dryRun=All", {"spec": {"nope": 1, "nested": {"z": 1}}}, ignore=patched_apart)
-        pair.patch(at + f"/a?fieldValidation={mode}&dryRun=All", [{"op": "add", "path": "/spec/nope", "value": 1}], JSON_PATCH, ignore=patched_apart)
+        pair.patch(
+            at + f"/a?fieldValidation={mode}&dryRun=All",
+            [{"op": "add", "path": "/spec/nope", "value": 1}],
+            JSON_PATCH,
+            ignore=patched_apart,
+        )
         pair.apply(at + f"/b?fieldValidation={mode}&dryRun=All", instance(kind, "b", spec={"nope": 1}))
 
 
@@ -239,12 +266,20 @@ def test_an_update_is_let_pass_where_nothing_changes(pair: Pair, kind: Obj) -> N
     pair.patch(at + "/a", {"spec": {"needy": {"a": None}}})
 
 
-EASY = {"short": text(), "list": array(text()), "needy": obj({"a": text(), "b": text()}), "keyed": array(obj({"k": text(), "v": text()}))}
+EASY = {
+    "short": text(),
+    "list": array(text()),
+    "needy": obj({"a": text(), "b": text()}),
+    "keyed": array(obj({"k": text(), "v": text()})),
+}
 HARD = {
     "short": text(maxLength=2),
     "list": array(text(maxLength=2)),
     "needy": obj({"a": text(), "b": text()}, required=["a"]),
-    "keyed": array(obj({"k": text(), "v": text(maxLength=2)}, required=["k"]), **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}),
+    "keyed": array(
+        obj({"k": text(), "v": text(maxLength=2)}, required=["k"]),
+        **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]},
+    ),
 }
 
 
@@ -252,9 +287,18 @@ def test_ratcheting_after_a_schema_got_harder(pair: Pair) -> None:
     easy, hard = (version(schema={"type": "object", "properties": {"spec": obj(each)}}) for each in (EASY, HARD))
     with defined(pair, crd(pair, easy)) as given:
         at = path_of(given)
-        spec = {"short": "long", "list": ["long", "x"], "needy": {"b": "1"}, "keyed": [{"k": "a", "v": "long"}, {"k": "b", "v": "x"}]}
+        spec = {
+            "short": "long",
+            "list": ["long", "x"],
+            "needy": {"b": "1"},
+            "keyed": [{"k": "a", "v": "long"}, {"k": "b", "v": "x"}],
+        }
         pair.post(at, instance(given, spec=spec))
-        pair.patch(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{given['metadata']['name']}", {"spec": {"versions": [hard]}}, compare=False)
+        pair.patch(
+            f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{given['metadata']['name']}",
+            {"spec": {"versions": [hard]}},
+            compare=False,
+        )
         _until_refused(pair, given)
         for change in (
             {"metadata": {"labels": {"a": "b"}}},
@@ -307,11 +351,16 @@ def test_a_schema_that_preserves_everything(pair: Pair) -> None:
         pair.get(at + "/a")
         pair.patch(at + "/a", {"spec": {"b": None, "c": {"d": None, "e": 1}}})
         pair.patch(at + "/a", [{"op": "add", "path": "/spec/f", "value": None}], JSON_PATCH)
-        pair.get(at + "/a", headers={"Accept": "application/yaml"}, ignore=lambda text: re.sub(r'resourceVersion: "\d+"', "", text))
+        pair.get(
+            at + "/a", headers={"Accept": "application/yaml"}, ignore=lambda text: re.sub(r'resourceVersion: "\d+"', "", text)
+        )
 
 
 def test_metadata_name_can_be_restricted(pair: Pair) -> None:
-    schema = {"type": "object", "properties": {"metadata": {"type": "object", "properties": {"name": text(pattern="^x", maxLength=3)}}}}
+    schema = {
+        "type": "object",
+        "properties": {"metadata": {"type": "object", "properties": {"name": text(pattern="^x", maxLength=3)}}},
+    }
     with defined(pair, crd(pair, version(schema=schema))) as given:
         pair.post(path_of(given), instance(given, "abcd"))
         pair.post(path_of(given), instance(given, "xy"))

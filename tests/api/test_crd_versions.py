@@ -108,7 +108,12 @@ def test_the_storage_version_changes(pair: Pair) -> None:
 
 
 def test_versions_with_their_own_subresources_and_columns(pair: Pair) -> None:
-    one = version("v1", spec_schema(a=TEXT), subresources={"status": {}}, additionalPrinterColumns=[{"name": "A", "type": "string", "jsonPath": ".spec.a"}])
+    one = version(
+        "v1",
+        spec_schema(a=TEXT),
+        subresources={"status": {}},
+        additionalPrinterColumns=[{"name": "A", "type": "string", "jsonPath": ".spec.a"}],
+    )
     other = version("v2", spec_schema(a=TEXT), storage=False)
     with defined(pair, crd(pair, one, other)) as given:
         pair.post(path_of(given, "v1"), instance(given, version="v1", spec={"a": "1"}))
@@ -120,7 +125,15 @@ def test_versions_with_their_own_subresources_and_columns(pair: Pair) -> None:
 
 def test_a_conversion_webhook_that_is_not_there(pair: Pair) -> None:
     webhook = {"clientConfig": {"url": "https://127.0.0.1:1/convert"}, "conversionReviewVersions": ["v1"]}
-    with defined(pair, crd(pair, version("v1", spec_schema(a=TEXT)), version("v2", spec_schema(a=TEXT), storage=False), conversion={"strategy": "Webhook", "webhook": webhook})) as given:
+    with defined(
+        pair,
+        crd(
+            pair,
+            version("v1", spec_schema(a=TEXT)),
+            version("v2", spec_schema(a=TEXT), storage=False),
+            conversion={"strategy": "Webhook", "webhook": webhook},
+        ),
+    ) as given:
         pair.post(path_of(given, "v1"), instance(given, version="v1", spec={"a": "1"}))
         pair.get(path_of(given, "v1") + "/a")
         pair.get(path_of(given, "v2") + "/a")

@@ -7,8 +7,21 @@ from typing import Any
 
 import pytest
 
-from .definitions import CRDS, Obj, await_served, condition, crd, defined, establish, group_of, instance, path_of, remove, spec_schema, version
-from .harness import APPLY, JSON_PATCH, MERGE, OURS, REAL, SIDES, STRATEGIC, Both, Pair
+from .definitions import (
+    CRDS,
+    Obj,
+    condition,
+    crd,
+    defined,
+    establish,
+    group_of,
+    instance,
+    path_of,
+    remove,
+    spec_schema,
+    version,
+)
+from .harness import APPLY, JSON_PATCH, MERGE, SIDES, STRATEGIC, Pair
 
 WEBHOOK = {"clientConfig": {"url": "https://127.0.0.1:1/convert"}, "conversionReviewVersions": ["v1"]}
 
@@ -50,8 +63,12 @@ VERSIONS: dict[str, Obj] = {
     "empty schema": version(schema={"description": "nothing"}),
     "array without items": field({"type": "array"}),
     "items that is a list": field({"type": "array", "items": [{"type": "string"}]}),
-    "properties and additional properties": field({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "string"}}),
-    "additional properties false": field({"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}),
+    "properties and additional properties": field(
+        {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": {"type": "string"}}
+    ),
+    "additional properties false": field(
+        {"type": "object", "properties": {"a": {"type": "string"}}, "additionalProperties": False}
+    ),
     "unique items": field({"type": "array", "uniqueItems": True, "items": {"type": "string"}}),
     "a reference": field({"$ref": "#/definitions/x"}),
     "nullable in any of": field({"type": "string", "anyOf": [{"nullable": True}]}),
@@ -61,14 +78,18 @@ VERSIONS: dict[str, Obj] = {
     "property only in any of": field({"type": "object", "anyOf": [{"properties": {"x": {"minimum": 1}}}]}),
     "items only in all of": field({"type": "object", "allOf": [{"items": {"minimum": 1}}]}),
     "preserve unknown fields is false": field({"type": "object", "x-kubernetes-preserve-unknown-fields": False}),
-    "preserve unknown fields on an array": field({"type": "array", "x-kubernetes-preserve-unknown-fields": True, "items": {"type": "string"}}),
+    "preserve unknown fields on an array": field(
+        {"type": "array", "x-kubernetes-preserve-unknown-fields": True, "items": {"type": "string"}}
+    ),
     "embedded resource without properties": field({"type": "object", "x-kubernetes-embedded-resource": True}),
     "embedded resource on a string": field({"type": "string", "x-kubernetes-embedded-resource": True}),
     "int or string with a type": field({"type": "string", "x-kubernetes-int-or-string": True}),
     "metadata is restricted by more than a name": version(
         schema={"type": "object", "properties": {"metadata": {"type": "object", "properties": {"labels": {"type": "object"}}}}}
     ),
-    "metadata has a default": version(schema={"type": "object", "properties": {"metadata": {"type": "object", "default": {"name": "x"}}}}),
+    "metadata has a default": version(
+        schema={"type": "object", "properties": {"metadata": {"type": "object", "default": {"name": "x"}}}}
+    ),
     "kind is not a string": version(schema={"type": "object", "properties": {"kind": {"type": "integer"}}}),
     "forbidden pattern": field({"type": "string", "pattern": "(a"}),
     "pattern with lookahead": field({"type": "string", "pattern": "a(?=b)"}),
@@ -84,12 +105,24 @@ VERSIONS: dict[str, Obj] = {
     "unknown list type": field({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "bag"}),
     "list map without keys": field({"type": "array", "items": {"type": "object"}, "x-kubernetes-list-type": "map"}),
     "list map keys without map": field({"type": "array", "items": {"type": "object"}, "x-kubernetes-list-map-keys": ["a"]}),
-    "list map of strings": field({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["a"]}),
+    "list map of strings": field(
+        {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["a"]}
+    ),
     "list map key that is not a property": field(
-        {"type": "array", "items": {"type": "object", "properties": {"b": {"type": "string"}}}, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["a"]}
+        {
+            "type": "array",
+            "items": {"type": "object", "properties": {"b": {"type": "string"}}},
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["a"],
+        }
     ),
     "list map key that is optional without default": field(
-        {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["a"]}
+        {
+            "type": "array",
+            "items": {"type": "object", "properties": {"a": {"type": "string"}}},
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["a"],
+        }
     ),
     "list map key twice": field(
         {
@@ -99,7 +132,9 @@ VERSIONS: dict[str, Obj] = {
             "x-kubernetes-list-map-keys": ["a", "a"],
         }
     ),
-    "set of granular objects": field({"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}, "x-kubernetes-list-type": "set"}),
+    "set of granular objects": field(
+        {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}}}, "x-kubernetes-list-type": "set"}
+    ),
     "set of nullable": field({"type": "array", "items": {"type": "string", "nullable": True}, "x-kubernetes-list-type": "set"}),
     "map type on a string": field({"type": "string", "x-kubernetes-map-type": "atomic"}),
     "unknown map type": field({"type": "object", "x-kubernetes-map-type": "loose"}),
@@ -110,7 +145,10 @@ VERSIONS: dict[str, Obj] = {
     "default that is null": field({"type": "string", "default": None}),
     "default that breaks a rule": rule("self == 'a'", {"type": "string", "maxLength": 5, "default": "b"}),
     "default for a key below metadata": version(
-        schema={"type": "object", "properties": {"metadata": {"type": "object", "properties": {"name": {"type": "string", "default": "x"}}}}}
+        schema={
+            "type": "object",
+            "properties": {"metadata": {"type": "object", "properties": {"name": {"type": "string", "default": "x"}}}},
+        }
     ),
     # columns
     "column without a name": columns({"name": "", "type": "string", "jsonPath": ".spec.f"}),
@@ -120,13 +158,17 @@ VERSIONS: dict[str, Obj] = {
     "column without a path": columns({"name": "F", "type": "string"}),
     "column with a broken path": columns({"name": "F", "type": "string", "jsonPath": ".spec[f"}),
     "column whose path has no dot": columns({"name": "F", "type": "string", "jsonPath": "spec.f"}),
-    "column twice": columns({"name": "F", "type": "string", "jsonPath": ".spec.f"}, {"name": "F", "type": "string", "jsonPath": ".spec.f"}),
+    "column twice": columns(
+        {"name": "F", "type": "string", "jsonPath": ".spec.f"}, {"name": "F", "type": "string", "jsonPath": ".spec.f"}
+    ),
     # scale
     "scale without paths": scale(),
     "scale outside spec": scale(specReplicasPath=".status.replicas", statusReplicasPath=".status.replicas"),
     "scale of an array element": scale(specReplicasPath=".spec.a[0]", statusReplicasPath=".status.replicas"),
     "scale status in spec": scale(specReplicasPath=".spec.replicas", statusReplicasPath=".spec.replicas"),
-    "scale with a bad selector path": scale(specReplicasPath=".spec.replicas", statusReplicasPath=".status.replicas", labelSelectorPath=".metadata.x"),
+    "scale with a bad selector path": scale(
+        specReplicasPath=".spec.replicas", statusReplicasPath=".status.replicas", labelSelectorPath=".metadata.x"
+    ),
     # selectable fields
     "selectable field that does not exist": selectable(".spec.x", f={"type": "string"}),
     "selectable field that is an object": selectable(".spec.f", f={"type": "object"}),
@@ -134,7 +176,9 @@ VERSIONS: dict[str, Obj] = {
     "selectable field below an array": selectable(".spec.f[0]", f={"type": "array", "items": {"type": "string"}}),
     "selectable field twice": selectable(".spec.f", ".spec.f", f={"type": "string"}),
     "selectable field without a dot": selectable("spec.f", f={"type": "string"}),
-    "too many selectable fields": selectable(*[f".spec.f{n}" for n in range(9)], **{f"f{n}": {"type": "string"} for n in range(9)}),
+    "too many selectable fields": selectable(
+        *[f".spec.f{n}" for n in range(9)], **{f"f{n}": {"type": "string"} for n in range(9)}
+    ),
     # rules
     "rule that is empty": rule(""),
     "rule that does not parse": rule("self ="),
@@ -151,19 +195,31 @@ VERSIONS: dict[str, Obj] = {
     "rule message of blanks": rule("self == 'a'", message="  "),
     "rule with a line break and no message": rule("self == 'a' ||\nself == 'b'"),
     "rule with an unknown reason": rule("self == 'a'", reason="Whatever"),
-    "rule with a bad field path": rule("self.y == 1", {"type": "object", "properties": {"y": {"type": "integer"}}}, fieldPath=".z"),
-    "rule with an index in the field path": rule("self.y == 1", {"type": "object", "properties": {"y": {"type": "integer"}}}, fieldPath=".y[0]"),
+    "rule with a bad field path": rule(
+        "self.y == 1", {"type": "object", "properties": {"y": {"type": "integer"}}}, fieldPath=".z"
+    ),
+    "rule with an index in the field path": rule(
+        "self.y == 1", {"type": "object", "properties": {"y": {"type": "integer"}}}, fieldPath=".y[0]"
+    ),
     "rule whose message expression is no text": rule("self == 'a'", messageExpression="1"),
     "rule whose message expression does not parse": rule("self == 'a'", messageExpression="'a' +"),
     "old self in a list that is no map": field(
-        {"type": "array", "maxItems": 3, "items": {"type": "string", "maxLength": 3, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]}}
+        {
+            "type": "array",
+            "maxItems": 3,
+            "items": {"type": "string", "maxLength": 3, "x-kubernetes-validations": [{"rule": "self == oldSelf"}]},
+        }
     ),
     "optional old self without old self": rule("self == 'a'", optionalOldSelf=True),
     "optional old self compared directly": rule("self == oldSelf", optionalOldSelf=True),
-    "rule on a schema that preserves unknown fields": rule("self.x == 1", {"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
+    "rule on a schema that preserves unknown fields": rule(
+        "self.x == 1", {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    ),
     "rule below any of": field({"type": "string", "anyOf": [{"x-kubernetes-validations": [{"rule": "true"}]}]}),
     # subresources
-    "root with other keywords and status": version(schema={"type": "object", "required": ["spec"], "anyOf": [{"required": ["spec"]}]}, subresources={"status": {}}),
+    "root with other keywords and status": version(
+        schema={"type": "object", "required": ["spec"], "anyOf": [{"required": ["spec"]}]}, subresources={"status": {}}
+    ),
 }
 
 SPECS: dict[str, Obj] = {
@@ -187,15 +243,21 @@ SPECS: dict[str, Obj] = {
     "conversion of unknown strategy": {"conversion": {"strategy": "Magic"}},
     "webhook conversion without a webhook": {"conversion": {"strategy": "Webhook"}},
     "conversion none with a webhook": {"conversion": {"strategy": "None", "webhook": WEBHOOK}},
-    "webhook without review versions": {"conversion": {"strategy": "Webhook", "webhook": {"clientConfig": WEBHOOK["clientConfig"]}}},
-    "webhook with unknown review versions": {"conversion": {"strategy": "Webhook", "webhook": {**WEBHOOK, "conversionReviewVersions": ["v9"]}}},
+    "webhook without review versions": {
+        "conversion": {"strategy": "Webhook", "webhook": {"clientConfig": WEBHOOK["clientConfig"]}}
+    },
+    "webhook with unknown review versions": {
+        "conversion": {"strategy": "Webhook", "webhook": {**WEBHOOK, "conversionReviewVersions": ["v9"]}}
+    },
     "webhook with a url and a service": {
         "conversion": {
             "strategy": "Webhook",
             "webhook": {**WEBHOOK, "clientConfig": {"url": "https://x", "service": {"name": "s", "namespace": "n"}}},
         }
     },
-    "webhook over http": {"conversion": {"strategy": "Webhook", "webhook": {**WEBHOOK, "clientConfig": {"url": "http://127.0.0.1/x"}}}},
+    "webhook over http": {
+        "conversion": {"strategy": "Webhook", "webhook": {**WEBHOOK, "clientConfig": {"url": "http://127.0.0.1/x"}}}
+    },
     "webhook whose service has a bad port": {
         "conversion": {
             "strategy": "Webhook",
@@ -203,7 +265,10 @@ SPECS: dict[str, Obj] = {
         }
     },
     "webhook with a broken bundle": {
-        "conversion": {"strategy": "Webhook", "webhook": {**WEBHOOK, "clientConfig": {"url": "https://127.0.0.1/x", "caBundle": "bm8="}}}
+        "conversion": {
+            "strategy": "Webhook",
+            "webhook": {**WEBHOOK, "clientConfig": {"url": "https://127.0.0.1/x", "caBundle": "bm8="}},
+        }
     },
     "preserve unknown fields of old": {"preserveUnknownFields": True},
 }
@@ -242,7 +307,9 @@ def test_a_protected_group_that_is_unapproved_says_so_in_its_conditions(pair: Pa
     given["metadata"] = {"name": f"widgets.{group}", "annotations": {"api-approved.kubernetes.io": "unapproved, an experiment"}}
     with defined(pair, given, compare=False):
         pair.eventually(
-            f"{CRDS}/widgets.{group}", lambda answer: condition(answer, "KubernetesAPIApprovalPolicyConformant") != "", ignore=sorted_conditions
+            f"{CRDS}/widgets.{group}",
+            lambda answer: condition(answer, "KubernetesAPIApprovalPolicyConformant") != "",
+            ignore=sorted_conditions,
         )
 
 
@@ -315,8 +382,10 @@ def test_singular_name_that_is_taken(pair: Pair) -> None:
 
 def test_names_show_in_discovery(pair: Pair) -> None:
     names = {"shortNames": ["wg", "wdg"], "categories": ["all", "things"], "singular": "widget", "listKind": "WidgetList"}
-    one = version(schema=spec_schema(replicas={"type": "integer"}), subresources={
-        "status": {}, "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}})
+    one = version(
+        schema=spec_schema(replicas={"type": "integer"}),
+        subresources={"status": {}, "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}},
+    )
     with defined(pair, crd(pair, one, names=names)):
         group = group_of(pair)
         pair.eventually(f"/apis/{group}/v1", lambda answer: answer.status == 200)
@@ -385,7 +454,10 @@ def test_a_new_field_is_served_after_an_update(pair: Pair) -> None:
     with defined(pair, crd(pair, version(schema=spec_schema(a={"type": "string"})))) as given:
         at = path_of(given)
         pair.post(at, instance(given, spec={"a": "1", "b": "2"}))
-        pair.patch(f"{CRDS}/{given['metadata']['name']}", {"spec": {"versions": [version(schema=spec_schema(a={"type": "string"}, b={"type": "string", "default": "new"}))]}})
+        pair.patch(
+            f"{CRDS}/{given['metadata']['name']}",
+            {"spec": {"versions": [version(schema=spec_schema(a={"type": "string"}, b={"type": "string", "default": "new"}))]}},
+        )
         pair.eventually(at + "/a", lambda answer: answer.json["spec"].get("b") == "new")
         pair.post(at, instance(given, "b", spec={"a": "1", "b": "2"}))
         pair.get(at + "/b")
@@ -436,9 +508,15 @@ def test_delete_a_definition_and_make_it_again(pair: Pair) -> None:
 
 
 def test_printer_columns(pair: Pair) -> None:
-    properties = {"text": {"type": "string"}, "count": {"type": "integer"}, "ratio": {"type": "number"}, "on": {"type": "boolean"},
-                  "when": {"type": "string", "format": "date-time"}, "list": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "string"}}}},
-                  "map": {"type": "object", "additionalProperties": {"type": "string"}}}
+    properties = {
+        "text": {"type": "string"},
+        "count": {"type": "integer"},
+        "ratio": {"type": "number"},
+        "on": {"type": "boolean"},
+        "when": {"type": "string", "format": "date-time"},
+        "list": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "string"}}}},
+        "map": {"type": "object", "additionalProperties": {"type": "string"}},
+    }
     shown = [
         {"name": "Text", "type": "string", "jsonPath": ".spec.text", "description": "words"},
         {"name": "Count", "type": "integer", "jsonPath": ".spec.count", "format": "int32", "priority": 1},
@@ -454,7 +532,15 @@ def test_printer_columns(pair: Pair) -> None:
     ]
     with defined(pair, crd(pair, version(schema=spec_schema(**properties), additionalPrinterColumns=shown))) as given:
         at, table = path_of(given), {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
-        spec = {"text": "x", "count": 3, "ratio": 1.5, "on": True, "when": "2020-01-02T03:04:05Z", "list": [{"n": "a"}, {"n": "b"}], "map": {"k": "v"}}
+        spec = {
+            "text": "x",
+            "count": 3,
+            "ratio": 1.5,
+            "on": True,
+            "when": "2020-01-02T03:04:05Z",
+            "list": [{"n": "a"}, {"n": "b"}],
+            "map": {"k": "v"},
+        }
         pair.post(at, {**instance(given, "full", spec=spec), "metadata": {"name": "full", "labels": {"a.b": "l"}}})
         pair.post(at, instance(given, "none"))
         pair.post(at, instance(given, "some", spec={"list": [], "ratio": 2, "when": "2999-01-02T03:04:05Z"}))
@@ -472,7 +558,9 @@ def test_the_table_without_columns_shows_name_and_age(pair: Pair) -> None:
     with defined(pair, crd(pair)) as given:
         pair.post(path_of(given), instance(given))
         for shown in ("None", "Metadata", "Object"):
-            pair.get(path_of(given) + f"?includeObject={shown}", headers={"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"})
+            pair.get(
+                path_of(given) + f"?includeObject={shown}", headers={"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+            )
 
 
 def test_partial_metadata_of_custom_resources(pair: Pair) -> None:
@@ -483,15 +571,27 @@ def test_partial_metadata_of_custom_resources(pair: Pair) -> None:
 
 
 def test_selectable_fields_select(pair: Pair) -> None:
-    one = version(schema=spec_schema(colour={"type": "string"}, size={"type": "integer"}, on={"type": "boolean"}),
-                  selectableFields=[{"jsonPath": ".spec.colour"}, {"jsonPath": ".spec.size"}, {"jsonPath": ".spec.on"}])
+    one = version(
+        schema=spec_schema(colour={"type": "string"}, size={"type": "integer"}, on={"type": "boolean"}),
+        selectableFields=[{"jsonPath": ".spec.colour"}, {"jsonPath": ".spec.size"}, {"jsonPath": ".spec.on"}],
+    )
     with defined(pair, crd(pair, one)) as given:
         at = path_of(given)
         pair.post(at, instance(given, "a", spec={"colour": "red", "size": 1, "on": True}))
         pair.post(at, instance(given, "b", spec={"colour": "blue", "size": 1}))
         pair.post(at, instance(given, "c"))
-        for selector in ("spec.colour=red", "spec.colour!=red", "spec.size=1", "spec.size=1,spec.colour=blue", "spec.colour=", "spec.on=true", "spec.on=false",
-                         "metadata.name=a", "spec.other=1", "spec.colour==red"):
+        for selector in (
+            "spec.colour=red",
+            "spec.colour!=red",
+            "spec.size=1",
+            "spec.size=1,spec.colour=blue",
+            "spec.colour=",
+            "spec.on=true",
+            "spec.on=false",
+            "metadata.name=a",
+            "spec.other=1",
+            "spec.colour==red",
+        ):
             pair.get(f"{at}?fieldSelector={selector}")
 
 
@@ -512,7 +612,11 @@ def test_a_watch_with_a_selectable_field_synthesizes_events(pair: Pair) -> None:
 
 
 def test_a_deprecated_version_warns(pair: Pair) -> None:
-    versions = (version("v1"), version("v1beta1", storage=False, deprecated=True), version("v1alpha1", storage=False, deprecated=True, deprecationWarning="go away"))
+    versions = (
+        version("v1"),
+        version("v1beta1", storage=False, deprecated=True),
+        version("v1alpha1", storage=False, deprecated=True, deprecationWarning="go away"),
+    )
     with defined(pair, crd(pair, *versions)) as given:
         for name in ("v1", "v1beta1", "v1alpha1"):
             pair.get(path_of(given, name))
@@ -539,8 +643,16 @@ BODIES: dict[str, Any] = {
     "labels that are a list": {"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a", "labels": []}},
     "bad annotation": {"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a", "annotations": {"a b": "x"}}},
     "bad finalizer": {"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a", "finalizers": ["a b"]}},
-    "finalizer without a domain": {"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a", "finalizers": ["mine"]}},
-    "owner without uid": {"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a", "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": ""}]}},
+    "finalizer without a domain": {
+        "apiVersion": "{group}/v1",
+        "kind": "Widget",
+        "metadata": {"name": "a", "finalizers": ["mine"]},
+    },
+    "owner without uid": {
+        "apiVersion": "{group}/v1",
+        "kind": "Widget",
+        "metadata": {"name": "a", "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": ""}]},
+    },
     "metadata is a string": {"apiVersion": "{group}/v1", "kind": "Widget", "metadata": "a"},
     "unknown metadata": {"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": "a", "colour": "red"}},
     "name is a number": {"apiVersion": "{group}/v1", "kind": "Widget", "metadata": {"name": 1}},

@@ -73,7 +73,14 @@ def test_reset_by_patch(pair: Pair, kind: Obj, how: str, form: str) -> None:
         pair.get(at + "/a")
 
 
-ENTRY: Obj = {"manager": "x", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {"f:x": {}}}, "time": "2020-01-01T00:00:00Z"}
+ENTRY: Obj = {
+    "manager": "x",
+    "operation": "Update",
+    "apiVersion": "v1",
+    "fieldsType": "FieldsV1",
+    "fieldsV1": {"f:data": {"f:x": {}}},
+    "time": "2020-01-01T00:00:00Z",
+}
 ENTRIES: dict[str, Obj] = {
     "as it should be": {},
     "unknown operation": {"operation": "Guess"},
@@ -101,7 +108,18 @@ def test_entries_set_by_hand(pair: Pair, what: str) -> None:
 @pytest.fixture(scope="module")
 def kind(endpoints: dict[str, Endpoint]) -> Iterator[Obj]:
     pair = Pair(endpoints, ns="default")
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"replicas": {"type": "integer"}}}, "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}
+    schema = {
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": True,
+        "properties": {
+            "spec": {
+                "type": "object",
+                "x-kubernetes-preserve-unknown-fields": True,
+                "properties": {"replicas": {"type": "integer"}},
+            },
+            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        },
+    }
     parts = {"status": {}, "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}}
     with defined(pair, crd(pair, version(schema=schema, subresources=parts), plural="owned", kind="Owned")) as definition:
         yield definition
@@ -135,13 +153,19 @@ def test_lists_of_a_pod(pair: Pair) -> None:
     body = pod("p", node="n", volumes=[{"name": "v", "emptyDir": {}}], tolerations=[{"key": "k", "operator": "Exists"}])
     pair.post(PODS + "?fieldManager=one", body)
     pair.patch(PODS + "/p?fieldManager=two", {"spec": {"containers": [{"name": "c", "image": "example.com/c:2"}]}}, STRATEGIC)
-    pair.patch(PODS + "/p/status?fieldManager=three", {"status": {"conditions": [{"type": "Ready", "status": "True"}], "podIPs": [{"ip": "10.0.0.1"}]}}, STRATEGIC)
+    pair.patch(
+        PODS + "/p/status?fieldManager=three",
+        {"status": {"conditions": [{"type": "Ready", "status": "True"}], "podIPs": [{"ip": "10.0.0.1"}]}},
+        STRATEGIC,
+    )
 
 
 def test_a_lease_renewed_often(pair: Pair) -> None:
     pair.post(LEASES + "?fieldManager=one", lease("l"))
     for holder in ("a", "b"):
-        pair.patch(LEASES + f"/l?fieldManager={holder}", {"spec": {"holderIdentity": holder, "renewTime": "2020-01-01T00:00:00.000000Z"}})
+        pair.patch(
+            LEASES + f"/l?fieldManager={holder}", {"spec": {"holderIdentity": holder, "renewTime": "2020-01-01T00:00:00.000000Z"}}
+        )
 
 
 def test_many_updaters_are_put_together(pair: Pair) -> None:
@@ -157,6 +181,9 @@ def _sorted_union(body: Any) -> Any:
 
 
 def test_metadata_is_owned_too(pair: Pair) -> None:
-    pair.post(CMS + "?fieldManager=one", {**cm("a"), "metadata": {"name": "a", "labels": {"a": "1"}, "annotations": {"b": "2"}, "finalizers": ["e.com/f"]}})
+    pair.post(
+        CMS + "?fieldManager=one",
+        {**cm("a"), "metadata": {"name": "a", "labels": {"a": "1"}, "annotations": {"b": "2"}, "finalizers": ["e.com/f"]}},
+    )
     pair.patch(CMS + "/a?fieldManager=two", {"metadata": {"labels": {"a": None, "c": "3"}, "finalizers": ["e.com/g"]}})
     pair.patch(CMS + "/a?fieldManager=two", {"metadata": {"annotations": None, "finalizers": None}})

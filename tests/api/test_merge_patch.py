@@ -17,7 +17,12 @@ TEXT = {"type": "string"}
 @pytest.fixture(scope="module")
 def kind(endpoints: dict[str, Endpoint]) -> Iterator[Obj]:
     pair = Pair(endpoints, ns="default")
-    properties = {"a": TEXT, "b": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}, "list": {"type": "array", "items": TEXT}, "n": {"type": "integer"}}
+    properties = {
+        "a": TEXT,
+        "b": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        "list": {"type": "array", "items": TEXT},
+        "n": {"type": "integer"},
+    }
     schema = spec_schema(**properties)
     schema["properties"]["status"] = {"type": "object", "properties": {"s": TEXT}}
     definition = crd(pair, version(schema=schema, subresources={"status": {}}), plural="patches", kind="Patchable")
@@ -48,11 +53,27 @@ JSON: dict[str, Any] = {
     "no path": [{"op": "remove"}],
     "path without slash": [{"op": "remove", "path": "data"}],
     "whole document": [{"op": "replace", "path": "", "value": {}}],
-    "escaped": [{"op": "add", "path": "/metadata/annotations", "value": {"a/b": "1"}}, {"op": "replace", "path": "/metadata/annotations/a~1b", "value": "2"}],
-    "array end": [{"op": "add", "path": "/metadata/finalizers", "value": ["e.com/a"]}, {"op": "add", "path": "/metadata/finalizers/-", "value": "e.com/b"}, {"op": "add", "path": "/metadata/finalizers/0", "value": "e.com/c"}],
-    "array index too far": [{"op": "add", "path": "/metadata/finalizers", "value": ["e.com/a"]}, {"op": "add", "path": "/metadata/finalizers/5", "value": "e.com/b"}],
-    "array index that is none": [{"op": "add", "path": "/metadata/finalizers", "value": ["e.com/a"]}, {"op": "remove", "path": "/metadata/finalizers/x"}],
-    "negative index": [{"op": "add", "path": "/metadata/finalizers", "value": ["e.com/a"]}, {"op": "remove", "path": "/metadata/finalizers/-1"}],
+    "escaped": [
+        {"op": "add", "path": "/metadata/annotations", "value": {"a/b": "1"}},
+        {"op": "replace", "path": "/metadata/annotations/a~1b", "value": "2"},
+    ],
+    "array end": [
+        {"op": "add", "path": "/metadata/finalizers", "value": ["e.com/a"]},
+        {"op": "add", "path": "/metadata/finalizers/-", "value": "e.com/b"},
+        {"op": "add", "path": "/metadata/finalizers/0", "value": "e.com/c"},
+    ],
+    "array index too far": [
+        {"op": "add", "path": "/metadata/finalizers", "value": ["e.com/a"]},
+        {"op": "add", "path": "/metadata/finalizers/5", "value": "e.com/b"},
+    ],
+    "array index that is none": [
+        {"op": "add", "path": "/metadata/finalizers", "value": ["e.com/a"]},
+        {"op": "remove", "path": "/metadata/finalizers/x"},
+    ],
+    "negative index": [
+        {"op": "add", "path": "/metadata/finalizers", "value": ["e.com/a"]},
+        {"op": "remove", "path": "/metadata/finalizers/-1"},
+    ],
     "empty": [],
     "an object": {"op": "add"},
     "a number": 1,
@@ -122,7 +143,10 @@ CUSTOM: dict[str, tuple[str, Any]] = {
     "json": (JSON_PATCH, [{"op": "replace", "path": "/spec/a", "value": "2"}]),
     "json add null": (JSON_PATCH, [{"op": "add", "path": "/spec/b/x", "value": None}]),
     "json test": (JSON_PATCH, [{"op": "test", "path": "/spec/a", "value": "9"}]),
-    "json in a list": (JSON_PATCH, [{"op": "add", "path": "/spec/list/1", "value": "z"}, {"op": "remove", "path": "/spec/list/0"}]),
+    "json in a list": (
+        JSON_PATCH,
+        [{"op": "add", "path": "/spec/list/1", "value": "z"}, {"op": "remove", "path": "/spec/list/0"}],
+    ),
     "json wrong type": (JSON_PATCH, [{"op": "replace", "path": "/spec/n", "value": "x"}]),
     "json whole": (JSON_PATCH, [{"op": "replace", "path": "", "value": []}]),
     "strategic is not known": (STRATEGIC, {"spec": {"a": "2"}}),
@@ -171,7 +195,9 @@ def test_a_patch_of_nothing(pair: Pair, form: str) -> None:
 def test_field_validation(pair: Pair, kind: Obj, mode: str) -> None:
     pair.post(CMS, cm("a", x="1"))
     pair.patch(CMS + f"/a?fieldValidation={mode}", {"colour": "red", "metadata": {"shape": 1}}, ignore=patched_apart)
-    pair.patch(CMS + f"/a?fieldValidation={mode}", [{"op": "add", "path": "/colour", "value": "red"}], JSON_PATCH, ignore=patched_apart)
+    pair.patch(
+        CMS + f"/a?fieldValidation={mode}", [{"op": "add", "path": "/colour", "value": "red"}], JSON_PATCH, ignore=patched_apart
+    )
     pair.patch(CMS + f"/a?fieldValidation={mode}", None, MERGE, raw=b'{"data":{"y":"2","y":"3"}}', ignore=patched_apart)
     pair.post(path_of(kind), instance(kind, spec={"a": "1"}))
     pair.patch(path_of(kind) + f"/a?fieldValidation={mode}", {"spec": {"q": 1}}, ignore=patched_apart)

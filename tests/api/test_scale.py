@@ -20,11 +20,21 @@ def kind(endpoints: dict[str, Endpoint]) -> Iterator[Obj]:
     schema = {
         "type": "object",
         "properties": {
-            "spec": {"type": "object", "properties": {"size": {"type": "object", "properties": {"count": {**INTEGER, "maximum": 100}}}, "other": {"type": "string"}}},
+            "spec": {
+                "type": "object",
+                "properties": {
+                    "size": {"type": "object", "properties": {"count": {**INTEGER, "maximum": 100}}},
+                    "other": {"type": "string"},
+                },
+            },
             "status": {"type": "object", "properties": {"count": INTEGER, "selector": {"type": "string"}}},
         },
     }
-    paths = {"specReplicasPath": ".spec.size.count", "statusReplicasPath": ".status.count", "labelSelectorPath": ".status.selector"}
+    paths = {
+        "specReplicasPath": ".spec.size.count",
+        "statusReplicasPath": ".status.count",
+        "labelSelectorPath": ".status.selector",
+    }
     definition = crd(pair, version(schema=schema, subresources={"status": {}, "scale": paths}), plural="scaled", kind="Scaled")
     with defined(pair, definition):
         yield definition
@@ -131,7 +141,10 @@ def test_dry_run(pair: Pair) -> None:
 
 def test_selectors_show_as_text(pair: Pair) -> None:
     body = deployment("d", 1)
-    body["spec"]["selector"] = {"matchLabels": {"app": "d", "b": "c"}, "matchExpressions": [{"key": "x", "operator": "NotIn", "values": ["2", "1"]}, {"key": "a", "operator": "DoesNotExist"}]}
+    body["spec"]["selector"] = {
+        "matchLabels": {"app": "d", "b": "c"},
+        "matchExpressions": [{"key": "x", "operator": "NotIn", "values": ["2", "1"]}, {"key": "a", "operator": "DoesNotExist"}],
+    }
     body["spec"]["template"]["metadata"]["labels"] = {"app": "d", "b": "c"}
     pair.post(DEPLOYMENTS, body)
     pair.get(DEPLOYMENTS + "/d/scale")

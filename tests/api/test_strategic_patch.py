@@ -13,8 +13,13 @@ Obj = dict[str, Any]
 
 SERVICES = "/api/v1/namespaces/{ns}/services"
 CONTAINERS = [
-    {"name": "a", "image": "example.com/a:1", "args": ["x", "y"], "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
-     "ports": [{"containerPort": 80, "name": "web"}, {"containerPort": 53, "protocol": "UDP"}]},
+    {
+        "name": "a",
+        "image": "example.com/a:1",
+        "args": ["x", "y"],
+        "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
+        "ports": [{"containerPort": 80, "name": "web"}, {"containerPort": 53, "protocol": "UDP"}],
+    },
     {"name": "b", "image": "example.com/b:1", "volumeMounts": [{"name": "v", "mountPath": "/v"}]},
 ]
 VOLUMES = [{"name": "v", "emptyDir": {}}, {"name": "w", "configMap": {"name": "c"}}]
@@ -22,7 +27,9 @@ VOLUMES = [{"name": "v", "emptyDir": {}}, {"name": "w", "configMap": {"name": "c
 
 def workload() -> Obj:
     made = deployment("d", 0)
-    made["metadata"].update({"labels": {"l": "1"}, "annotations": {"a": "1"}, "finalizers": ["example.com/one", "example.com/two"]})
+    made["metadata"].update(
+        {"labels": {"l": "1"}, "annotations": {"a": "1"}, "finalizers": ["example.com/one", "example.com/two"]}
+    )
     made["spec"]["template"]["spec"] = {
         "containers": CONTAINERS,
         "volumes": VOLUMES,
@@ -55,13 +62,24 @@ PATCHES: dict[str, Any] = {
     "atomic list is removed": in_container(args=None),
     "environment by name": in_container(env=[{"name": "B", "value": "3"}, {"name": "C", "value": "4"}]),
     "environment taken away": in_container(env=[{"name": "A", "$patch": "delete"}]),
-    "environment value to a source": in_container(env=[{"name": "A", "value": None, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]),
+    "environment value to a source": in_container(
+        env=[{"name": "A", "value": None, "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
+    ),
     "ports by number": in_container(ports=[{"containerPort": 80, "name": "http"}]),
     "ports by number with another protocol": in_container(ports=[{"containerPort": 80, "protocol": "UDP"}]),
-    "mounts by path": in_pod(containers=[{"name": "b", "volumeMounts": [{"mountPath": "/w", "name": "w"}, {"mountPath": "/v", "$patch": "delete"}]}]),
-    "order of elements": in_pod(**{"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}], "containers": [{"name": "a", "image": "example.com/a:3"}]}),
+    "mounts by path": in_pod(
+        containers=[{"name": "b", "volumeMounts": [{"mountPath": "/w", "name": "w"}, {"mountPath": "/v", "$patch": "delete"}]}]
+    ),
+    "order of elements": in_pod(
+        **{
+            "$setElementOrder/containers": [{"name": "b"}, {"name": "a"}],
+            "containers": [{"name": "a", "image": "example.com/a:3"}],
+        }
+    ),
     "order of elements alone": in_pod(**{"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}),
-    "order that misses an element of the patch": in_pod(**{"$setElementOrder/containers": [{"name": "b"}], "containers": [{"name": "a", "image": "x"}]}),
+    "order that misses an element of the patch": in_pod(
+        **{"$setElementOrder/containers": [{"name": "b"}], "containers": [{"name": "a", "image": "x"}]}
+    ),
     "order of the environment": in_container(**{"$setElementOrder/env": [{"name": "B"}, {"name": "A"}]}),
     "order with unknown elements": in_pod(**{"$setElementOrder/containers": [{"name": "q"}, {"name": "b"}, {"name": "a"}]}),
     "volume source retained": in_pod(volumes=[{"name": "v", "hostPath": {"path": "/x"}, "$retainKeys": ["name", "hostPath"]}]),
@@ -72,14 +90,22 @@ PATCHES: dict[str, Any] = {
     "tolerations are atomic": in_pod(tolerations=[{"key": "z", "operator": "Exists"}]),
     "pull secrets by name": in_pod(imagePullSecrets=[{"name": "q"}]),
     "host aliases by ip": in_pod(hostAliases=[{"ip": "10.0.0.1", "hostnames": ["i"]}, {"ip": "10.0.0.2", "hostnames": ["j"]}]),
-    "spread constraints by key": in_pod(topologySpreadConstraints=[{"topologyKey": "t", "whenUnsatisfiable": "ScheduleAnyway", "maxSkew": 2}]),
+    "spread constraints by key": in_pod(
+        topologySpreadConstraints=[{"topologyKey": "t", "whenUnsatisfiable": "ScheduleAnyway", "maxSkew": 2}]
+    ),
     "a map key removed": {"metadata": {"labels": {"l": None, "m": "2"}}},
     "a map replaced": {"metadata": {"labels": {"$patch": "replace", "z": "1"}}},
     "a map deleted": {"metadata": {"annotations": {"$patch": "delete"}}},
     "finalizers merged": {"metadata": {"finalizers": ["example.com/three"]}},
     "finalizers taken from": {"metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/one"]}},
     "finalizers ordered": {"metadata": {"$setElementOrder/finalizers": ["example.com/two", "example.com/one"]}},
-    "finalizers taken from and added": {"metadata": {"$deleteFromPrimitiveList/finalizers": ["example.com/one"], "$setElementOrder/finalizers": ["example.com/new", "example.com/two"], "finalizers": ["example.com/new"]}},
+    "finalizers taken from and added": {
+        "metadata": {
+            "$deleteFromPrimitiveList/finalizers": ["example.com/one"],
+            "$setElementOrder/finalizers": ["example.com/new", "example.com/two"],
+            "finalizers": ["example.com/new"],
+        }
+    },
     "selector in the template": {"spec": {"template": {"metadata": {"labels": {"x": "y"}}}}},
     "number to null": {"spec": {"replicas": None}},
     "nothing": {},
@@ -134,7 +160,11 @@ def test_a_service(pair: Pair, what: str) -> None:
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {"name": "s"},
-        "spec": {"clusterIP": "None", "selector": {"a": "1"}, "ports": [{"port": 80, "name": "http"}, {"port": 443, "name": "https"}]},
+        "spec": {
+            "clusterIP": "None",
+            "selector": {"a": "1"},
+            "ports": [{"port": 80, "name": "http"}, {"port": 443, "name": "https"}],
+        },
     }
     pair.post(SERVICES, body)
     pair.patch(SERVICES + "/s", SERVICE_PATCHES[what], STRATEGIC)
@@ -155,7 +185,13 @@ def test_owner_references_merge_by_uid(pair: Pair) -> None:
     made = pair.post(CMS, cm("o"))
 
     def owner(side: str, **more: Any) -> Obj:
-        return {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": made[side].json["metadata"]["uid"], **more}]}}
+        return {
+            "metadata": {
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": made[side].json["metadata"]["uid"], **more}
+                ]
+            }
+        }
 
     pair.patch(CMS + "/a", owner, STRATEGIC)
     pair.patch(CMS + "/a", lambda side: owner(side, controller=True), STRATEGIC)
@@ -178,6 +214,15 @@ def test_field_validation(pair: Pair, mode: str) -> None:
 
 def test_service_accounts_secrets_merge_by_name(pair: Pair) -> None:
     at = "/api/v1/namespaces/{ns}/serviceaccounts"
-    pair.post(at, {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s"}, "secrets": [{"name": "a"}], "imagePullSecrets": [{"name": "p"}]})
+    pair.post(
+        at,
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": "s"},
+            "secrets": [{"name": "a"}],
+            "imagePullSecrets": [{"name": "p"}],
+        },
+    )
     pair.patch(at + "/s", {"secrets": [{"name": "b"}], "imagePullSecrets": [{"name": "q"}]}, STRATEGIC)
     pair.patch(at + "/s", {"secrets": [{"name": "a", "$patch": "delete"}], "imagePullSecrets": None}, STRATEGIC)

@@ -131,7 +131,8 @@ class Discovery:
             entry["shortNames"] = list(resource.short_names)
         if resource.categories:
             entry["categories"] = list(resource.categories)
-        if not resource.virtual:
+        # A custom kind whose storage version is not served shows no hash at all.
+        if not resource.virtual and resource.storage.served:
             entry["storageVersionHash"] = storage_hash(resource.storage)
         return entry
 
