@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import ssl
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
 from tests.real import pki
 from tests.real.cluster import RealCluster
@@ -25,10 +31,6 @@ class Signed(pki.Authority):
     """The CA of a running server, to sign clients of our own."""
 
     def __init__(self, directory: Path, cert: Path, key: Path) -> None:
-        from cryptography import x509
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
-
         self._directory = directory
         loaded = serialization.load_pem_private_key(key.read_bytes(), None)
         assert isinstance(loaded, ec.EllipticCurvePrivateKey)
@@ -207,3 +209,90 @@ def test_who_am_i_takes_an_empty_body(pair: Pair) -> None:
 def test_401_names_the_scheme(pair: Pair) -> None:
     both = pair.get("/api", headers={"Authorization": "Bearer nonsense"}, anonymous=True)
     assert both.ours.headers.get("content-type") == both.real.headers.get("content-type")
+
+
+# --- tokens that were signed with the right key, and are wrong all the same ------------------------------------------------
+
+ISSUER = "https://kubernetes.default.svc.cluster.local"
+
+
+def b64url(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def forged(key: Path, claims: dict[str, Any], header: dict[str, Any]) -> str:
+    """A token signed with the server's own key."""
+    loaded = serialization.load_pem_private_key(key.read_bytes(), None)
+    assert isinstance(loaded, ec.EllipticCurvePrivateKey)
+    signed = ".".join(b64url(json.dumps(part).encode()) for part in (header, claims))
+    first, second = decode_dss_signature(loaded.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
+    return f"{signed}.{b64url(first.to_bytes(32, 'big') + second.to_bytes(32, 'big'))}"
+
+
+@pytest.fixture
+def keys(real: RealCluster, remuda: RemudaProcess) -> dict[str, Path]:
+    return {OURS: remuda.directory / "pki" / "service-account.key", REAL: real.service_account_key}
+
+
+NOW = int(time.time())
+WRONG: dict[str, dict[str, Any]] = {
+    "right": {},
+    "expired": {"exp": NOW - 120, "iat": NOW - 3600, "nbf": NOW - 3600},
+    "not-yet": {"nbf": NOW + 3600, "exp": NOW + 7200},
+    "other-issuer": {"iss": "https://example.com"},
+    "no-issuer": {"iss": None},
+    "other-audience": {"aud": ["vault"]},
+    "audience-as-text": {"aud": ISSUER},
+    "no-audience": {"aud": None},
+    "no-subject": {"sub": None},
+    "other-subject": {"sub": "system:serviceaccount:default:other"},
+    "no-expiry": {"exp": None},
+    "expiry-as-text": {"exp": "soon"},
+    "no-claims-of-kubernetes": {"kubernetes.io": None},
+    "other-account": {"kubernetes.io": {"namespace": "default", "serviceaccount": {"name": "missing", "uid": "x"}}},
+    "other-uid": {"kubernetes.io": {"namespace": "default", "serviceaccount": {"name": "default", "uid": "x"}}},
+    "claims-as-text": {"kubernetes.io": "text"},
+}
+
+
+def claims_of(token: str) -> dict[str, Any]:
+    payload = token.split(".")[1]
+    found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    return found
+
+
+def header_of(token: str) -> dict[str, Any]:
+    return claims_of(f".{token.split('.')[0]}.")
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_signed_token_must_say_the_right_things(pair: Pair, keys: dict[str, Path], wrong: str) -> None:
+    tokens = issue(pair)
+
+    def make(side: str) -> str:
+        claims = {**claims_of(tokens[side]), **WRONG[wrong]}
+        return forged(keys[side], {k: v for k, v in claims.items() if v is not None}, header_of(tokens[side]))
+
+    made = {side: make(side) for side in SIDES}
+    with_token(pair, made.__getitem__).post(WHOAMI, REVIEW)
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview"}
+    pair.post(
+        "/apis/authentication.k8s.io/v1/tokenreviews",
+        lambda side: {**review, "spec": {"token": made[side]}},
+        ignore=lambda body: {**body["status"], "error": bool(body["status"].get("error"))},
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"kid": None}, {"kid": "other"}, {"alg": "none"}, {"alg": "HS256"}, {"alg": "RS256"}, {"crit": ["x"]}, {"typ": "JWT"}],
+    ids=str,
+)
+def test_a_signed_token_must_have_the_right_header(pair: Pair, keys: dict[str, Path], change: dict[str, Any]) -> None:
+    tokens = issue(pair)
+
+    def make(side: str) -> str:
+        header = {k: v for k, v in {**header_of(tokens[side]), **change}.items() if v is not None}
+        return forged(keys[side], claims_of(tokens[side]), header)
+
+    with_token(pair, {side: make(side) for side in SIDES}.__getitem__).post(WHOAMI, REVIEW)

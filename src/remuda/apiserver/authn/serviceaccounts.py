@@ -321,7 +321,12 @@ def _ref(private: Obj, key: str) -> _Ref | None:
 
 def _time(claims: Obj, key: str, default: float) -> float:
     value = claims.get(key)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else default
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        # A time that can't be read is no reason to live forever.
+        raise BadCredentials("expected number value to unmarshal NumericDate")
+    return float(value)
 
 
 def _quoted(values: Iterable[str]) -> str:
