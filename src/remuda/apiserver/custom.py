@@ -70,7 +70,12 @@ class CustomResources:
         if name in self._served and _same(self._served[name], new):
             self._served[name] = new
             return
-        self._serve(name, new)
+        try:
+            self._serve(name, new)
+        except Exception:
+            # This runs inside the cache's feed: one definition that slipped through its checks must not stop everything else.
+            logger.exception("%s can't be served and is left out until it changes", name)
+            self._drop(name)
 
     def _drop(self, name: str) -> None:
         crd = self._served.pop(name, None)
