@@ -401,6 +401,9 @@ def test_update(pair: Pair, kind: str) -> None:
     path, body = named(pair, kind)
     pair.post(path, body)
     at = f"{path}/{body['metadata']['name']}"
+    if kind == "disruption budget":
+        # Its controller is to be done with it.
+        pair.eventually(at, lambda answer: "observedGeneration" in answer.json.get("status", {}), compare=False)
     try:
         for change in UPDATE[kind]:
             pair.patch(at + "?dryRun=All", change)

@@ -73,9 +73,9 @@ KINDS = {
 
 
 @cache
-def described(name: str) -> Obj:
-    """The OpenAPI schema of a built-in definition with our words in it."""
-    schema = dict(types.definition(name))
+def described(name: str, group: str, version: str) -> Obj:
+    """The OpenAPI schema of a built-in definition, as the document of a group and version has it, with our words in it."""
+    schema = dict(types.definition_in(name, group, version))
     kind = name.rpartition(".")[2]
     if kind in KINDS:
         schema["description"] = KINDS[kind]

@@ -2,64 +2,27 @@
 
 Clients read three things in it: that PATCH takes `fieldValidation` (so that the server checks, not they), which kind a path is
 about, and the schemas (`kubectl explain`). Built-in schemas come from the generated description, with words of our own from
-:mod:`.explain`; a CRD's come from the CRD.
+:mod:`.explain`; a CRD's come from the CRD. Operations and the schemas of CRDs are made by :mod:`.crd.openapi`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from remuda.kube import jsonio
 
 from .builtin import types
+from .crd.openapi import REFERENCE, Part, Served, model_name, operations, schemas
 from .discovery import Discovery
-from .explain import FIELDS, described
+from .explain import described
 from .resources import Registry, Subresource, Version
 
 Obj = dict[str, Any]
 
-REFERENCE = "#/components/schemas/"
-_META = "io.k8s.apimachinery.pkg.apis.meta.v1."
-_GVK = "x-kubernetes-group-version-kind"
-_JSON = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
-_PATCHES = (
-    "application/apply-patch+yaml",
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-)
-
-
-def _query(name: str, kind: str = "string") -> Obj:
-    return {"name": name, "in": "query", "schema": {"type": kind, "uniqueItems": True}}
-
-
-def _in_path(name: str) -> Obj:
-    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "uniqueItems": True}}
-
-
-_PRETTY = _query("pretty")
-_LISTING = [
-    _query("allowWatchBookmarks", "boolean"),
-    _query("continue"),
-    _query("fieldSelector"),
-    _query("labelSelector"),
-    _query("limit", "integer"),
-    _query("resourceVersion"),
-    _query("resourceVersionMatch"),
-    _query("sendInitialEvents", "boolean"),
-    _query("timeoutSeconds", "integer"),
-    _query("watch", "boolean"),
-]
-_WRITING = [_query("dryRun"), _query("fieldManager"), _query("fieldValidation")]
-_DELETING = [
-    _query("dryRun"),
-    _query("gracePeriodSeconds", "integer"),
-    _query("orphanDependents", "boolean"),
-    _query("propagationPolicy"),
-]
+_BUILTIN = {"title": "Kubernetes", "version": "v1.36.3"}
+_CUSTOM = {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
 
 
 class OpenApi:
@@ -109,7 +72,7 @@ class OpenApi:
             for known, group, version in self._group_versions():
                 if known == name:
                     self.index()
-                    made = _document(self._discovery.resources(group, version))
+                    made = _document(group, version, self._discovery.resources(group, version))
                     self._documents[name] = jsonio.dumps(made), self._tags[name]
                     break
             else:
@@ -117,101 +80,63 @@ class OpenApi:
         return self._documents[name]
 
 
-def _document(versions: list[Version]) -> Obj:
-    schemas: Obj = {}
+def _document(group: str, name: str, versions: list[Version]) -> Obj:
+    components: dict[str, Obj] = {}
     paths: Obj = {}
     for version in versions:
-        _add_schemas(version, schemas)
-        paths.update(_paths(version))
-    _follow_references(schemas, paths)
+        served = _served(version)
+        components.update(_components(version, served))
+        paths.update(operations(served))
+    _follow_references(components, paths, group, name)
+    builtin = any(version.resource.builtin for version in versions)
+    made: Obj = {"schemas": dict(sorted(components.items()))}
+    if builtin:
+        made["securitySchemes"] = {"BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}}
     return {
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "v1.36.3"},
+        "info": _BUILTIN if builtin else _CUSTOM,
         "paths": dict(sorted(paths.items())),
-        "components": {
-            "schemas": dict(sorted(schemas.items())),
-            "securitySchemes": {"BearerToken": {"type": "apiKey", "name": "authorization", "in": "header"}},
-        },
+        "components": made,
     }
 
 
-# --- schemas -----------------------------------------------------------------------------------------------------------
+def _served(version: Version) -> Served:
+    resource = version.resource
+    schema_name = version.schema_name or model_name(version.group, version.name, version.kind)
+    return Served(
+        group=version.group,
+        version=version.name,
+        kind=version.kind,
+        plural=resource.name,
+        namespaced=resource.namespaced,
+        schema_name=schema_name,
+        list_schema_name=schema_name[: -len(version.kind)] + resource.list_kind,
+        verbs=version.verbs,
+        parts=tuple(_part(version, sub) for sub in version.subresources.values()),
+        builtin=resource.builtin,
+        # A namespace answers with itself too, but real documents have never said so.
+        shows_deleted=resource.shows_deleted and resource.name != "namespaces",
+    )
 
 
-def kind_name(version: Version) -> str:
-    """The component name of a kind: the group's labels reversed, as Kubernetes names custom ones."""
-    if version.schema_name:
-        return version.schema_name
-    reversed_group = ".".join(reversed(version.group.split(".")))
-    return f"{reversed_group}.{version.name}.{version.kind}"
+def _part(version: Version, sub: Subresource) -> Part:
+    own = (sub.group, sub.version, sub.kind) == (version.group, version.name, version.kind)
+    if own:
+        return Part(sub.name, sub.verbs)
+    kind = {"group": sub.group, "version": sub.version, "kind": sub.kind} if version.resource.builtin else None
+    return Part(sub.name, sub.verbs, types.type_of(sub.group, sub.version, sub.kind) or "", kind)
 
 
-def list_name(version: Version) -> str:
-    if version.schema_name:
-        return version.schema_name + "List"
-    return kind_name(version)[: -len(version.kind)] + version.resource.list_kind
-
-
-def _add_schemas(version: Version, schemas: Obj) -> None:
+def _components(version: Version, served: Served) -> dict[str, Obj]:
+    """The schemas that a version brings itself; those of built-in kinds are found through its paths."""
     if version.resource.builtin:
-        schemas[kind_name(version)] = described(kind_name(version))
-        if "list" in version.verbs:
-            schemas[list_name(version)] = described(list_name(version))
-        return
-    gvk = [{"group": version.group, "version": version.name, "kind": version.kind}]
-    schemas[kind_name(version)] = {**_custom_schema(version), _GVK: gvk}
-    schemas[list_name(version)] = _custom_list(version)
+        return {}
+    return schemas(served, version.resource.list_kind, version.own_schema, version.strategy.fields({}))
 
 
-def _custom_schema(version: Version) -> Obj:
-    schema: Obj = dict(version.schema or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
-    if schema.get("x-kubernetes-preserve-unknown-fields") and not schema.get("properties"):
-        schema.setdefault("type", "object")
-    properties = dict(schema.get("properties") or {})
-    properties["apiVersion"] = {"type": "string", "description": described_field("apiVersion")}
-    properties["kind"] = {"type": "string", "description": described_field("kind")}
-    properties["metadata"] = {
-        "description": described_field("metadata"),
-        "allOf": [{"$ref": REFERENCE + _META + "ObjectMeta"}],
-    }
-    schema["properties"] = dict(sorted(properties.items()))
-    return _without_rules(schema)
-
-
-def _without_rules(schema: Obj) -> Obj:
-    """CEL rules and defaults are the server's business; clients that read schemas stumble over some of them."""
-    return {key: value for key, value in schema.items() if key != "x-kubernetes-embedded-resource"}
-
-
-def _custom_list(version: Version) -> Obj:
-    return {
-        "description": f"{version.resource.list_kind} is a list of {version.kind}",
-        "type": "object",
-        "required": ["items"],
-        "properties": {
-            "apiVersion": {"type": "string", "description": described_field("apiVersion")},
-            "items": {
-                "description": f"List of {version.resource.name}.",
-                "type": "array",
-                "items": {"$ref": REFERENCE + kind_name(version)},
-            },
-            "kind": {"type": "string", "description": described_field("kind")},
-            "metadata": {
-                "description": described_field("list metadata"),
-                "allOf": [{"$ref": REFERENCE + _META + "ListMeta"}],
-            },
-        },
-        _GVK: [{"group": version.group, "version": version.name, "kind": version.resource.list_kind}],
-    }
-
-
-def described_field(name: str) -> str:
-    return FIELDS[name]
-
-
-def _follow_references(schemas: Obj, paths: Obj) -> None:
+def _follow_references(components: Obj, paths: Obj, group: str, version: str) -> None:
     """Add every built-in definition that a schema or a path refers to, until nothing is missing."""
-    pending: list[Any] = [*schemas.values(), paths]
+    pending: list[Any] = [*components.values(), paths]
     while pending:
         node = pending.pop()
         if isinstance(node, list):
@@ -220,119 +145,7 @@ def _follow_references(schemas: Obj, paths: Obj) -> None:
             reference = node.get("$ref")
             if isinstance(reference, str) and reference.startswith(REFERENCE):
                 name = reference[len(REFERENCE) :]
-                if name not in schemas:
-                    schemas[name] = described(name)
-                    pending.append(schemas[name])
+                if name not in components:
+                    components[name] = described(name, group, version)
+                    pending.append(components[name])
             pending.extend(value for value in node.values() if isinstance(value, dict | list))
-
-
-# --- paths -------------------------------------------------------------------------------------------------------------
-
-
-def _paths(version: Version) -> Obj:
-    resource = version.resource
-    root = f"/apis/{version.group}/{version.name}" if version.group else f"/api/{version.name}"
-    scoped = f"{root}/namespaces/{{namespace}}/{resource.name}" if resource.namespaced else f"{root}/{resource.name}"
-    shared = [_in_path("namespace")] if resource.namespaced else []
-    gvk = {"group": version.group, "version": version.name, "kind": version.kind}
-    paths: Obj = {}
-    collection = _collection(version, gvk)
-    if collection:
-        paths[scoped] = {**collection, "parameters": [*shared, _PRETTY]}
-    if resource.namespaced and "list" in version.verbs:
-        everywhere = _operation(version, "list", "ForAllNamespaces", gvk, list_name(version), _LISTING)
-        paths[f"{root}/{resource.name}"] = {"get": everywhere, "parameters": [*_LISTING, _PRETTY]}
-    item = _item(version, gvk)
-    if item:
-        paths[f"{scoped}/{{name}}"] = {**item, "parameters": [_in_path("name"), *shared, _PRETTY]}
-    for sub in version.subresources.values():
-        operations = _subresource(version, sub)
-        paths[f"{scoped}/{{name}}/{sub.name}"] = {**operations, "parameters": [_in_path("name"), *shared, _PRETTY]}
-    return paths
-
-
-def _collection(version: Version, gvk: Obj) -> Obj:
-    found: Obj = {}
-    if "list" in version.verbs:
-        found["get"] = _operation(version, "list", "", gvk, list_name(version), _LISTING)
-    if "create" in version.verbs:
-        found["post"] = _operation(version, "create", "", gvk, kind_name(version), _WRITING, kind_name(version))
-    if "deletecollection" in version.verbs:
-        found["delete"] = _operation(
-            version, "deletecollection", "", gvk, _META + "Status", [*_DELETING, *_LISTING], _META + "DeleteOptions"
-        )
-    return found
-
-
-def _item(version: Version, gvk: Obj) -> Obj:
-    found: Obj = {}
-    name = kind_name(version)
-    if "get" in version.verbs:
-        found["get"] = _operation(version, "get", "", gvk, name, [])
-    if "update" in version.verbs:
-        found["put"] = _operation(version, "update", "", gvk, name, _WRITING, name)
-    if "patch" in version.verbs:
-        found["patch"] = _operation(version, "patch", "", gvk, name, [*_WRITING, _query("force", "boolean")], _META + "Patch")
-    if "delete" in version.verbs:
-        found["delete"] = _operation(version, "delete", "", gvk, _META + "Status", _DELETING, _META + "DeleteOptions")
-    return found
-
-
-def _subresource(version: Version, sub: Subresource) -> Obj:
-    gvk = {"group": sub.group, "version": sub.version, "kind": sub.kind}
-    own = (sub.group, sub.version, sub.kind) == (version.group, version.name, version.kind)
-    name = kind_name(version) if own else types.type_of(sub.group, sub.version, sub.kind) or _META + "Status"
-    title = "".join(part.capitalize() for part in sub.name.split("-"))
-    make: dict[str, Callable[[], tuple[str, Obj]]] = {
-        "get": lambda: ("get", _operation(version, "get", title, gvk, name, [])),
-        "update": lambda: ("put", _operation(version, "update", title, gvk, name, _WRITING, name)),
-        "patch": lambda: (
-            "patch",
-            _operation(version, "patch", title, gvk, name, [*_WRITING, _query("force", "boolean")], _META + "Patch"),
-        ),
-        "create": lambda: ("post", _operation(version, "create", title, gvk, name, _WRITING, name)),
-    }
-    return dict(make[verb]() for verb in ("get", "update", "patch", "create") if verb in sub.verbs)
-
-
-_ACTIONS = {
-    "list": "list",
-    "create": "post",
-    "deletecollection": "deletecollection",
-    "get": "get",
-    "update": "put",
-    "patch": "patch",
-    "delete": "delete",
-}
-_ID_VERBS = {
-    **_ACTIONS,
-    "list": "list",
-    "get": "read",
-    "create": "create",
-    "update": "replace",
-    "deletecollection": "deleteCollection",
-}
-
-
-def _operation(version: Version, verb: str, suffix: str, gvk: Obj, answer: str, parameters: list[Obj], body: str = "") -> Obj:
-    group = "".join(part.capitalize() for part in (version.group or "core").split(".")[:-2] or [version.group or "core"])
-    scope = "Namespaced" if version.resource.namespaced and suffix != "ForAllNamespaces" else ""
-    operation: Obj = {
-        "operationId": f"{_ID_VERBS[verb]}{group}{version.name.capitalize()}{scope}{version.kind}{suffix}",
-        "tags": [f"{(version.group or 'core').partition('.')[0]}_{version.name}"],
-        "responses": {
-            "200": {"description": "OK", "content": {media: {"schema": {"$ref": REFERENCE + answer}} for media in _JSON}},
-            "401": {"description": "Unauthorized"},
-        },
-        "x-kubernetes-action": _ACTIONS[verb],
-        _GVK: gvk,
-    }
-    if parameters:
-        operation["parameters"] = parameters
-    if body:
-        media_types: tuple[str, ...] = _PATCHES if verb == "patch" else ("*/*",)
-        if verb == "patch" and not version.resource.builtin:
-            media_types = _PATCHES[:3]
-        content = {media: {"schema": {"$ref": REFERENCE + body}} for media in media_types}
-        operation["requestBody"] = {"content": content, "required": verb != "delete" and verb != "deletecollection"}
-    return operation

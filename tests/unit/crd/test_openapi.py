@@ -6,8 +6,6 @@ from typing import Any
 
 from remuda.apiserver.crd import openapi
 
-from .definitions import crd, version
-
 Obj = dict[str, Any]
 
 SCHEMA: Obj = {
@@ -30,14 +28,21 @@ SCHEMA: Obj = {
 }
 
 
-def definition() -> Obj:
-    scale = {"specReplicasPath": ".spec.a", "statusReplicasPath": ".status.a"}
-    fields = [{"jsonPath": ".spec.a"}]
-    return crd(versions=[version(SCHEMA, subresources={"status": {}, "scale": scale}, selectableFields=fields)])
+VERBS = frozenset(("get", "update", "patch"))
+SERVED = openapi.Served(
+    group="example.com",
+    version="v1",
+    kind="Foo",
+    plural="foos",
+    namespaced=True,
+    schema_name=openapi.model_name("example.com", "v1", "Foo"),
+    list_schema_name=openapi.model_name("example.com", "v1", "FooList"),
+    parts=(openapi.Part("status", VERBS), openapi.Part("scale", VERBS, openapi.SCALE)),
+)
 
 
 def test_paths_and_operation_ids() -> None:
-    paths = openapi.operations(openapi.served_record(definition(), "v1"))
+    paths = openapi.operations(SERVED)
     found = {
         path: {method: op["operationId"] for method, op in item.items() if method != "parameters"} for path, item in paths.items()
     }
@@ -69,7 +74,7 @@ def test_paths_and_operation_ids() -> None:
 
 
 def test_patch_takes_field_validation_and_says_its_kind() -> None:
-    paths = openapi.operations(openapi.served_record(definition(), "v1"))
+    paths = openapi.operations(SERVED)
     item = paths["/apis/example.com/v1/namespaces/{namespace}/foos/{name}"]
     patch = item["patch"]
     assert [parameter["name"] for parameter in patch["parameters"]] == ["dryRun", "fieldManager", "fieldValidation", "force"]
@@ -92,7 +97,7 @@ def test_built_in_kinds_can_be_described_too() -> None:
 
 
 def test_schemas() -> None:
-    found = openapi.schemas(definition(), "v1")
+    found = openapi.schemas(SERVED, "FooList", SCHEMA, ["spec.a"])
     assert list(found) == ["com.example.v1.Foo", "com.example.v1.FooList"]
     foo = found["com.example.v1.Foo"]
     reference = {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}
@@ -107,16 +112,3 @@ def test_schemas() -> None:
     items = found["com.example.v1.FooList"]["properties"]["items"]
     assert items["items"] == {"$ref": "#/components/schemas/com.example.v1.Foo"}
     assert "anyOf" not in SCHEMA["properties"]["spec"]["properties"]["port"]
-
-
-def test_a_document_holds_all_that_it_refers_to() -> None:
-    asked: list[str] = []
-
-    def resolve(name: str) -> Obj:
-        asked.append(name)
-        return {"type": "object", "properties": {"x": {"$ref": "#/components/schemas/y"}}} if name != "y" else {"type": "string"}
-
-    found = openapi.document(definition(), "v1", resolve)
-    assert set(asked) >= {"y", openapi.SCALE, openapi.META + "ObjectMeta", openapi.META + "DeleteOptions"}
-    assert set(asked) < set(found["components"]["schemas"])
-    assert len(asked) == len(set(asked))

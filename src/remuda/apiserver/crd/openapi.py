@@ -1,19 +1,19 @@
-"""The OpenAPI v3 description of one version of a CRD: its schemas, and the operations on its paths.
+"""The OpenAPI v3 description of what is served: the operations on its paths, and the schemas of a version of a CRD.
 
-The operations are the same for any kind, so :func:`operations` takes a plain record of what is served and can describe
-built-in kinds as well. Shapes follow kube-apiserver's: parameters that all operations of a path share stand once, at the path.
+The operations are the same for any kind, so :func:`operations` takes a plain record of what is served, built-in or not.
+Shapes follow kube-apiserver's: parameters that all operations of a path share stand once, at the path. Documents are put
+together in :mod:`remuda.apiserver.openapi`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..explain import FIELDS
-from .defaults import version_of
-from .shapes import Obj, dict_of, list_of, schema_of
+from .shapes import Obj, dict_of, list_of
 from .structural import conversion_problem, structural_errors
 
 REFERENCE = "#/components/schemas/"
@@ -24,15 +24,20 @@ ACTION = "x-kubernetes-action"
 
 MEDIA = ("application/json", "application/yaml")
 PATCHES = ("application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json")
+# What the router of built-in kinds declares: it reads any body, has protobuf, and writes watches as streams.
+BUILTIN_MEDIA = (*MEDIA, "application/vnd.kubernetes.protobuf")
+BUILTIN_PATCHES = (*PATCHES, "application/strategic-merge-patch+json")
+_STREAMS = ("application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch")
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A subresource: its verbs, and the schema of its body (empty: the parent's)."""
+    """A subresource: its verbs, the schema of its body (empty: the parent's) and what operations say their kind is."""
 
     name: str
     verbs: frozenset[str]
     schema_name: str = ""
+    kind: Obj | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +53,25 @@ class Served:
     list_schema_name: str
     verbs: frozenset[str] = frozenset(("get", "list", "create", "update", "patch", "delete", "deletecollection"))
     parts: tuple[Part, ...] = ()
-    media: tuple[str, ...] = MEDIA
-    patches: tuple[str, ...] = PATCHES
+    builtin: bool = False
+    # A delete answers with the object, not with a Status.
+    shows_deleted: bool = False
+
+    @property
+    def media(self) -> tuple[str, ...]:
+        return BUILTIN_MEDIA if self.builtin else MEDIA
+
+    @property
+    def bodies(self) -> tuple[str, ...]:
+        return ("*/*",) if self.builtin else MEDIA
+
+    @property
+    def patches(self) -> tuple[str, ...]:
+        return BUILTIN_PATCHES if self.builtin else PATCHES
+
+    @property
+    def gvk(self) -> Obj:
+        return {"group": self.group, "version": self.version, "kind": self.kind}
 
 
 # --- schemas ---------------------------------------------------------------------------------------------------------
@@ -60,24 +82,17 @@ def model_name(group: str, version: str, kind: str) -> str:
     return ".".join((*reversed(group.split(".")), version, kind))
 
 
-def schemas(crd: Obj, version: str) -> dict[str, Obj]:
-    """The components of a version: the kind and its list. What they refer to is not included."""
-    spec = dict_of(crd.get("spec"))
-    names, group = dict_of(spec.get("names")), spec.get("group") or ""
-    kind, list_kind = names.get("kind") or "", names.get("listKind") or ""
-    own = version_of(crd, version)
-    selectable = [
-        {"fieldPath": (dict_of(each).get("jsonPath") or "").removeprefix(".")} for each in list_of(own.get("selectableFields"))
-    ]
-    name = model_name(group, version, kind)
+def schemas(served: Served, list_kind: str, schema: Obj | None, selectable: Iterable[str] = ()) -> dict[str, Obj]:
+    """The components of a version of a CRD: the kind and its list. What they refer to is not included."""
     found = {
-        name: _kind_schema(schema_of(own.get("schema"))),
-        model_name(group, version, list_kind): _list_schema(name, kind, list_kind, names.get("plural") or ""),
+        served.schema_name: _kind_schema(schema),
+        served.list_schema_name: _list_schema(served.schema_name, served.kind, list_kind, served.plural),
     }
-    for schema, shown in zip(found.values(), (kind, list_kind), strict=True):
-        schema[GVK] = [{"group": group, "kind": shown, "version": version}]
-        if selectable:
-            schema["x-kubernetes-selectable-fields"] = selectable
+    fields = [{"fieldPath": each} for each in selectable]
+    for made, shown in zip(found.values(), (served.kind, list_kind), strict=True):
+        made[GVK] = [{"group": served.group, "kind": shown, "version": served.version}]
+        if fields:
+            made["x-kubernetes-selectable-fields"] = fields
     return found
 
 
@@ -202,6 +217,17 @@ _VERBS = {
 }
 
 
+# Where the operations of built-in kinds are declared otherwise than those of custom resources.
+_LIST_TO_DELETE = tuple(each for each in _LIST if each["name"] not in ("allowWatchBookmarks", "watch"))
+_DELETE_MANY = tuple(sorted((*_LIST_TO_DELETE, *_DELETE), key=lambda each: str(each["name"])))
+_BUILTIN_VERBS = {
+    **_VERBS,
+    "deletecollection": replace(_VERBS["deletecollection"], parameters=_DELETE_MANY),
+    "get": replace(_VERBS["get"], parameters=()),
+    "patch": replace(_VERBS["patch"], answers=(_CREATED,)),
+}
+
+
 def operations(served: Served) -> dict[str, Obj]:
     """The paths of a resource, each with its operations."""
     root = f"/apis/{served.group}/{served.version}" if served.group else f"/api/{served.version}"
@@ -241,7 +267,8 @@ class _Path:
         return _share_parameters(made) if made else {}
 
     def _operation(self, verb: str) -> Obj:
-        served, how = self.served, _VERBS[verb]
+        served = self.served
+        how = (_BUILTIN_VERBS if served.builtin else _VERBS)[verb]
         sub = f" {self.part.name} of" if self.part is not None else ""
         operation: Obj = {
             "tags": [_tag(served)],
@@ -253,11 +280,12 @@ class _Path:
         if body:
             operation["requestBody"] = body
         answer = self._answer(verb)
-        responses = {"200": _response("OK", answer, served.media)}
-        responses.update({code: _response(words, answer, served.media) for code, words in how.answers})
+        media = (*served.media, *_STREAMS) if verb == "list" and served.builtin else served.media
+        responses = {"200": _response("OK", answer, media)}
+        responses.update({code: _response(words, answer, media) for code, words in how.answers})
         operation["responses"] = {**dict(sorted(responses.items())), "401": {"description": "Unauthorized"}}
         operation[ACTION] = how.action
-        operation[GVK] = {"group": served.group, "version": served.version, "kind": served.kind}
+        operation[GVK] = (self.part.kind if self.part is not None else None) or served.gvk
         return operation
 
     def _own_parameters(self) -> tuple[Obj, ...]:
@@ -282,15 +310,17 @@ class _Path:
     def _answer(self, verb: str) -> str:
         if verb == "list":
             return self.served.list_schema_name
-        return f"{META}Status" if verb in ("delete", "deletecollection") else self._schema()
+        if verb == "deletecollection" or (verb == "delete" and not self.served.shows_deleted):
+            return f"{META}Status"
+        return self._schema()
 
     def _body(self, verb: str) -> Obj | None:
         if verb == "patch":
             return {"content": _content(f"{META}Patch", self.served.patches), "required": True}
-        if verb == "delete":
-            return {"content": _content(f"{META}DeleteOptions", self.served.media)}
+        if verb == "delete" or (verb == "deletecollection" and self.served.builtin):
+            return {"content": _content(f"{META}DeleteOptions", self.served.bodies)}
         if verb in ("create", "update"):
-            return {"content": _content(self._schema(), self.served.media), "required": True}
+            return {"content": _content(self._schema(), self.served.bodies), "required": True}
         return None
 
 
@@ -333,50 +363,3 @@ def _friendly(group: str) -> str:
 
 def _tag(served: Served) -> str:
     return f"{_friendly(served.group)}_{served.version}"
-
-
-# --- documents -----------------------------------------------------------------------------------------------------------
-
-
-def served_record(crd: Obj, version: str) -> Served:
-    spec = dict_of(crd.get("spec"))
-    names, group = dict_of(spec.get("names")), spec.get("group") or ""
-    asked = dict_of(version_of(crd, version).get("subresources"))
-    verbs = frozenset(("get", "update", "patch"))
-    parts = [Part("status", verbs)] if "status" in asked else []
-    if asked.get("scale") is not None:
-        parts.append(Part("scale", verbs, SCALE))
-    kind, list_kind = names.get("kind") or "", names.get("listKind") or ""
-    return Served(
-        group=group,
-        version=version,
-        kind=kind,
-        plural=names.get("plural") or "",
-        namespaced=spec.get("scope") == "Namespaced",
-        schema_name=model_name(group, version, kind),
-        list_schema_name=model_name(group, version, list_kind),
-        parts=tuple(parts),
-    )
-
-
-def document(crd: Obj, version: str, resolve: Callable[[str], Obj]) -> Obj:
-    """One version's document; `resolve` gives the built-in schemas that it refers to."""
-    paths = operations(served_record(crd, version))
-    components: dict[str, Obj] = dict(schemas(crd, version))
-    pending: list[Any] = [paths, *components.values()]
-    while pending:
-        here = pending.pop()
-        if isinstance(here, list):
-            pending.extend(here)
-        elif isinstance(here, dict):
-            name = str(here.get("$ref") or "").removeprefix(REFERENCE)
-            if name and name not in components:
-                components[name] = resolve(name)
-                pending.append(components[name])
-            pending.extend(here.values())
-    return {
-        "openapi": "3.0.0",
-        "info": {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"},
-        "paths": paths,
-        "components": {"schemas": dict(sorted(components.items()))},
-    }
