@@ -193,6 +193,8 @@ def merged(
                 if not same_state(now, condition, of):
                     raise ConditionConflict(f"the condition {condition['type']} was changed by somebody else")
                 continue
+        if now is not None and now.get("status") == condition.get("status") and not of.moves_with_all:
+            condition = {**condition, "lastTransitionTime": now.get("lastTransitionTime")}
         found = [*(each for each in found if each is not now), condition]
     kinds = {condition["type"] for condition in after}
     for old in before:

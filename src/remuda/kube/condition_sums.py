@@ -1,0 +1,225 @@
+"""One condition out of many: Cluster API's summary (several of one object), aggregate (one of several objects) and mirror.
+
+Others parse the messages, so the layout is exact. An issue is a condition in its bad state; unknown is worse than good news
+and better than an issue. :mod:`.conditions` sets what comes out here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from .conditions import CURRENT, FALSE, TRUE, UNKNOWN, conditions_of, get
+from .objects import labels_of, name_of
+
+Obj = dict[str, Any]
+
+NOT_YET_REPORTED = "NotYetReported"
+_CONTROL_PLANE_LABEL = "cluster.x-k8s.io/control-plane"
+_GROUPS_SHOWN = _NAMES_SHOWN = 3
+
+
+class _Weight(IntEnum):
+    ISSUE = 0
+    UNKNOWN = 1
+    INFO = 2
+
+
+class Reasons(NamedTuple):
+    """The reason of the sum: when there are issues, when there are unknowns, when all is well."""
+
+    issue: str = "IssuesReported"
+    unknown: str = "UnknownReported"
+    info: str = "InfoReported"
+
+
+class Sum(NamedTuple):
+    status: str
+    reason: str
+    message: str
+    # The transition time, where the sum is a copy and has one.
+    since: str = ""
+
+
+class _Source(NamedTuple):
+    kind: str
+    name: str
+    control_plane: bool
+    condition: Obj
+
+
+def _weight(condition: Obj, negative: Collection[str]) -> _Weight:
+    status = condition.get("status")
+    if status not in (TRUE, FALSE):
+        return _Weight.UNKNOWN
+    bad = TRUE if condition.get("type") in negative else FALSE
+    return _Weight.ISSUE if status == bad else _Weight.INFO
+
+
+def _outcome(weights: Collection[_Weight], reasons: Reasons, positive: bool) -> tuple[str, str]:
+    worst = min(weights)
+    if worst is _Weight.UNKNOWN:
+        return UNKNOWN, reasons.unknown
+    good = worst is _Weight.INFO
+    return (TRUE if good is positive else FALSE), (reasons.info if good else reasons.issue)
+
+
+def summary(
+    obj: Obj,
+    kinds: Sequence[str],
+    *,
+    negative: Collection[str] = (),
+    optional: Collection[str] = (),
+    reasons: Reasons = Reasons(),  # noqa: B008 - a constant
+    override: Sequence[Obj] = (),
+    arrange: Callable[[list[str]], list[str]] | None = None,
+) -> Sum:
+    """The conditions `kinds` of `obj` as one. What is missing counts as unknown, unless it is `optional`."""
+    replaced = {condition["type"]: condition for condition in override}
+    found = [replaced.get(each["type"], each) for each in conditions_of(obj) if each.get("type") in kinds]
+    present = {condition["type"] for condition in found}
+    found += [_missing(kind, "Condition not yet reported") for kind in kinds if kind not in present and kind not in optional]
+    if not found:
+        raise ValueError("a summary needs at least one condition")
+    rank = {kind: number for number, kind in enumerate(kinds)}
+    found.sort(key=lambda condition: (rank[condition["type"]], condition.get("lastTransitionTime") or ""))
+    weights = [_weight(condition, negative) for condition in found]
+    status, reason = _outcome(weights, reasons, True)
+    lines: list[str] = []
+    for condition, weight in zip(found, weights, strict=True):
+        message = condition.get("message") or ""
+        if weight is _Weight.INFO and (status != TRUE or not message):
+            continue
+        lines.append(f"* {condition['type']}:" + (_indented(message) if message else f" {condition.get('reason') or ''}"))
+    return Sum(status, reason, "\n".join(arrange(lines) if arrange is not None else lines))
+
+
+def _missing(kind: str, message: str) -> Obj:
+    return {"type": kind, "status": UNKNOWN, "reason": NOT_YET_REPORTED, "message": message}
+
+
+def aggregate(
+    objs: Iterable[Obj],
+    kind: str,
+    *,
+    negative: bool = False,
+    target_negative: bool | None = None,
+    reasons: Reasons = Reasons(),  # noqa: B008 - a constant
+) -> Sum:
+    """The condition `kind` of all `objs` as one, in a few lines that name the worst."""
+    sources = [
+        _Source(
+            obj.get("kind") or "",
+            name_of(obj),
+            obj.get("kind") == "Machine" and _CONTROL_PLANE_LABEL in labels_of(obj),
+            get(obj, kind) or _missing(kind, f"Condition {kind} not yet reported"),
+        )
+        for obj in objs
+    ]
+    if not sources:
+        raise ValueError("an aggregate needs at least one object")
+    bad = (kind,) if negative else ()
+    weighed = [(_weight(source.condition, bad), source) for source in sources]
+    positive = not (negative if target_negative is None else target_negative)
+    status, reason = _outcome([weight for weight, _ in weighed], reasons, positive)
+    shown = [pair for pair in weighed if pair[0] is not _Weight.INFO]
+    if not shown:
+        shown = [pair for pair in weighed if pair[1].condition.get("message")]
+    return Sum(status, reason, "\n".join(_aggregate_lines(shown)))
+
+
+_OTHERS = {
+    _Weight.ISSUE: "with other issues",
+    _Weight.UNKNOWN: "with status unknown",
+    _Weight.INFO: "with additional info",
+}
+
+
+class _Group:
+    """Objects of one kind that say the same."""
+
+    def __init__(self) -> None:
+        self.names: list[tuple[bool, str]] = []
+
+    def line(self, kind: str, message: str) -> str:
+        names = [name for _, name in sorted(self.names)]
+        if len(names) == 1:
+            who = f"{kind} {names[0]}"
+        elif len(names) <= _NAMES_SHOWN:
+            who = f"{_plural(kind)} {', '.join(names)}"
+        else:
+            who = f"{_plural(kind)} {', '.join(names[:_NAMES_SHOWN])}, ... ({len(names) - _NAMES_SHOWN} more)"
+        return f"* {who}:" + _indented(message)
+
+
+def _aggregate_lines(weighed: Sequence[tuple[_Weight, _Source]]) -> list[str]:
+    # In order of time, so that names in a group, and with them ties between groups, come out as the original's do.
+    ordered = sorted(weighed, key=lambda pair: (pair[0], pair[1].condition.get("lastTransitionTime") or ""))
+    groups: dict[str, dict[str, _Group]] = {}
+    worst: dict[str, _Weight] = {}
+    first: set[str] = set()
+    for weight, source in ordered:
+        message = source.condition.get("message") or ""
+        group = groups.setdefault(source.kind, {}).setdefault(message, _Group())
+        # A control plane's machine goes before the others.
+        group.names.append((not source.control_plane, source.name))
+        worst[message] = min(weight, worst.get(message, weight))
+        if source.control_plane:
+            first.add(message)
+    lines: list[str] = []
+    room = _GROUPS_SHOWN
+    for kind in sorted(groups):
+        left: dict[_Weight, int] = {}
+        found = groups[kind]
+
+        def rank(message: str, found: dict[str, _Group] = found) -> tuple[bool, _Weight, int, str]:
+            names = found[message].names
+            return message not in first, worst[message], -len(names), ",".join(name for _, name in names)
+
+        for message in sorted(found, key=rank):
+            if room:
+                room -= 1
+                lines.append(found[message].line(kind, message))
+            else:
+                left[worst[message]] = left.get(worst[message], 0) + len(found[message].names)
+        for weight in _Weight:
+            if count := left.get(weight, 0):
+                lines.append(f"And {count} {kind if count == 1 else _plural(kind)} {_OTHERS[weight]}")
+    return lines
+
+
+def _plural(kind: str) -> str:
+    if kind.endswith(("s", "x", "ch", "sh")):
+        return kind + "es"
+    if kind.endswith("y") and kind[-2:-1] not in "aeiou":
+        return kind[:-1] + "ies"
+    return kind + "s"
+
+
+_BULLET = re.compile(r"\s*\*\s+")
+
+
+def _indented(message: str) -> str:
+    """On the same line if it is one; a message with lines or bullets of its own goes below, two spaces in."""
+    if "\n" not in message and not _BULLET.search(message):
+        return f" {message}"
+    lines = message.split("\n")
+    bulleted = [bool(_BULLET.search(line)) for line in lines]
+    if all(bulleted):
+        return "\n" + "\n".join(f"  {line}" for line in lines)
+    return "\n" + "\n".join(f"    {line}" if has else f"  * {line}" for line, has in zip(lines, bulleted, strict=True))
+
+
+def mirror(obj: Obj, kind: str, *, fallback: Sum | None = None) -> Sum:
+    """The condition of another object as ours, with its time; `fallback` (or unknown) when it has none."""
+    found = get(obj, kind, CURRENT)
+    if found is not None:
+        return Sum(
+            found.get("status") or UNKNOWN,
+            found.get("reason") or "NoReasonReported",
+            found.get("message") or "",
+            found.get("lastTransitionTime") or "",
+        )
+    return fallback or Sum(UNKNOWN, NOT_YET_REPORTED, f"Condition {kind} not yet reported")
