@@ -16,6 +16,11 @@ except ImportError:  # PyYAML built without libyaml
     from yaml import SafeLoader as _BaseLoader  # type: ignore[assignment]
 
 
+# A document deeper than this is refused, as in JSON; and so is one that aliases blow up to more values than this.
+MAX_DEPTH = 256
+MAX_ALIASED = 400_000
+
+
 class YamlError(ValueError):
     """Text that is not YAML, or is YAML that has no place in an API object."""
 
@@ -34,6 +39,16 @@ class _Loader(_BaseLoader):
     """SafeLoader whose scalars resolve as Kubernetes' do, and which refuses duplicate keys (or notes them in `repeated`)."""
 
     repeated: list[str] | None = None
+    depth = 0
+
+    def descend_resolver(self, current_node: Any, current_index: Any) -> None:
+        """Called for each node on the way down. libyaml's reader recurses in C: unchecked, nesting ends in a crash."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise YamlError("yaml: exceeded max depth")
+
+    def ascend_resolver(self) -> None:
+        self.depth -= 1
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
@@ -107,9 +122,41 @@ def loads_all(text: str | bytes) -> Iterator[Any]:
     try:
         for document in yaml.load_all(text, Loader=_Loader):
             if document is not None:
+                if _has_aliases(text):
+                    _check_aliases(document)
                 yield document
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise _explained(error) from None
+
+
+def _check_aliases(value: Any) -> None:
+    """Raises for a value that contains itself, or that is small and flat only because its parts are shared many times over."""
+    measured: dict[int, tuple[int, int] | None] = {}
+
+    def measure(each: Any) -> tuple[int, int]:
+        """How many values there are in it, and how deep."""
+        if not isinstance(each, dict | list):
+            return 1, 0
+        if id(each) in measured:
+            known = measured[id(each)]
+            if known is None:
+                raise YamlError("yaml: an anchor's value contains itself")
+            return known
+        measured[id(each)] = None
+        parts = [measure(part) for part in (each.values() if isinstance(each, dict) else each)]
+        size, depth = 1 + sum(part[0] for part in parts), 1 + max((part[1] for part in parts), default=0)
+        if size > MAX_ALIASED:
+            raise YamlError("yaml: document contains excessive aliasing")
+        if depth > MAX_DEPTH:
+            raise YamlError("yaml: exceeded max depth")
+        measured[id(each)] = size, depth
+        return size, depth
+
+    measure(value)
+
+
+def _has_aliases(text: str | bytes) -> bool:
+    return ("*" in text) if isinstance(text, str) else (b"*" in text)
 
 
 def _explained(error: Exception) -> YamlError:
@@ -143,7 +190,10 @@ def loads_reporting_duplicates(text: str | bytes) -> tuple[Any, list[str]]:
         loader = _Loader(text)
         loader.repeated = []
         try:
-            return loader.get_data(), loader.repeated
+            found = loader.get_data()
+            if _has_aliases(text):
+                _check_aliases(found)
+            return found, loader.repeated
         finally:
             loader.dispose()
     except (yaml.YAMLError, ValueError, RecursionError) as error:
