@@ -11,6 +11,7 @@ import json
 import os
 import queue
 import re
+import shutil
 import subprocess
 import threading
 import time
@@ -38,6 +39,7 @@ MASKS: tuple[tuple[re.Pattern[str], str], ...] = (
     (HOST, "<host>"),
     # The log lines of client-go begin with a time and a process id.
     (re.compile(r"(?m)^([EWI])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ "), r"\1<when> "),
+    (re.compile(r"/tmp/kubectl-edit-\w+\.yaml"), "<file>"),
     (REVISION_TEXT, "<revision>"),
     (re.compile(r'(?<=resourceVersion: )"?\d+"?|(?<="resourceVersion": )"\d+"|(?<="resourceVersion":)"\d+"'), "<revision>"),
     (re.compile(r"(?<=Resource Version: )\s*\d+|(?<=resource version to be 1, was )\d+"), "<revision>"),
@@ -162,6 +164,11 @@ class Kubectl:
             cwd=self.directory,
             text=True,
         )
+
+    def forget(self) -> None:
+        """Discover anew: kubectl keeps what was served before until it misses something."""
+        for home in self.homes.values():
+            shutil.rmtree(home / "cache", ignore_errors=True)
 
     def write(self, name: str, *objects: object) -> str:
         """A manifest file for `-f`."""

@@ -31,12 +31,10 @@ def defined(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Kubectl]:
     kubectl = Kubectl(Path(real.kubectl_path), kubectl_homes, new_pair(endpoints).ns, tmp_path_factory.mktemp("defined"))
-    name = f"ponies.{kubectl.ns}.example.com"
-    kubectl.apply(zoo.crd(kubectl.ns))
-    kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=20s", code=0)
+    zoo.define(kubectl)
     kubectl.until("explain", "ponies", "--api-version={ns}.example.com/v1", shows="A pony is a small horse")
     yield kubectl
-    kubectl("delete", "crd", name, "--wait=false", compare=False)
+    zoo.undefine(kubectl)
 
 
 def served(text: str) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from .builders import cm, deployment, pod
 from .kubectl import Kubectl
-from .zoo import crd as pony_crd
-from .zoo import event, pony, service
+from .zoo import define, event, pony, service, undefine
 
 
 def test_watch_of_a_kind(kubectl: Kubectl) -> None:
@@ -88,8 +87,7 @@ def test_watch_as_names_and_templates(kubectl: Kubectl) -> None:
 
 
 def test_watch_of_a_custom_kind(kubectl: Kubectl) -> None:
-    kubectl.apply(pony_crd(kubectl.ns))
-    kubectl("wait", "--for=condition=Established", f"crd/ponies.{kubectl.ns}.example.com", "--timeout=20s", code=0)
+    define(kubectl)
     kubectl.apply(pony(kubectl.ns, "merry"))
     ready = '{"status":{"conditions":[{"type":"Ready","status":"True"}]}}'
     kubectl.watch(
@@ -102,7 +100,7 @@ def test_watch_of_a_custom_kind(kubectl: Kubectl) -> None:
             lambda: kubectl("delete", "pn", "merry", code=0),
         ],
     )
-    kubectl("delete", "crd", f"ponies.{kubectl.ns}.example.com", code=0)
+    undefine(kubectl)
 
 
 def test_watch_of_events(kubectl: Kubectl) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -245,7 +246,6 @@ def test_edit(kubectl: Kubectl, editor: str) -> None:
         ("json", '[{"op":"remove","path":"/spec/nope"}]'),
         ("json", '[{"op":"add","path":"/metadata/annotations","value":{"a":"b"}}]'),
         ("json", '{"not":"a list"}'),
-        ("merge", '{"spec":{"replicas":"many"}}'),
         ("merge", '{"spec":{"nope":1}}'),
         ("merge", "not json"),
         ("merge", "{}"),
@@ -255,6 +255,14 @@ def test_patch(kubectl: Kubectl, kind: str, patch: str) -> None:
     kubectl.apply(deployment("d", 1))
     kubectl("patch", "deploy", "d", f"--type={kind}", "-p", patch)
     shown(kubectl, "deploy/d")
+
+
+def test_patch_to_a_wrong_type(kubectl: Kubectl) -> None:
+    kubectl.apply(deployment("d", 1))
+    # The message quotes the whole object, whose keys come in no particular order.
+    quoted = re.compile(r'(?<=Invalid value: )"\{.*\}"(?=: )')
+    patch = '{"spec":{"replicas":"many"}}'
+    kubectl("patch", "deploy", "d", "--type=merge", "-p", patch, shape=lambda text: quoted.sub("<object>", text), code=1)
 
 
 def test_patch_of_status_and_scale(kubectl: Kubectl) -> None:

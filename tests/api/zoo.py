@@ -268,17 +268,29 @@ def _ingress() -> Obj:
     }
 
 
+def define(kubectl: Kubectl) -> None:
+    """Ponies, ready for use on both sides."""
+    kubectl.apply(crd(kubectl.ns))
+    name = f"crd/ponies.{kubectl.ns}.example.com"
+    for side in SIDES:
+        said = kubectl.on(side, "wait", "--for=condition=Established", "--timeout=20s", name)
+        assert said.code == 0, said.err
+    kubectl.forget()
+
+
+def undefine(kubectl: Kubectl) -> None:
+    kubectl("delete", "crd", f"ponies.{kubectl.ns}.example.com", "--ignore-not-found", compare=False)
+    kubectl.forget()
+
+
 def fill(kubectl: Kubectl) -> None:
     """Make the zoo on both sides, its own kind and a node included."""
     ns = kubectl.ns
-    kubectl.apply(*some_of_each(ns), crd(ns), node(f"{ns}-node"))
-    definition = f"ponies.{ns}.example.com"
-    for side in SIDES:
-        said = kubectl.on(side, "wait", "--for=condition=Established", "--timeout=20s", f"crd/{definition}")
-        assert said.code == 0, said.err
+    define(kubectl)
+    kubectl.apply(*some_of_each(ns), node(f"{ns}-node"))
     kubectl.apply(pony(ns, "merry", height=1.2, tags=["a", "b"]), pony(ns, "fatty", breed="Exmoor", replicas=3))
 
 
 def empty(kubectl: Kubectl) -> None:
-    for side in SIDES:
-        kubectl.on(side, "delete", "--wait=false", f"crd/ponies.{kubectl.ns}.example.com", f"node/{kubectl.ns}-node")
+    undefine(kubectl)
+    kubectl("delete", "node", f"{kubectl.ns}-node", compare=False)
