@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from .conftest import Target
+from .conftest import FUZZ, Target
 
 JSON = "application/json"
 PATCHES = {
@@ -78,7 +78,7 @@ SUBJECTS = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def there(target: Target) -> Target:
     """With an object of each kind to torment."""
     for collection, obj in SUBJECTS.items():
@@ -91,6 +91,7 @@ def there(target: Target) -> Target:
 # --- bodies -----------------------------------------------------------------------------------------------------------
 
 
+@FUZZ
 @given(st.sampled_from(sorted(SUBJECTS)), objects, objects, objects)
 def test_objects_of_any_shape(target: Target, where: str, top: Any, meta: Any, spec: Any) -> None:
     obj = SUBJECTS[where]
@@ -104,6 +105,7 @@ def test_objects_of_any_shape(target: Target, where: str, top: Any, meta: Any, s
     target.send("POST", f"{where}?dryRun=All", encoded(body), Content_Type=JSON)
 
 
+@FUZZ
 @given(objects, objects, objects)
 def test_pods_of_any_shape(target: Target, meta: Any, spec: Any, container: Any) -> None:
     spec = {**spec, "containers": [{"name": "c", "image": "i", **container}]}
@@ -111,6 +113,7 @@ def test_pods_of_any_shape(target: Target, meta: Any, spec: Any, container: Any)
     target.send("POST", f"{PODS}?dryRun=All", encoded(body), Content_Type=JSON)
 
 
+@FUZZ
 @given(st.sampled_from(sorted(SUBJECTS)), values)
 def test_bodies_that_are_no_objects(target: Target, where: str, body: Any) -> None:
     target.send("POST", f"{where}?dryRun=All", encoded(body), Content_Type=JSON)
@@ -118,6 +121,7 @@ def test_bodies_that_are_no_objects(target: Target, where: str, body: Any) -> No
     target.send("DELETE", f"{where}/not-there", encoded(body), Content_Type=JSON)
 
 
+@FUZZ
 @given(st.sampled_from(sorted(SUBJECTS)), st.binary(max_size=200), st.sampled_from(["POST", "PUT", "PATCH", "DELETE"]), texts)
 @example(MAPS, b"", "POST", JSON)
 @example(MAPS, b"\xff\xfe{", "POST", JSON)
@@ -177,6 +181,7 @@ def test_huge_and_odd_bodies(target: Target, body: bytes) -> None:
     target.send("PATCH", f"{MAPS}/fuzz?dryRun=All", body, Content_Type=PATCHES["merge"])
 
 
+@FUZZ
 @given(st.binary(max_size=300), st.lists(st.tuples(st.integers(0, 300), st.integers(0, 255)), max_size=6), st.integers(0, 300))
 def test_protobuf_of_any_kind(target: Target, tail: bytes, flips: list[tuple[int, int]], cut: int) -> None:
     good = bytearray(_protobuf_config_map())
@@ -197,6 +202,7 @@ def _protobuf_config_map() -> bytes:
     return b"k8s\x00" + _field(1, _field(1, b"v1") + _field(2, b"ConfigMap")) + _field(2, obj)
 
 
+@FUZZ
 @given(st.integers(0, 2**64 - 1), st.integers(0, 7), st.integers(1, 20))
 def test_protobuf_with_lying_lengths(target: Target, length: int, wire: int, number: int) -> None:
     varint = bytearray()
@@ -211,6 +217,7 @@ def test_protobuf_with_lying_lengths(target: Target, length: int, wire: int, num
 # --- patches ----------------------------------------------------------------------------------------------------------
 
 
+@FUZZ
 @given(st.sampled_from(sorted(SUBJECTS)), objects)
 @example(DEPLOYMENTS, {"spec": {"template": {"spec": {"containers": [1]}}}})
 @example(DEPLOYMENTS, {"spec": {"template": {"spec": {"containers": {"name": "main"}}}}})
@@ -235,6 +242,7 @@ steps = st.fixed_dictionaries(
 )
 
 
+@FUZZ
 @given(st.sampled_from(sorted(SUBJECTS)), st.one_of(st.lists(steps, max_size=5), values))
 @example(MAPS, [{"op": "remove", "path": ""}])
 @example(MAPS, [{"op": "replace", "path": "", "value": 3}])
@@ -245,6 +253,7 @@ def test_json_patches(there: Target, where: str, patch: Any) -> None:
     there.send("PATCH", f"{where}/fuzz?dryRun=All", encoded(patch), Content_Type=PATCHES["json"])
 
 
+@FUZZ
 @given(st.sampled_from(sorted(SUBJECTS)), objects, objects, texts, st.booleans())
 def test_apply_of_any_shape(there: Target, where: str, top: Any, spec: Any, manager: str, force: bool) -> None:
     obj = {**top, **SUBJECTS[where], "spec": spec}
@@ -252,6 +261,7 @@ def test_apply_of_any_shape(there: Target, where: str, top: Any, spec: Any, mana
     there.send("PATCH", f"{where}/fuzz?{query}", encoded(obj), Content_Type=PATCHES["apply"])
 
 
+@FUZZ
 @given(values, objects)
 def test_managed_fields_of_any_shape(there: Target, entry: Any, fields: Any) -> None:
     for managed in (
@@ -272,6 +282,7 @@ selectors = st.one_of(
 )
 
 
+@FUZZ
 @given(st.sampled_from([MAPS, PODS, HORSES, "/api/v1/nodes"]), selectors, selectors)
 def test_selectors(target: Target, where: str, labels: str, fields: str) -> None:
     target.send("GET", f"{where}?{urlencode({'labelSelector': labels, 'fieldSelector': fields}, errors='replace')}")
@@ -290,6 +301,7 @@ options = st.dictionaries(
 )  # fmt: skip
 
 
+@FUZZ
 @given(options, st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE"]))
 def test_query_options(there: Target, query: dict[str, str], method: str) -> None:
     # A watch that is granted would not end: make sure that it does soon.
@@ -302,11 +314,13 @@ def test_query_options(there: Target, query: dict[str, str], method: str) -> Non
     there.send(method, f"{where}?{urlencode(query, errors='replace')}", body, **({"Content_Type": JSON} if body else {}))
 
 
+@FUZZ
 @given(st.one_of(texts, st.binary(max_size=60).map(lambda raw: raw.decode("latin-1")), st.text(alphabet="eyJ2Ijoi", max_size=40)))
 def test_continue_tokens(target: Target, token: str) -> None:
     target.send("GET", f"{MAPS}?limit=1&{urlencode({'continue': token}, errors='replace')}")
 
 
+@FUZZ
 @given(st.fixed_dictionaries({}, optional={"v": values, "rv": st.one_of(numbers, values), "start": texts}))
 @example({"v": "meta.k8s.io/v1", "rv": 2**70, "start": "x"})
 @example({"v": "meta.k8s.io/v1", "rv": -2, "start": "x"})
@@ -322,6 +336,7 @@ def test_continue_tokens_made_by_others(target: Target, token: Any) -> None:
     assert status != 200 or b'"secrets"' not in data
 
 
+@FUZZ
 @given(
     st.lists(
         st.one_of(texts, st.sampled_from(["api", "apis", "v1", "namespaces", "default", "..", ".", "watch", "proxy"])), max_size=9
@@ -347,6 +362,7 @@ def test_paths_that_are_badly_encoded(target: Target, path: str) -> None:
 headers = st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=126), max_size=60)
 
 
+@FUZZ
 @given(headers, headers, headers)
 @example("application/json;as=Table;g=meta.k8s.io;v=v99", "*/*;q=x", "text/html;;;==")
 @example(",,,;", "application/json;as=", "application/json;as=Table")
@@ -360,6 +376,7 @@ def test_accept_and_content_types(there: Target, accept: str, content: str, enco
     )
 
 
+@FUZZ
 @given(headers, headers, headers, headers)
 @example("", "system:masters", "", "")
 @example("system:serviceaccount:a", "", "x", "y")
@@ -393,6 +410,7 @@ rules = st.one_of(
 )  # fmt: skip
 
 
+@FUZZ
 @given(rules, rules)
 def test_cel_rules_of_any_kind(target: Target, rule: str, message: str) -> None:
     from tests.api.ways import HORSE_CRD

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from aiohttp.web_protocol import RequestHandler
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from remuda.kube.clock import SYSTEM_CLOCK, deadline
 
+logger = logging.getLogger(__name__)
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 # A list of large objects from a slow reader must not pin the connection's memory for ever.
@@ -56,6 +60,15 @@ class Connection(RequestHandler):
             except TimeoutError:
                 timeout = _CUT_SECONDS
         await super().shutdown(timeout)
+
+    def log_exception(self, *args: Any, **kwargs: Any) -> None:
+        """What clients do wrong on the wire, or that they go away, is no error of ours."""
+        found = kwargs.get("exc_info")
+        error = sys.exc_info()[1] if found is True else found
+        if isinstance(error, HttpProcessingError | ConnectionError | RequestPayloadError):
+            logger.debug("a request could not be read: %s", " ".join(str(error).split()))
+            return
+        super().log_exception(*args, **kwargs)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
