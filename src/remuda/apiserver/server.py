@@ -176,6 +176,7 @@ class Server:
         services_kind = self.registry.resource("", "services")
         assert services_kind is not None
         services_kind.reserve = ServiceLedger(self.source).reserve
+        services_kind.companion = self.registry.resource("", "endpoints")
         self.rbac = Rbac(self.source)
         token_keys = TokenKeys(self._service_account_key)
         self.issuer = TokenIssuer(token_keys, self.source, clock, config.entropy, ISSUER, [ISSUER])

@@ -6,6 +6,7 @@ caller's propagation policy is left on the object as a finalizer for it.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from remuda.kube import errors
@@ -22,6 +23,7 @@ from ..entries import Entry, encode
 from ..store import Mismatch
 
 Obj = dict[str, Any]
+logger = logging.getLogger(__name__)
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
@@ -147,7 +149,21 @@ async def _remove(api: Api, call: Call, entry: Entry) -> Deletion:
     if call.dry_run:
         return Deletion(entry, done=True)
     revision = await api.remove(entry.key, entry.revision)
+    await delete_companion(api, call, entry)
     return Deletion(entry.at(revision), done=True)
+
+
+async def delete_companion(api: Api, call: Call, entry: Entry) -> None:
+    """What lives by the name of the object that is gone goes too, so that a new one of that name does not find it."""
+    companion = call.version.resource.companion
+    if companion is None or companion.bucket.get(companion.key(entry.namespace, entry.name)) is None:
+        return
+    its_call = Call(companion.storage, "delete", entry.namespace, entry.name, user=call.user, trusted=True)
+    try:
+        await delete(api, its_call, DeleteOptions())
+    except errors.ApiError as error:
+        # The deletion that was asked for is done: this one may only be told about.
+        logger.warning("%s %s/%s was left behind: %s", companion.name, entry.namespace, entry.name, error)
 
 
 async def _admit(api: Api, call: Call, options: DeleteOptions, entry: Entry) -> None:

@@ -22,6 +22,7 @@ from ..entries import Entry, encode
 from ..store import Mismatch
 from ..strategy import hearing
 from . import bodies, create, metadata
+from .delete import delete_companion
 
 Obj = dict[str, Any]
 
@@ -268,4 +269,5 @@ async def _delete_finished(api: Api, call: Call, entry: Entry, obj: Obj) -> Outc
         last.converted = {call.version: encode(obj)}
     if not call.dry_run:
         await api.remove(entry.key, entry.revision)
+        await delete_companion(api, call, entry)
     return Outcome(last)
