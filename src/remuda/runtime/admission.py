@@ -1,0 +1,106 @@
+"""Defaulting, validation and conversion of our own types: written once, served two ways.
+
+An :class:`AdmittedType` holds plain functions. :func:`install` puts them into the embedded API server; on a real Kubernetes the
+same functions answer webhooks (:mod:`.webhooks`). Either way they see the object in the one version they are written for: a
+request in another version is converted before and, if it was changed, back afterwards, as `matchPolicy: Equivalent` does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from remuda.apiserver.admission import CREATE, DELETE, UPDATE, Attributes
+from remuda.apiserver.admission.chain import Hooks
+from remuda.apiserver.conversion import InProcess
+from remuda.apiserver.conversion.none import api_version_for
+from remuda.kube.errors import FieldError, invalid
+
+Obj = dict[str, Any]
+
+# Gives the object with defaults, or None when there is nothing to add. The object it sees is not its own: copy on write.
+Default = Callable[[Attributes], Obj | None]
+# Gives what is wrong; may also raise an ApiError of its own, or append to `attributes.warnings`.
+Validate = Callable[[Attributes], Iterable[FieldError]]
+# The object in another version ("group/version"); the one it is given stays as it is.
+Convert = Callable[[Obj, str], Obj]
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedType:
+    """`version` is what `default` and `validate` are written for. A type with one version needs no `convert`."""
+
+    group: str
+    version: str
+    resource: str
+    kind: str
+    default: Default | None = None
+    validate: Validate | None = None
+    convert: Convert | None = None
+    validates_deletion: bool = False
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}"
+
+    @property
+    def validated_operations(self) -> tuple[str, ...]:
+        return (CREATE, UPDATE, DELETE) if self.validates_deletion else (CREATE, UPDATE)
+
+    def defaulted(self, attributes: Attributes) -> Obj | None:
+        """The object with defaults in the request's own version; None when nothing is to be added."""
+        if self.default is None or attributes.obj is None:
+            return None
+        changed = self.default(self._understood(attributes))
+        if changed is None:
+            return None
+        return self._in_version(changed, f"{attributes.group}/{attributes.version}")
+
+    def errors(self, attributes: Attributes) -> list[FieldError]:
+        return [] if self.validate is None else list(self.validate(self._understood(attributes)))
+
+    def check(self, attributes: Attributes) -> None:
+        """Raise what a client is to see when something is wrong."""
+        if found := self.errors(attributes):
+            raise invalid(self.group, self.kind, attributes.display_name, found)
+
+    def _understood(self, attributes: Attributes) -> Attributes:
+        if attributes.version == self.version or self.convert is None:
+            return attributes
+        return replace(
+            attributes,
+            version=self.version,
+            obj=None if attributes.obj is None else self._in_version(attributes.obj, self.api_version),
+            old=None if attributes.old is None else self._in_version(attributes.old, self.api_version),
+        )
+
+    def _in_version(self, obj: Obj, api_version: str) -> Obj:
+        if self.convert is None or obj.get("apiVersion") == api_version:
+            return obj
+        return self.convert(obj, api_version)
+
+
+class _Converter:
+    """Our function as the API server's :class:`~remuda.apiserver.conversion.Converter`."""
+
+    def __init__(self, convert: Convert) -> None:
+        self._convert = convert
+
+    async def convert(self, objs: list[Obj], to_version: str) -> list[Obj]:
+        return [self._one(obj, to_version) for obj in objs]
+
+    def _one(self, obj: Obj, to_version: str) -> Obj:
+        wanted = api_version_for(obj, to_version)
+        return obj if obj.get("apiVersion") == wanted else self._convert(obj, wanted)
+
+
+def install(types: Iterable[AdmittedType], hooks: Hooks, converters: InProcess) -> None:
+    """Serve the types in-process: `hooks` and `converters` are the embedded API server's."""
+    for each in types:
+        if each.default is not None:
+            hooks.register(each.group, each.resource, default=each.defaulted, operations=(CREATE, UPDATE))
+        if each.validate is not None:
+            hooks.register(each.group, each.resource, validate=each.errors, operations=each.validated_operations)
+        if each.convert is not None:
+            converters.register(each.group, each.resource, _Converter(each.convert))
