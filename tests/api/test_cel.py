@@ -296,11 +296,12 @@ def test_rules_ratchet(pair: Pair) -> None:
     with defined(pair, crd(pair, with_limit(100))) as given:
         at = path_of(given)
         pair.post(at, instance(given, spec={"a": 50, "b": {"n": 50}}))
+        pair.post(at, instance(given, "b", spec={"b": {"n": 50}}))
         pair.patch(f"{CRDS}/{given['metadata']['name']}", {"spec": {"versions": [with_limit(10)]}}, compare=False)
         _await_refusal(pair, given, {"a": 50})
         for change in ({"a": 60}, {"b": {"m": 1}}, {"b": {"n": 60}}, {"a": 5}):
             pair.patch(at + "/a?dryRun=All", {"spec": change})
-        pair.patch(at + "/a?dryRun=All", {"metadata": {"labels": {"a": "b"}}})
+        pair.patch(at + "/b?dryRun=All", {"metadata": {"labels": {"a": "b"}}})
 
 
 def _await_refusal(pair: Pair, given: Obj, spec: Obj) -> None:
