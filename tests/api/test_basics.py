@@ -75,5 +75,9 @@ def test_watch_sees_each_change(pair: Pair) -> None:
         pair.delete(CMS + "/a")
 
     pair.watch_both(
-        lambda side: f"{CMS}?watch=1&fieldSelector=metadata.name=a&resourceVersion={start[side].json['metadata']['resourceVersion']}", act, 3
+        lambda side: (
+            f"{CMS}?watch=1&fieldSelector=metadata.name=a&resourceVersion={start[side].json['metadata']['resourceVersion']}"
+        ),
+        act,
+        3,
     )
