@@ -223,7 +223,7 @@ def test_an_address_can_be_had_again_after_its_service_is_gone(kubectl: Kubectl)
 
 def test_the_endpoints_of_a_service_go_with_it(kubectl: Kubectl) -> None:
     endpoints = {"apiVersion": "v1", "kind": "Endpoints", "subsets": [{"addresses": [{"ip": "10.9.9.9"}]}]}
-    kubectl.apply(service("x"), {**endpoints, "metadata": {"name": "x"}}, {**endpoints, "metadata": {"name": "y"}})
+    kubectl.apply(service("x"), {**endpoints, "metadata": {"name": "x"}}, {**endpoints, "metadata": {"name": "other"}})
     kubectl("delete", "svc", "x", "--dry-run=server", code=0)
     kubectl("get", "endpoints", "-o", "name", code=0)
     kubectl("delete", "svc", "x", code=0)
