@@ -83,7 +83,7 @@ class Endpoint:
                 self._connection = http.client.HTTPSConnection(self.host, self.port, context=self.context, timeout=60)
             try:
                 return self._exchange(self._connection, method, path, body, headers)
-            except (http.client.RemoteDisconnected, ConnectionError):
+            except (http.client.RemoteDisconnected, ConnectionError, ssl.SSLError):
                 self._connection.close()
                 self._connection = None
                 if attempt == 2:
