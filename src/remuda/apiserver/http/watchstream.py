@@ -32,6 +32,8 @@ class WatchStream:
         self.shape = shape
         self._next_shape = shape.leading
         self._transport: asyncio.WriteTransport | None = None
+        # The same, also while events have to wait.
+        self._wire: asyncio.Transport | None = None
         self._held: list[bytes] = []
         self._held_bytes = 0
         self._wake = asyncio.Event()
@@ -60,7 +62,10 @@ class WatchStream:
             self._held.append(data)
             self._held_bytes += len(data)
             self._wake.set()
-            return self._held_bytes <= _LIMIT
+            if self._held_bytes > _LIMIT:
+                self._give_up()
+                return False
+            return True
         if transport.is_closing():
             return False
         transport.write(data)
@@ -69,6 +74,15 @@ class WatchStream:
             self._held.append(b"")
             self._wake.set()
         return True
+
+    def _give_up(self) -> None:
+        """Its reader is too far behind. What waits for it is dropped and the connection cut, since a clean end would have to
+        wait for the reader as well."""
+        self._held.clear()
+        self._held_bytes = 0
+        self.end()
+        if self._wire is not None:
+            self._wire.abort()
 
     def _framed(self, type_: str, change: Change, entry: Entry) -> bytes:
         shape = self._take_shape()
@@ -98,7 +112,7 @@ class WatchStream:
 
     async def run(self, request: web.BaseRequest, response: web.StreamResponse) -> None:
         """Write until the watch ends. Everything sent before this is called has been held."""
-        transport = request.transport
+        transport = self._wire = request.transport
         while transport is not None and not transport.is_closing():
             # While what was held is being written, newer events wait behind it.
             self._transport = None

@@ -217,7 +217,8 @@ def _read_token(token: str) -> tuple[str, int]:
     version, revision, start = found.get("v", ""), found.get("rv", 0), found.get("start", "")
     if version != _TOKEN_VERSION:
         raise _bad_token(f"server does not recognize this encoded version {version}")
-    if not isinstance(revision, int) or not isinstance(start, str):
+    whole = isinstance(revision, int) and not isinstance(revision, bool) and -(1 << 63) <= revision < 1 << 63
+    if not whole or not isinstance(start, str):
         raise _bad_token("json: cannot unmarshal into Go struct field continueToken")
     return start, revision
 
