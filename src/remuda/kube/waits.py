@@ -16,6 +16,7 @@ class Code(StrEnum):
 
     FINALIZERS = "Finalizers"  # an object is being deleted and others still hold finalizers on it
     NAMESPACE_CONTENT = "NamespaceContent"  # a namespace is being deleted and still holds objects
+    CONTENT = "Content"  # an object is there, but what it must hold is not
     DEPENDENTS = "Dependents"  # foreground deletion waits for dependents that block it
 
 

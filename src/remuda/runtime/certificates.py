@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 Obj = dict[str, Any]
 SECRETS = GroupVersionResource("", "v1", "secrets")
 _BACKDATE = 3600
+_AGAIN = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,10 +260,11 @@ class SharedCertificates:
             try:
                 await self._write(secret, wanted)
             except ApiError as error:
-                # Another replica was faster: its material is as good.
-                if error.is_conflict or error.is_already_exists:
-                    continue
-                raise
+                # Another replica was faster: its material is as good, once it can be read.
+                if not error.is_conflict and not error.is_already_exists:
+                    raise
+                await self._clock.sleep(_AGAIN)
+                continue
             log.info("new webhook certificates in Secret %s/%s", self._namespace, self._name)
             return wanted
 

@@ -1,0 +1,96 @@
+"""Reviews answered: patches, refusals, warnings, conversions, and what is no review."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from remuda.runtime import reviews
+from remuda.runtime.admission import AdmittedType
+from remuda.runtime.webhooks import Address, mutating_configuration, path_of, validating_configuration
+from tests.e2e.widgets import GROUP, TYPE, widget
+
+Obj = dict[str, Any]
+
+
+def review(obj: Obj | None, operation: str = "CREATE", old: Obj | None = None) -> Obj:
+    request = {
+        "uid": "u1",
+        "operation": operation,
+        "kind": {"group": GROUP, "version": "v2", "kind": "Widget"},
+        "resource": {"group": GROUP, "version": "v2", "resource": "widgets"},
+        "namespace": "default",
+        "name": "a",
+        "userInfo": {"username": "me", "groups": ["us"]},
+        "object": obj,
+        "oldObject": old,
+    }
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+def test_defaults_are_a_patch_and_none_is_none() -> None:
+    answered = reviews.admission(review(widget("a")), TYPE, mutating=True)
+    assert (answered["kind"], answered["apiVersion"]) == ("AdmissionReview", "admission.k8s.io/v1")
+    response = answered["response"]
+    assert (response["uid"], response["allowed"], response["patchType"]) == ("u1", True, "JSONPatch")
+    assert json.loads(base64.b64decode(response["patch"])) == [{"op": "add", "path": "/spec/size", "value": 1}]
+    assert reviews.admission(review(widget("a", size=2)), TYPE, mutating=True)["response"] == {"uid": "u1", "allowed": True}
+
+
+def test_a_refusal_names_the_fields() -> None:
+    response = reviews.admission(review(widget("a", size=11)), TYPE, mutating=False)["response"]
+    assert not response["allowed"] and response["warnings"] == ["spec.size: this is rather large"]
+    assert (response["status"]["code"], response["status"]["reason"]) == (422, "Invalid")
+    assert [cause["field"] for cause in response["status"]["details"]["causes"]] == ["spec.size"]
+    gone = reviews.admission(review(None, "DELETE", widget("a", locked=True)), TYPE, mutating=False)["response"]
+    assert not gone["allowed"]
+
+
+def test_a_failure_of_ours_refuses_and_says_where_to_look() -> None:
+    def broken(_: object) -> Obj:
+        raise RuntimeError("on purpose")
+
+    response = reviews.admission(review(widget("a")), AdmittedType(GROUP, "v2", "widgets", "Widget", broken), mutating=True)[
+        "response"
+    ]
+    assert not response["allowed"] and response["status"]["code"] == 500
+    assert "on purpose" not in response["status"]["message"]
+
+
+def test_objects_are_converted_together_or_not_at_all() -> None:
+    def ask(*objects: Obj) -> Obj:
+        request = {"uid": "u2", "desiredAPIVersion": f"{GROUP}/v2", "objects": list(objects)}
+        asked = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request}
+        return dict(reviews.conversion(asked, [TYPE])["response"])
+
+    response = ask(widget("a", "v1", count=3), widget("b", size=1))
+    assert response["result"] == {"status": "Success"}
+    assert [each["spec"] for each in response["convertedObjects"]] == [{"size": 3}, {"size": 1}]
+    assert {each["apiVersion"] for each in response["convertedObjects"]} == {f"{GROUP}/v2"}
+    refused = ask(widget("a", "v1"), {**widget("b", "v1"), "kind": "Gadget"})
+    assert refused["result"] == {"status": "Failure", "message": f"Gadget.{GROUP} is not converted here"}
+    assert "convertedObjects" not in refused
+
+
+@pytest.mark.parametrize("body", [None, [], {}, {"kind": "AdmissionReview"}, {"kind": "Other", "request": {"uid": "u"}}])
+def test_what_is_no_review_is_refused(body: Any) -> None:
+    with pytest.raises(reviews.BadReview):
+        reviews.admission(body, TYPE, mutating=True)
+
+
+def test_the_registration_names_paths_and_operations_as_upstream_does() -> None:
+    address = Address(namespace="remuda-system", service="hooks")
+    (mutating,) = mutating_configuration("x", [TYPE], address, b"CA")["webhooks"]
+    assert mutating["name"] == "default.widget.hooks.example.com"
+    assert mutating["clientConfig"] == {
+        "service": {"namespace": "remuda-system", "name": "hooks", "port": 443, "path": "/mutate-hooks-example-com-v2-widget"},
+        "caBundle": base64.b64encode(b"CA").decode(),
+    }
+    (validating,) = validating_configuration("x", [TYPE], address, b"CA")["webhooks"]
+    assert validating["rules"][0]["operations"] == ["CREATE", "UPDATE", "DELETE"]
+    assert path_of("validate", TYPE) == "/validate-hooks-example-com-v2-widget"
+    assert address.names() == ("hooks.remuda-system.svc", "hooks.remuda-system.svc.cluster.local")
+    assert Address(url="https://127.0.0.1:9443").names() == ("127.0.0.1",)
