@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from remuda.kube import conditions as c
 from remuda.kube.condition_sums import Reasons, Sum, aggregate, mirror, summary
+from remuda.kube.legacy_sums import LegacySum, legacy_aggregate, legacy_mirror, legacy_summary
 
 Obj = dict[str, Any]
 EPOCH = "1970-01-01T00:00:0{}Z"
@@ -173,3 +174,37 @@ def test_a_mirror_keeps_the_time() -> None:
     assert mirror(machine("m", condition("Ready", "True", "ok", 4)), "Ready") == Sum("True", "ReadyTrue", "ok", EPOCH.format(4))
     assert mirror(machine(), "Ready").message == "Condition Ready not yet reported"
     assert mirror(machine(), "Ready", fallback=Sum("False", "NotReady", "")).status == "False"
+
+
+def legacy(name: str = "m", *conditions: tuple[str, str, str]) -> Obj:
+    obj: Obj = {"kind": "Machine", "metadata": {"name": name}}
+    for kind, status, severity in conditions:
+        obj = c.with_legacy(obj, kind, status, f"Why{kind}" if status != "True" else "", f"what {kind}", severity, now=1)
+    return obj
+
+
+def test_an_older_summary_takes_the_worst_and_counts_steps() -> None:
+    found = legacy("m", ("A", "True", ""), ("B", "False", "Info"), ("C", "False", "Error"), ("D", "False", "Error"))
+    assert legacy_summary(found) == LegacySum("False", "WhyC", "what C", "Error")
+    assert legacy_summary(found, ["D", "C", "A"], steps=True) == LegacySum("False", "WhyD", "1 of 3 completed", "Error")
+    assert legacy_summary(found, ["A"]) == LegacySum("True")
+    assert legacy_summary(found, ["A"], negative=["A"]) == LegacySum("False", "", "what A")
+    two = legacy("m", ("A", "True", ""), ("B", "False", "Info"))
+    assert legacy_summary(two, steps=True, steps_if_only=["A", "B", "X"]) == LegacySum(
+        "False", "WhyB", "1 of 3 completed", "Info"
+    )
+    assert legacy_summary(two, steps=True, steps_if_only=["A"]) == LegacySum("False", "WhyB", "what B", "Info")
+    assert legacy_summary(legacy()) is None
+
+
+def test_an_older_aggregate_says_whose_reason_it_is() -> None:
+    machines = [
+        legacy("b", ("Ready", "False", "Warning")),
+        legacy("a", ("Ready", "False", "Warning")),
+        legacy("c", ("Ready", "True", "")),
+        legacy("d"),
+    ]
+    assert legacy_aggregate(machines, source=True) == LegacySum("False", "WhyReady @ Machine/a", "1 of 4 completed", "Warning")
+    assert legacy_aggregate([legacy("d")]) is None
+    assert legacy_mirror(machines[0]) == LegacySum("False", "WhyReady", "what Ready", "Warning")
+    assert legacy_mirror(legacy(), LegacySum("False", "Waiting", "", "Info")) == LegacySum("False", "Waiting", "", "Info")
