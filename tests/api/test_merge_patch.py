@@ -234,3 +234,14 @@ def test_a_patch_that_changes_nothing_keeps_the_version(pair: Pair) -> None:
     again = pair.patch(CMS + "/a", {"data": {"x": "1"}})
     for side in ("ours", "real"):
         assert again[side].json["metadata"]["resourceVersion"] == made[side].json["metadata"]["resourceVersion"]
+
+
+@pytest.mark.xfail(strict=True, reason="metadata is stored in the order in which it was filled in, not in that of Go's struct")
+def test_the_patched_object_in_an_error_has_its_keys_in_order(pair: Pair) -> None:
+    pair.post(CMS, cm("a", x="1"))
+    refused = pair.patch(CMS + "/a", {"data": {"x": 1}}, compare=False)
+    order = {}
+    for side in ("ours", "real"):
+        text = refused[side].json["message"].replace("\\", "")
+        order[side] = sorted(("name", "uid", "creationTimestamp", "managedFields"), key=lambda name: text.index(f'"{name}":'))
+    assert order["ours"] == order["real"]
