@@ -108,16 +108,27 @@ def _sync_after(lines: list[str], start: int) -> int | None:
 # --- a data directory that can't be served ----------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory with something in it, left by a server that stopped clean."""
+    served = Served(tmp_path_factory.mktemp("filled") / "data")
+    served.start()
+    try:
+        collection = make_namespace(served, "kept")
+        endpoint = served.endpoint
+        for number in range(300):
+            assert send(endpoint, "POST", collection, config_map(f"m{number}", a="x" * 1000)).status == 201
+        assert served.stop() == 0
+    finally:
+        served.end()
+    return served.directory
+
+
 @pytest.fixture
-def stopped(serve: Callable[..., Served]) -> Served:
-    """A data directory with something in it."""
-    served = serve()
-    collection = make_namespace(served, "kept")
-    endpoint = served.endpoint
-    for number in range(300):
-        assert send(endpoint, "POST", collection, config_map(f"m{number}", a="x" * 1000)).status == 201
-    assert served.stop() == 0
-    return served
+def stopped(filled: Path, tmp_path: Path) -> Served:
+    """A copy of it to spoil."""
+    shutil.copytree(filled, tmp_path / "data")
+    return Served(tmp_path / "data")
 
 
 def refusal(served: Served, **options: object) -> str:
@@ -161,19 +172,15 @@ def test_a_damaged_database_is_refused_with_what_to_do(stopped: Served, how: str
     assert re.search(r"backup|restore|another data directory", told, re.IGNORECASE), told
 
 
-def test_damage_in_the_middle_is_found_after_a_crash(serve: Callable[..., Served]) -> None:
-    served = serve()
-    collection = make_namespace(served, "kept")
-    endpoint = served.endpoint
-    for number in range(300):
-        send(endpoint, "POST", collection, config_map(f"m{number}", a="x" * 1000))
-    assert served.stop() == 0
-    served.start()
-    send(served.endpoint, "POST", collection, config_map("more"))
-    served.kill()
+def test_damage_in_the_middle_is_found_after_a_crash(stopped: Served) -> None:
+    stopped.start()
+    try:
+        assert send(stopped.endpoint, "POST", "/api/v1/namespaces/kept/configmaps", config_map("more")).status == 201
+    finally:
+        stopped.end()
     for part in (0.3, 0.5, 0.7):
-        _overwrite(served.directory / "state.db", part, os.urandom(4096))
-    told = refusal(served)
+        _overwrite(stopped.directory / "state.db", part, os.urandom(4096))
+    told = refusal(stopped)
     assert re.search(r"backup|restore", told, re.IGNORECASE), told
 
 

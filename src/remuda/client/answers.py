@@ -35,8 +35,8 @@ _REASONS = {
 }
 
 
-# What a Kubernetes API says about a path in which not even the group is known to it.
-_PAGE = b"404 page not found\n"
+# What a Kubernetes API says about a path in which not even the group is known to it, or about a document it has not.
+_PAGES = (b"404 page not found\n", b"")
 
 
 def value(content: bytes, media_type: str) -> Any:
@@ -73,7 +73,7 @@ def failure(code: int, content: bytes, headers: Mapping[str, str], method: str, 
         error.continue_token = str((status.get("metadata") or {}).get("continue") or "")
         error.retry_after = error.retry_after or retry_after
         return error
-    if code == 404 and content == _PAGE:
+    if code == 404 and content in _PAGES:
         return page_not_found()
     return ApiError(code, _REASONS.get(code, ""), _substitute(code, content, method, path), None, retry_after)
 
