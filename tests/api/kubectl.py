@@ -50,6 +50,8 @@ MASKS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b10\.96\.(?!0\.)\d{1,3}\.\d{1,3}\b"), "<address>"),
     (re.compile(r"\b3[0-2]\d{3}\b"), "<node port>"),
     (re.compile(rf"(?<=\s){_AGE}(?=\s|$)"), "<age>"),
+    # How often a controller has said it by now.
+    (re.compile(r" \(x\d+ over [^)]*\)"), ""),
     (re.compile(r"\(\d+ bytes\)"), "(<size> bytes)"),
     # kubectl aligns its columns to what is in them, which the masks have made equally long only now.
     (re.compile(r"(?<=\S)[ \t]{2,}"), "  "),
@@ -82,6 +84,16 @@ def sorted_json(text: str) -> str:
         return json.dumps(masked(json.loads(_unmasked_revisions(text))), indent=1, sort_keys=True)
     except ValueError:
         return text
+
+
+def in_order_of_managers(text: str) -> str:
+    """Owners are listed by the second in which they wrote, which tells nothing: here by name."""
+    found = yaml.safe_load(text) if text.strip() else None
+    if not isinstance(found, dict):
+        return text
+    for obj in found.get("items") or [found]:
+        obj.get("metadata", {}).get("managedFields", []).sort(key=lambda owner: yaml.safe_dump(owner))
+    return yaml.safe_dump(found)
 
 
 def _unmasked_revisions(text: str) -> str:
@@ -140,6 +152,8 @@ class Kubectl:
 
     def compare(self, said: dict[str, Said], args: tuple[str, ...], shape: Shape = same_text) -> None:
         self.count += 1
+        if "--show-managed-fields" in args and "yaml" in args:
+            shape = in_order_of_managers
         shown = {side: _shown(said[side], shape) for side in SIDES}
         assert shown[OURS] == shown[REAL], difference(shown, "kubectl " + " ".join(args))
 

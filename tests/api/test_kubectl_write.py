@@ -302,7 +302,7 @@ def test_label_and_annotate(kubectl: Kubectl, verb: str) -> None:
     kubectl(verb, "cm/a", "x=2", code=1)
     kubectl(verb, "cm/a", "x=2", "--overwrite", code=0)
     kubectl(verb, "cm/a", "x=2", "--overwrite", code=0)
-    kubectl(verb, "cm/a", "--list", code=0)
+    kubectl(verb, "cm/a", "--list", shape=sorted_lines, code=0)
     kubectl(verb, "cm/a", "x-", code=0)
     kubectl(verb, "cm/a", "nope-", code=0)
     kubectl(verb, "cm/a", "-bad-=1", code=1)
