@@ -86,10 +86,7 @@ class Api:
             raise _too_large(len(plain))
         sealed = self.cache.seal(resource.bucket.prefix, key, plain, obj)
         try:
-            revision = await self.cache.store.write([Put(key, sealed, expect, ttl)])
-            await self.cache.reached(revision)
-        except StoreError as error:
-            raise _explained(error) from error
+            revision = await self._write(Put(key, sealed, expect, ttl))
         finally:
             self.cache.forget_sealed(sealed)
         entry = resource.bucket.get(key)
@@ -100,10 +97,18 @@ class Api:
         return Entry(key, namespace, name, revision, plain)
 
     async def remove(self, key: str, expect: int) -> int:
+        return await self._write(Delete(key, expect))
+
+    async def _write(self, op: Put | Delete) -> int:
+        """Write and wait until the cache shows it: one's own write, or the one that was faster."""
+        store = self.cache.store
         try:
-            revision = await self.cache.store.write([Delete(key, expect)])
+            revision = await store.write([op])
+        except Mismatch:
+            await self.cache.reached(store.revision)
+            raise
         except StoreError as error:
-            raise _explained(error) from error
+            raise errors.unavailable(f"the store can't take writes now: {error}") from error
         await self.cache.reached(revision)
         return revision
 
@@ -137,8 +142,3 @@ def _too_large(size: int) -> errors.ApiError:
     return errors.ApiError(
         413, "RequestEntityTooLarge", f"Request entity too large: limit is {_VALUE_LIMIT}, object is {size} bytes encoded"
     )
-
-
-def _explained(error: StoreError) -> Exception:
-    """A lost race goes on as it is; anything else is the store's own trouble, which the caller may retry."""
-    return error if isinstance(error, Mismatch) else errors.unavailable(f"the store can't take writes now: {error}")

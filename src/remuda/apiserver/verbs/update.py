@@ -106,7 +106,6 @@ async def guaranteed_update(
             attempt += 1
             if attempt > retries:
                 raise resource.stale(call.name) from None
-            await api.cache.reached(api.cache.store.revision)
             entry = None if mismatch.current is None else api.cache.entry_of(mismatch.current)
 
 
