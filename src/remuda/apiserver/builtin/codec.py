@@ -291,8 +291,6 @@ def _custom(go_name: str, struct: str) -> Decoder:
 
 # --- composites --------------------------------------------------------------------------------------------------------
 
-_NAMES_IN_ERRORS = re.compile(r"^(\w+)\.")
-
 
 def _short(go_name: str) -> str:
     return go_name.rpartition(".")[2]

@@ -42,10 +42,6 @@ def _both(left: Value, right: Value) -> int:
     return _tenths(size(left) + size(right))
 
 
-def _smaller(left: Value, right: Value) -> int:
-    return _tenths(min(size(left), size(right)))
-
-
 def traversal(value: Value) -> int:
     """The price of looking at everything in a value."""
     if isinstance(value, str):

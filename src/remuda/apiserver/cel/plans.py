@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from .errors import COST_LIMIT_TEXT, CostExceeded
 from .schematypes import SchemaNode
 from .values import Value
 from .views import converter, is_plain
@@ -62,10 +61,3 @@ def from_raw(raw: Fn, node: SchemaNode, cost: int) -> Plan:
         return convert(raw(frame))
 
     return Plan(run, cost, is_path=True, raw=raw, node=node)
-
-
-def charge(frame: Frame, cost: int) -> None:
-    spent = frame[COST] + cost
-    frame[COST] = spent
-    if spent > CALL_LIMIT:
-        raise CostExceeded(COST_LIMIT_TEXT)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from .errors import EvalError, no_such_overload
 from .schematypes import SchemaNode, escape, unescape
 from .timekeeping import parse_date, parse_duration, parse_timestamp
-from .values import ListLike, MapLike, Timestamp, Value, elements, equal, find_key, is_list, is_map, mapping
+from .values import ListLike, MapLike, Timestamp, Value, elements, equal, find_key, is_list, is_map
 
 Converter: TypeAlias = Callable[[Any], Value]
 
@@ -378,7 +378,3 @@ def same_json(left: Any, right: Any) -> bool:
 
 def keys_of(value: Value) -> list[Value]:
     return list(value) if type(value) is dict else list(value.keys())
-
-
-def entries_of(value: Value) -> dict[Value, Value]:
-    return mapping(value)

@@ -101,15 +101,6 @@ def error_type(accept: str) -> str:
         return JSON
 
 
-def unknown_patch_type(accepted: Iterable[str], builtin: bool) -> errors.ApiError:
-    if builtin:
-        return errors.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
-    listed = ", ".join(accepted)
-    return errors.unsupported_media_type(
-        f"the body of the request was in an unknown format - accepted media types include: {listed}"
-    )
-
-
 def input_type(content_type: str, builtin: bool) -> str:
     """The media type of a body; Kubernetes takes an absent one for JSON."""
     media = content_type.partition(";")[0].strip().lower()
