@@ -1,0 +1,1 @@
+"""Our API types, one package per group."""

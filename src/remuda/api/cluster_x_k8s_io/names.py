@@ -1,0 +1,21 @@
+"""What the kinds of Cluster API's core are called, for controllers; their types are in the modules beside this one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from remuda.kube.objects import GroupVersionResource
+
+GROUP: Final = "cluster.x-k8s.io"
+VERSION: Final = "v1beta2"  # what is stored, and what controllers read and write
+OLD_VERSION: Final = "v1beta1"  # served and converted
+
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+OLD_API_VERSION: Final = f"{GROUP}/{OLD_VERSION}"
+
+CLUSTERS: Final = GroupVersionResource(GROUP, VERSION, "clusters")
+MACHINES: Final = GroupVersionResource(GROUP, VERSION, "machines")
+MACHINE_SETS: Final = GroupVersionResource(GROUP, VERSION, "machinesets")
+MACHINE_DEPLOYMENTS: Final = GroupVersionResource(GROUP, VERSION, "machinedeployments")
+MACHINE_HEALTH_CHECKS: Final = GroupVersionResource(GROUP, VERSION, "machinehealthchecks")
+MACHINE_DRAIN_RULES: Final = GroupVersionResource(GROUP, VERSION, "machinedrainrules")
