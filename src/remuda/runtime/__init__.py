@@ -2,6 +2,7 @@
 
 from .controller import Controller, Reconciler, Watch, any_change, itself, label, owner, spec_change
 from .events import NORMAL, WARNING, Recorder
+from .freshness import Freshness
 from .informer import Informer, without_managed_fields
 from .informers import Informers, synced
 from .leader import Elector, NotLeading, Term
@@ -17,6 +18,7 @@ __all__ = [
     "WARNING",
     "Controller",
     "Elector",
+    "Freshness",
     "Informer",
     "Informers",
     "Manager",

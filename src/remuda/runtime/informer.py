@@ -119,8 +119,11 @@ class Informer:
 
     def has_reached(self, resource_version: str) -> bool:
         """Whether everything up to a revision (as a write gave it back) has been seen here."""
-        reached = self.reflector.revision
-        return reached.isdigit() and resource_version.isdigit() and int(reached) >= int(resource_version)
+        return self.reflector.has_reached(resource_version)
+
+    async def reach(self, resource_version: str) -> None:
+        """Wait until :meth:`has_reached`."""
+        await self.reflector.reach(resource_version)
 
     def on_change(self, handler: Handler) -> Callable[[], None]:
         """Call `handler` for what is there now, then for every change; call the result to stop that."""

@@ -21,6 +21,7 @@ from remuda.kube.objects import Key
 
 from .controller import Reconciler, Watch
 from .events import Recorder
+from .freshness import Freshness
 from .guard import GuardedClient
 from .informer import Informer
 from .informers import Informers, synced
@@ -90,8 +91,11 @@ class Working:
         codes = Counter(wait.code.value for result in self.waits.values() for wait in result.waits)
         return [((self.name, code), float(count)) for code, count in codes.items()]
 
-    def watch(self, watch: Watch, informer: Informer | None = None) -> Informer:
-        """Follow more, also while it works; `informer` when it is of another server than the controller's own."""
+    def watch(self, watch: Watch, informer: Informer | None = None) -> Callable[[], None]:
+        """Follow more, also while it works; `informer` when it is of another server than the controller's own.
+
+        Call the result to end that.
+        """
         found = informer or _informer(self._informers, watch)
 
         def changed(new: Obj | None, old: Obj | None) -> None:
@@ -103,8 +107,9 @@ class Working:
                     for key in watch.to(obj):
                         self.queue.add(key, priority)
 
-        self._stops.append(found.on_change(changed))
-        return found
+        stop = found.on_change(changed)
+        self._stops.append(stop)
+        return stop
 
     async def run(self) -> None:
         """Work until the queue is closed, or until cancelled."""
@@ -130,12 +135,31 @@ class Working:
     def _forget_gone(self, new: Obj | None, old: Obj | None) -> None:
         if new is None and old is not None:
             self.waits.pop(Key.of(old), None)
+            self.queue.drop(Key.of(old))
 
     async def _resync(self, primary: Informer) -> None:
         while True:
             await self._clock.sleep(self._declared.resync * self._rng.uniform(0.9, 1.1))
             for key in list(primary.keys()):
                 self.queue.add(key, LOW)
+
+
+class _Following:
+    """What a controller follows besides what it declares, whichever term it is."""
+
+    def __init__(self, name: str, watch: Watch, informer: Informer | None) -> None:
+        self.name = name
+        self._watch = watch
+        self._informer = informer
+        self._stop: Callable[[], None] | None = None
+
+    def begin(self, working: Working) -> None:
+        self._stop = working.watch(self._watch, self._informer)
+
+    def end(self) -> None:
+        if self._stop is not None:
+            self._stop()
+            self._stop = None
 
 
 class Manager:
@@ -155,11 +179,13 @@ class Manager:
         self.rng = rng
         self.registry = registry or Registry()
         self.informers = Informers(client, clock, rng, registry=self.registry)
+        self.freshness = Freshness(clock)
         self._elector = elector
         self._grace = grace
         self._reconcilers: list[Reconciler] = []
         self._recorders: dict[str, Recorder] = {}
         self._working: dict[str, Working] = {}
+        self._followed: list[_Following] = []
         self._beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     def add(self, reconciler: Reconciler) -> None:
@@ -179,6 +205,22 @@ class Manager:
         if found is None:
             found = self._recorders[component] = Recorder(self.client, self.clock, component)
         return found
+
+    def follow(self, name: str, watch: Watch, informer: Informer | None = None) -> Callable[[], None]:
+        """Let a controller follow more, from now on and in every later term; call the result to end that.
+
+        `informer` when it is of another server than the manager's own.
+        """
+        following = _Following(name, watch, informer)
+        self._followed.append(following)
+        if (working := self._working.get(name)) is not None:
+            following.begin(working)
+
+        def stop() -> None:
+            self._followed.remove(following)
+            following.end()
+
+        return stop
 
     def working(self, name: str) -> Working | None:
         """A controller at work, by name: to watch more, to queue a key by hand, to see what waits."""
@@ -220,6 +262,9 @@ class Manager:
         """Work until told to stop (and finish), or until leadership is lost (and abandon)."""
         made = [Working(each, self.informers, self.clock, self.rng, self.registry) for each in self._reconcilers]
         self._working = {working.name: working for working in made}
+        for following in self._followed:
+            if (found := self._working.get(following.name)) is not None:
+                following.begin(found)
         tasks = [asyncio.create_task(working.run(), name=working.name) for working in made]
         aside = [asyncio.create_task(run()) for run in (*self._beside, *(each.run for each in self._recorders.values()))]
         waiting = [asyncio.create_task(stop.wait())] + ([asyncio.create_task(lost.wait())] if lost is not None else [])

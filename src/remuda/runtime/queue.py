@@ -58,6 +58,8 @@ class WorkQueue(Generic[K]):
         self._again: dict[K, int] = {}
         self._delayed: dict[K, tuple[float, int, Timer]] = {}
         self._failures: dict[K, int] = {}
+        # Until when a key is left alone, whatever happens.
+        self._resting: dict[K, float] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._given = 0
         self._closed = False
@@ -83,6 +85,9 @@ class WorkQueue(Generic[K]):
 
     def add(self, key: K, priority: int = FRESH) -> None:
         if self._closed:
+            return
+        if self._resting and (left := self._rest_left(key)) > 0:
+            self.add_after(key, left, priority)
             return
         if key in self._in_hand:
             self._again[key] = max(priority, self._again.get(key, priority))
@@ -122,6 +127,19 @@ class WorkQueue(Generic[K]):
             waiting[2].cancel()
         self._delayed[key] = (when, priority, self._clock.call_later(seconds, lambda: self._due(key)))
 
+    def rest(self, key: K, seconds: float) -> None:
+        """Leave the key alone for so long: what asks for it meanwhile is answered once, afterwards."""
+        self._resting[key] = self._clock.monotonic() + seconds
+
+    def _rest_left(self, key: K) -> float:
+        until = self._resting.get(key)
+        if until is None:
+            return 0.0
+        left = until - self._clock.monotonic()
+        if left <= 0:
+            del self._resting[key]
+        return left
+
     def retry(self, key: K) -> float:
         """Add the key after a delay that grows with its failures; the delay."""
         count = self._failures.get(key, 0)
@@ -135,6 +153,11 @@ class WorkQueue(Generic[K]):
     def forget(self, key: K) -> None:
         """The key's next failure is its first."""
         self._failures.pop(key, None)
+
+    def drop(self, key: K) -> None:
+        """The key is gone for good: nothing about it is kept."""
+        self._failures.pop(key, None)
+        self._resting.pop(key, None)
 
     def failures(self, key: K) -> int:
         return self._failures.get(key, 0)

@@ -69,6 +69,7 @@ class Reflector:
         self.revision = ""
         # How often everything was read; more than once means that the server forgot, or the resource went and came.
         self.listings = 0
+        self._awaited: list[tuple[int, asyncio.Future[None]]] = []
         self._client = client
         self._sink = sink
         self._clock = clock
@@ -135,10 +136,34 @@ class Reflector:
         self._progress(revision)
         self.synced.set()
 
+    def has_reached(self, revision: str) -> bool:
+        """Whether everything up to a revision (as a write gave it back) has been seen here."""
+        return self.revision.isdigit() and revision.isdigit() and int(self.revision) >= int(revision)
+
+    async def reach(self, revision: str) -> None:
+        """Wait until :meth:`has_reached`; for ever, if nothing comes: the caller has a deadline."""
+        if self.has_reached(revision) or not revision.isdigit():
+            return
+        reached: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = (int(revision), reached)
+        self._awaited.append(entry)
+        try:
+            await reached
+        finally:
+            if entry in self._awaited:
+                self._awaited.remove(entry)
+
     def _progress(self, revision: str) -> None:
         if revision:
             self.revision = revision
+            if self._awaited:
+                self._wake(revision)
         self._pause = self._pauses.first
+
+    def _wake(self, revision: str) -> None:
+        for wanted, reached in self._awaited:
+            if wanted <= int(revision) and not reached.done():
+                reached.set_result(None)
 
     async def _list(self) -> tuple[str, list[Obj]]:
         try:

@@ -29,10 +29,14 @@ class Result:
 
     `waits`: what keeps this object from being done. A result with waits also comes back by itself, slowly, so that one lost
     event can't stall it for ever.
+
+    `rest`: leave it alone for so many seconds, whatever happens meanwhile. For what costs others something each time (a drain
+    in a workload cluster), or costs as much as it is large (the sum of a thousand machines).
     """
 
     after: float | None = None
     waits: tuple[Wait, ...] = ()
+    rest: float = 0.0
 
 
 DONE = Result()
@@ -165,6 +169,8 @@ class Workers(Generic[K]):
     def _come_back(self, key: K, result: Result) -> str:
         if self._on_result is not None:
             self._on_result(key, result)
+        if result.rest:
+            self.queue.rest(key, result.rest)
         if result.after is not None:
             self.queue.add_after(key, result.after)
             return "requeue_after"
