@@ -12,7 +12,7 @@ the newer state (:func:`remuda.kube.conditions.merged`) and sent again. The rest
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from remuda.client.api import Client
@@ -48,13 +48,21 @@ class Patch:
         *,
         owned: Collection[str] = (),
         field_manager: str = "",
+        on_written: Callable[[Obj], None] | None = None,
     ) -> None:
+        """`on_written` gets the object as each request left it (:meth:`~remuda.runtime.freshness.Freshness.wrote`)."""
         self._client = client
         self._resource = resource
         self._clock = clock
         self._before = before
         self._owned = frozenset(owned)
         self._manager = field_manager
+        self._on_written = on_written
+
+    @property
+    def before(self) -> Obj:
+        """The object as it was read, or as the last write left it."""
+        return self._before
 
     async def write(self, after: Obj, *, observed: bool = False) -> Obj:
         """Send the difference; the object as the server has it now. `observed`: the reconcile went well, so that
@@ -77,7 +85,7 @@ class Patch:
         return found
 
     async def _send(self, patch: Obj, subresource: str) -> Obj:
-        return await self._client.patch(
+        found = await self._client.patch(
             self._resource,
             name_of(self._before),
             patch,
@@ -85,6 +93,9 @@ class Patch:
             subresource=subresource,
             field_manager=self._manager,
         )
+        if self._on_written is not None:
+            self._on_written(found)
+        return found
 
     def _status_patch(self, after: Obj) -> Obj | None:
         """The status but for conditions, as a merge patch; None when not even conditions changed."""

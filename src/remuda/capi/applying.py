@@ -1,0 +1,44 @@
+"""Server-side apply that is only sent when it would change something.
+
+An apply is left out when this process has sent the same before and the object, as the cache has it, still says all of it. So
+what somebody else changed is put back, what somebody else added is left, and after a restart each object is applied once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.client.api import Client
+from remuda.kube import jsonio
+from remuda.kube.objects import GroupVersionResource, uid_of
+
+Obj = dict[str, Any]
+
+
+class Applier:
+    """One field manager's applies; `force`d, since its fields are its own."""
+
+    def __init__(self, client: Client, field_manager: str) -> None:
+        self._client = client
+        self._manager = field_manager
+        self._sent: dict[str, bytes] = {}
+
+    async def apply(self, resource: GroupVersionResource, wanted: Obj, cached: Obj | None) -> Obj | None:
+        """The object as the server has it now; None when there was nothing to send. `cached` None creates."""
+        body = jsonio.dumps(wanted)
+        if cached is not None and self._sent.get(uid_of(cached)) == body and covers(cached, wanted):
+            return None
+        found = await self._client.apply(resource, wanted, field_manager=self._manager, force=True)
+        self._sent[uid_of(found)] = body
+        return found
+
+    def forget(self, uid: str) -> None:
+        """The object is gone."""
+        self._sent.pop(uid, None)
+
+
+def covers(found: Any, wanted: Any) -> bool:
+    """Whether `found` says all that is wanted, and maybe more; lists must be equal."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(key in found and covers(found[key], value) for key, value in wanted.items())
+    return bool(found == wanted)

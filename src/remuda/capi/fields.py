@@ -1,0 +1,159 @@
+"""Fields of providers' objects, by contract: where v1beta1 and v1beta2 differ, nobody else has to know.
+
+Every function takes the object and, where it matters, the contract (:mod:`.contracts`). What is absent or of the wrong type
+reads as absent: a provider's mistake must not stop the core.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from remuda.kube.objects import dig
+
+from .contracts import V1BETA1
+
+Obj = dict[str, Any]
+
+_SPEC_VERSION = ("spec", "version")
+
+
+def _text(obj: Obj, *path: str) -> str:
+    found = dig(obj, *path)
+    return found if isinstance(found, str) else ""
+
+
+def _number(obj: Obj, *path: str) -> int | None:
+    found = dig(obj, *path)
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def _flag(obj: Obj, *path: str) -> bool | None:
+    found = dig(obj, *path)
+    return found if isinstance(found, bool) else None
+
+
+# --- all of them -----------------------------------------------------------------------------------------------------------
+
+
+def failure_reason(obj: Obj) -> str:
+    return _text(obj, "status", "failureReason")
+
+
+def failure_message(obj: Obj) -> str:
+    return _text(obj, "status", "failureMessage")
+
+
+# --- infrastructure --------------------------------------------------------------------------------------------------------
+
+
+def provisioned(obj: Obj, contract: str) -> bool:
+    """An InfraCluster or InfraMachine is there."""
+    path = ("status", "ready") if contract == V1BETA1 else ("status", "initialization", "provisioned")
+    return _flag(obj, *path) is True
+
+
+class Endpoint(NamedTuple):
+    host: str
+    port: int
+
+    @property
+    def valid(self) -> bool:
+        return bool(self.host) and self.port != 0
+
+
+def endpoint(obj: Obj) -> Endpoint:
+    """`spec.controlPlaneEndpoint` of a Cluster, an InfraCluster or a control plane."""
+    return Endpoint(_text(obj, "spec", "controlPlaneEndpoint", "host"), _number(obj, "spec", "controlPlaneEndpoint", "port") or 0)
+
+
+def failure_domains(obj: Obj, contract: str) -> list[Obj]:
+    """An InfraCluster's, as v1beta2 has them: a list by name."""
+    found = dig(obj, "status", "failureDomains")
+    if contract == V1BETA1:
+        named = found.items() if isinstance(found, dict) else ()
+        found = [{"name": name, **(domain if isinstance(domain, dict) else {})} for name, domain in named]
+    domains = [domain for domain in found or () if isinstance(domain, dict) and domain.get("name")]
+    return sorted(domains, key=lambda domain: str(domain["name"]))
+
+
+def provider_id(obj: Obj) -> str:
+    return _text(obj, "spec", "providerID")
+
+
+def addresses(obj: Obj) -> list[Obj]:
+    found = dig(obj, "status", "addresses")
+    return [address for address in found if isinstance(address, dict)] if isinstance(found, list) else []
+
+
+def failure_domain(obj: Obj) -> str:
+    return _text(obj, "status", "failureDomain")
+
+
+def old_failure_domain(obj: Obj) -> str:
+    """Where older providers say it."""
+    return _text(obj, "spec", "failureDomain")
+
+
+def interruptible(obj: Obj) -> bool:
+    return _flag(obj, "status", "interruptible") is True
+
+
+# --- bootstrap -------------------------------------------------------------------------------------------------------------
+
+
+def data_secret_created(obj: Obj, contract: str) -> bool:
+    path = ("status", "ready") if contract == V1BETA1 else ("status", "initialization", "dataSecretCreated")
+    return _flag(obj, *path) is True
+
+
+def data_secret_name(obj: Obj) -> str:
+    return _text(obj, "status", "dataSecretName")
+
+
+# --- control plane ---------------------------------------------------------------------------------------------------------
+
+
+def control_plane_initialized(obj: Obj, contract: str) -> bool:
+    path = ("status", "initialized") if contract == V1BETA1 else ("status", "initialization", "controlPlaneInitialized")
+    return _flag(obj, *path) is True
+
+
+def spec_version(obj: Obj) -> str:
+    return _text(obj, *_SPEC_VERSION)
+
+
+def externally_managed(obj: Obj) -> bool:
+    """No Machines stand for this control plane."""
+    return _flag(obj, "status", "externalManagedControlPlane") is True
+
+
+def spec_replicas(obj: Obj) -> int | None:
+    return _number(obj, "spec", "replicas")
+
+
+def status_replicas(obj: Obj) -> int | None:
+    return _number(obj, "status", "replicas")
+
+
+def ready_replicas(obj: Obj) -> int | None:
+    return _number(obj, "status", "readyReplicas")
+
+
+def available_replicas(obj: Obj, contract: str) -> int | None:
+    if contract != V1BETA1:
+        return _number(obj, "status", "availableReplicas")
+    desired, unavailable = spec_replicas(obj), _number(obj, "status", "unavailableReplicas")
+    return None if desired is None or unavailable is None else desired - unavailable
+
+
+def up_to_date_replicas(obj: Obj, contract: str) -> int | None:
+    return _number(obj, "status", "updatedReplicas" if contract == V1BETA1 else "upToDateReplicas")
+
+
+def status_versions(obj: Obj) -> list[Obj]:
+    """`{version, replicas}`, oldest first; what `status.version` says where there is no list."""
+    found = dig(obj, "status", "versions")
+    if isinstance(found, list) and found:
+        return [version for version in found if isinstance(version, dict) and version.get("version")]
+    version = _text(obj, "status", "version")
+    return [{"version": version}] if version else []

@@ -1,0 +1,85 @@
+"""Cluster API's labels, annotations, finalizers and taints, byte for byte as everybody else writes them."""
+
+from __future__ import annotations
+
+import base64
+import re
+
+DOMAIN = "cluster.x-k8s.io"
+
+# Labels.
+CLUSTER_NAME = "cluster.x-k8s.io/cluster-name"
+CONTROL_PLANE = "cluster.x-k8s.io/control-plane"
+CONTROL_PLANE_NAME = "cluster.x-k8s.io/control-plane-name"
+SET_NAME = "cluster.x-k8s.io/set-name"
+DEPLOYMENT_NAME = "cluster.x-k8s.io/deployment-name"
+POOL_NAME = "cluster.x-k8s.io/pool-name"
+TEMPLATE_HASH = "machine-template-hash"
+WATCH_FILTER = "cluster.x-k8s.io/watch-filter"
+PROVIDER = "cluster.x-k8s.io/provider"
+INTERRUPTIBLE = "cluster.x-k8s.io/interruptible"
+POD_DRAIN = "cluster.x-k8s.io/drain"
+TOPOLOGY_OWNED = "topology.cluster.x-k8s.io/owned"
+
+# Annotations.
+PAUSED = "cluster.x-k8s.io/paused"
+MANAGED_BY = "cluster.x-k8s.io/managed-by"
+DELETE_MACHINE = "cluster.x-k8s.io/delete-machine"
+DISABLE_MACHINE_CREATE = "cluster.x-k8s.io/disable-machine-create"
+SKIP_REMEDIATION = "cluster.x-k8s.io/skip-remediation"
+REMEDIATE_MACHINE = "cluster.x-k8s.io/remediate-machine"
+CLONED_FROM_NAME = "cluster.x-k8s.io/cloned-from-name"
+CLONED_FROM_GROUP_KIND = "cluster.x-k8s.io/cloned-from-groupkind"
+CONVERSION_DATA = "cluster.x-k8s.io/conversion-data"
+NODE_CLUSTER_NAMESPACE = "cluster.x-k8s.io/cluster-namespace"
+NODE_MACHINE = "cluster.x-k8s.io/machine"
+NODE_OWNER_KIND = "cluster.x-k8s.io/owner-kind"
+NODE_OWNER_NAME = "cluster.x-k8s.io/owner-name"
+LABELS_FROM_MACHINE = "cluster.x-k8s.io/labels-from-machine"
+ANNOTATIONS_FROM_MACHINE = "cluster.x-k8s.io/annotations-from-machine"
+TAINTS_FROM_MACHINE = "cluster.x-k8s.io/taints-from-machine"
+EXCLUDE_NODE_DRAINING = "machine.cluster.x-k8s.io/exclude-node-draining"
+EXCLUDE_VOLUME_DETACH = "machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach"
+CERTIFICATES_EXPIRY = "machine.cluster.x-k8s.io/certificates-expiry"
+PRE_DRAIN_HOOK = "pre-drain.delete.hook.machine.cluster.x-k8s.io"
+PRE_TERMINATE_HOOK = "pre-terminate.delete.hook.machine.cluster.x-k8s.io"
+SKIP_PREFLIGHT_CHECKS = "machineset.cluster.x-k8s.io/skip-preflight-checks"
+AUTOSCALER_MIN = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-min-size"
+AUTOSCALER_MAX = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size"
+REVISION = "machinedeployment.clusters.x-k8s.io/revision"
+REVISION_HISTORY = "machinedeployment.clusters.x-k8s.io/revision-history"
+DESIRED_REPLICAS = "machinedeployment.clusters.x-k8s.io/desired-replicas"
+MAX_REPLICAS = "machinedeployment.clusters.x-k8s.io/max-replicas"
+
+# Finalizers.
+CLUSTER_FINALIZER = "cluster.cluster.x-k8s.io"
+MACHINE_FINALIZER = "machine.cluster.x-k8s.io"
+MACHINE_SET_FINALIZER = "cluster.x-k8s.io/machineset"
+MACHINE_DEPLOYMENT_FINALIZER = "cluster.x-k8s.io/machinedeployment"
+
+# Taints of nodes.
+UNINITIALIZED_TAINT = "node.cluster.x-k8s.io/uninitialized"
+OUTDATED_REVISION_TAINT = "node.cluster.x-k8s.io/outdated-revision"
+
+SECRET_TYPE = "cluster.x-k8s.io/secret"
+
+_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+
+
+def label_value(name: str) -> str:
+    """A name as it stands in a label: itself, or, where it can't be a label's value, a hash that others compute alike."""
+    if len(name) <= 63 and _LABEL_VALUE.fullmatch(name):
+        return name
+    digest = 0x811C9DC5
+    for byte in name.encode():
+        digest = (digest ^ byte) * 0x01000193 & 0xFFFFFFFF
+    encoded = base64.urlsafe_b64encode(digest.to_bytes(4, "big")).decode().rstrip("=")
+    return f"hash_{encoded}_z"
+
+
+def kubeconfig_secret(cluster: str) -> str:
+    return f"{cluster}-kubeconfig"
+
+
+def ca_secret(cluster: str) -> str:
+    return f"{cluster}-ca"
