@@ -21,6 +21,16 @@ def parse_int(text: str) -> int:
     return _parsed(text, _SIGNED, "strconv.ParseInt", -(1 << 63), 1 << 63)
 
 
+def parse_int32(text: str) -> int:
+    """A signed 32-bit integer."""
+    return _parsed(text, _SIGNED, "strconv.ParseInt", -(1 << 31), 1 << 31)
+
+
+def atoi(text: str) -> int:
+    """A signed integer as Go's shorter function reads it; only the words of its errors differ."""
+    return _parsed(text, _SIGNED, "strconv.Atoi", -(1 << 63), 1 << 63)
+
+
 def parse_uint(text: str) -> int:
     """An unsigned 64-bit integer."""
     return _parsed(text, _UNSIGNED, "strconv.ParseUint", 0, 1 << 64)

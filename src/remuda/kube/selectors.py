@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import names
-from .errors import FieldError, go_quote, invalid_value, required
+from .errors import FieldError, aggregate_text, go_quote, invalid_value, required
 from .integers import IntegerError, parse_int
 
 
@@ -223,6 +223,35 @@ def from_structure(selector: Mapping[str, Any] | None) -> LabelSelector:
             raise SelectorError(f"{go_quote(str(expression.get('operator')))} is not a valid label selector operator")
         found.append(Requirement(expression.get("key", ""), operator, tuple(expression.get("values") or ())))
     return LabelSelector(tuple(found))
+
+
+def checked_structure(selector: Mapping[str, Any] | None) -> LabelSelector:
+    """As :func:`from_structure`, but what is not valid is refused, and its text is the one that clients show and parse."""
+    if selector is None:
+        return NOTHING
+    found = [_requirement(key, "=", [value]) for key, value in sorted((selector.get("matchLabels") or {}).items())]
+    for expression in selector.get("matchExpressions") or ():
+        operator = _OPERATORS.get(expression.get("operator", ""))
+        if operator is None:
+            raise SelectorError(f"{go_quote(str(expression.get('operator', '')))} is not a valid label selector operator")
+        found.append(_requirement(expression.get("key", ""), operator, expression.get("values") or []))
+    return LabelSelector(tuple(sorted(found, key=lambda requirement: requirement.key)))
+
+
+def _requirement(key: str, operator: str, values: list[str]) -> Requirement:
+    errors: list[FieldError] = []
+    if problems := names.qualified_name_problems(key):
+        errors.append(invalid_value("key", key, "; ".join(problems)))
+    if operator in ("in", "notin") and not values:
+        errors.append(invalid_value("values", None, "for 'in', 'notin' operators, values set can't be empty"))
+    if operator in ("exists", "!") and values:
+        errors.append(invalid_value("values", values, "values set must be empty for exists and does not exist"))
+    for index, value in enumerate(values):
+        if problems := names.label_value_problems(value):
+            errors.append(invalid_value(f"values[{index}][{key}]", value, "; ".join(problems)))
+    if errors:
+        raise SelectorError(aggregate_text(list(dict.fromkeys(map(str, errors)))))
+    return Requirement(key, operator, tuple(values))
 
 
 def structure_errors(selector: Mapping[str, Any] | None, path: str) -> list[FieldError]:

@@ -1,0 +1,42 @@
+"""Machines: what is filled in, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from remuda.apiserver.admission import Attributes
+from remuda.kube.errors import FieldError
+from remuda.kube.objects import dig, with_path
+
+from .. import names
+from .reading import Obj, items, section, text
+from .rules import Errors, bootstrap_is_named, same_cluster_as_before, version_is_semantic
+from .taints import taint_errors
+from .templates import with_cluster_label, with_version_prefix
+
+_DELETION_TIMEOUT = ("spec", "deletion", "nodeDeletionTimeoutSeconds")
+NODE_DELETION_TIMEOUT_SECONDS = 10
+
+
+def default(attributes: Attributes) -> Obj | None:
+    obj = attributes.obj or {}
+    filled = with_version_prefix(with_cluster_label(obj), "spec", "version")
+    if dig(filled, *_DELETION_TIMEOUT) is None:
+        filled = with_path(filled, _DELETION_TIMEOUT, NODE_DELETION_TIMEOUT_SECONDS)
+    return None if filled is obj else filled
+
+
+def validate(attributes: Attributes) -> Iterable[FieldError]:
+    obj = attributes.obj or {}
+    spec = section(obj, "spec")
+    # The config of a machine in a pool belongs to the pool.
+    errors: Errors = [] if _is_of_a_pool(obj) else bootstrap_is_named(spec, "spec")
+    errors += same_cluster_as_before(obj, attributes.old)
+    errors += version_is_semantic(text(spec, "version"), "spec.version")
+    is_control_plane = names.CONTROL_PLANE in section(obj, "metadata", "labels")
+    return errors + taint_errors(items(spec, "taints"), "spec.taints", worker=not is_control_plane)
+
+
+def _is_of_a_pool(obj: Obj) -> bool:
+    owners = items(obj, "metadata", "ownerReferences")
+    return names.POOL_NAME in section(obj, "metadata", "labels") or any(text(owner, "kind") == "MachinePool" for owner in owners)

@@ -1,0 +1,32 @@
+"""Names of machines from `spec.machineNaming.template`, a template in the language of Go's text/template.
+
+What names need of that language is here: text, fields, if and else, and the functions that cut and compare strings. Loops,
+variables and nested templates are refused. :mod:`.lexing` and :mod:`.parsing` read a template, :mod:`.rendering` fills it in;
+their errors have Go's words, since admission shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+from .errors import NameTemplateError
+from .parsing import Node, parse
+from .rendering import render
+
+__all__ = ["NameTemplateError", "machine_name"]
+
+_MAX = 63
+_RANDOM = 5
+
+
+def machine_name(template: str, cluster: str, machine_set: str, suffix: Callable[[int], str]) -> str:
+    """A name for one more machine; `suffix` gives random letters for names, as many as it is asked for."""
+    data = {"cluster": {"name": cluster}, "machineSet": {"name": machine_set}, "random": suffix(_RANDOM)}
+    name = render(_parsed(template), template, data)
+    return name if len(name.encode()) <= _MAX else name[: _MAX - _RANDOM] + suffix(_RANDOM)
+
+
+@lru_cache(maxsize=256)
+def _parsed(template: str) -> tuple[Node, ...]:
+    return parse(template)
