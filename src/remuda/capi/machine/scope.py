@@ -1,0 +1,57 @@
+"""What one reconcile of a Machine reads and finds out: its phases hand it from one to the next.
+
+:mod:`.controller` makes it, :mod:`.status` computes the status from what is in it at the end, :mod:`.deletion` works on it
+when the Machine is going.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from remuda.kube.objects import Key, is_being_deleted
+from remuda.runtime.patching import Patch
+
+from ..core import cluster_key_of
+from ..externals import External
+from ..phases import Phases
+from ..workloads import Workload
+
+Obj = dict[str, Any]
+
+CONTROLLER = "machine"
+COMPONENT = "machine-controller"  # who its events are from
+
+
+@dataclass(slots=True)
+class Scope:
+    """`machine` is the working copy: immutable, so a phase that changes it puts a new one here; it is written at the end."""
+
+    machine: Obj
+    cluster: Obj | None
+    patch: Patch
+    now: float
+    machine_set: Obj | None = None
+    machine_deployment: Obj | None = None
+    infra: External | None = None
+    infra_missing: bool = False  # it isn't there; when it is None for another reason, it could not be read
+    bootstrap: External | None = None
+    bootstrap_missing: bool = False
+    node: Obj | None = None
+    node_error: Exception | None = None  # why the node could not be looked up
+    workload: Workload | None = None  # None while the cluster can't be reached
+    deleting_reason: str = ""
+    deleting_message: str = ""
+    phases: Phases = field(default_factory=Phases)
+
+    @property
+    def key(self) -> Key:
+        return Key.of(self.machine)
+
+    @property
+    def cluster_key(self) -> Key:
+        return cluster_key_of(self.machine)
+
+    @property
+    def deleting(self) -> bool:
+        return is_being_deleted(self.machine)
