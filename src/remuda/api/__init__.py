@@ -1,1 +1,35 @@
-"""Our API types, one package per group."""
+"""Our API types, one package per group, and the CustomResourceDefinitions that are generated from them.
+
+Types are written in the words of :mod:`.schema`; :mod:`.definitions` says how a kind is declared. A group is a package with
+a module `kinds` that has a tuple `KINDS`; it is imported when its definitions are asked for, not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+from . import cluster_x_k8s_io
+from .definitions import Kind, definition
+
+_GROUPS = {cluster_x_k8s_io.GROUP: "cluster_x_k8s_io"}
+
+
+def kinds(groups: Iterable[str] | None = None) -> list[Kind]:
+    """The kinds of these groups, or of all that there are, by the names of their definitions."""
+    wanted = _GROUPS if groups is None else set(groups)
+    if unknown := sorted(set(wanted) - _GROUPS.keys()):
+        raise KeyError(f"no such API group: {', '.join(unknown)}; there are: {', '.join(sorted(_GROUPS))}")
+    found: list[Kind] = []
+    for group in wanted:
+        found += import_module(f"{__name__}.{_GROUPS[group]}.kinds").KINDS
+    return sorted(found, key=lambda kind: kind.name)
+
+
+def crds(groups: Iterable[str] | None = None) -> list[dict[str, Any]]:
+    """The CustomResourceDefinitions of these groups, or of all, by name; each call makes new ones."""
+    return [definition(kind) for kind in kinds(groups)]
+
+
+__all__ = ["cluster_x_k8s_io", "crds", "kinds"]

@@ -1,0 +1,141 @@
+"""What the kinds of this group share, in both versions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Required, TypedDict
+
+from ..kubernetes import DNS_SUBDOMAIN, LABEL_VALUE, QUALIFIED_NAME, LabelSelector
+from ..schema import AtLeast, Cel, Doc, Int32, Items, Length, ListMap, Pattern, Time
+
+_TAINT_KEY = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
+_UNWATCHABLE = ("Ready", "Available", "HealthCheckSucceeded", "OwnerRemediated", "ExternallyRemediated")
+
+ClusterName = Annotated[str, Doc("The name of the Cluster that this object belongs to."), Length(1, 63)]
+KubernetesVersion = Annotated[str, Doc("The version of Kubernetes, such as v1.33.1."), Length(1, 256)]
+FailureDomainName = Annotated[str, Doc("The failure domain, one that the infrastructure offers."), Length(1, 256)]
+Replicas = Annotated[Int32, Doc("How many Machines are wanted.")]
+Subdomain = Annotated[str, Length(1, 253), Pattern(DNS_SUBDOMAIN)]
+SelectorText = Annotated[str, Doc("The selector as text, for the scale subresource."), Length(1, 4096)]
+MachineSelector = Annotated[LabelSelector, Doc("Chooses Machines by their labels.")]
+ConditionType = Annotated[str, Doc("The type of the condition."), Length(1, 316), Pattern(QUALIFIED_NAME)]
+NameTemplate = Annotated[
+    str,
+    Doc("The template for names of Machines; knows .cluster.name, .machineSet.name and .random, which it must contain."),
+    Length(1, 256),
+]
+UnhealthyRange = Annotated[
+    str,
+    Doc("Remediate only while the number of unhealthy Machines lies in this range, such as [3-5]."),
+    Length(1, 32),
+    Pattern(r"^\[[0-9]+-[0-9]+\]$"),
+]
+
+DeleteOrder = Annotated[Literal["Random", "Newest", "Oldest"], Doc("Which Machines go first when there are too many.")]
+StrategyType = Annotated[
+    Literal["RollingUpdate", "OnDelete"],
+    Doc("RollingUpdate replaces Machines step by step; OnDelete replaces those that somebody deletes."),
+]
+ClusterPhase = Annotated[
+    Literal["Pending", "Provisioning", "Provisioned", "Deleting", "Failed", "Unknown"],
+    Doc("Where the Cluster is in its life, in one word. Conditions say more."),
+]
+MachineDeploymentPhase = Annotated[
+    Literal["ScalingUp", "ScalingDown", "Running", "Failed", "Unknown"],
+    Doc("What the MachineDeployment is doing, in one word. Conditions say more."),
+]
+
+# Conditions that sum up others, or say what health checks did: a health check that looked at them would chase itself.
+WatchableConditionType = Annotated[
+    ConditionType,
+    Cel(
+        f"!(self in [{','.join(repr(each) for each in _UNWATCHABLE)}])",
+        f"type must not be one of: {', '.join(_UNWATCHABLE)}",
+    ),
+]
+
+
+class TemplateLabels(TypedDict, total=False):
+    """Labels and annotations for what is made from a template."""
+
+    annotations: Annotated[dict[str, str], Doc("Annotations to set.")]
+    labels: Annotated[dict[str, str], Doc("Labels to set.")]
+
+
+class Gate(TypedDict, total=False):
+    """One more condition that counts."""
+
+    conditionType: Required[Annotated[ConditionType, Doc("A condition of this object; missing counts as unknown.")]]
+    polarity: Annotated[Literal["Positive", "Negative"], Doc("Positive (default): True is good. Negative: False is good.")]
+
+
+ReadinessGates = Annotated[list[Gate], Doc("More conditions that must hold for a Machine to be ready."), ListMap("conditionType")]
+AvailabilityGates = Annotated[
+    list[Gate], Doc("More conditions that must hold for the Cluster to be available."), ListMap("conditionType")
+]
+
+
+class Taint(TypedDict, total=False):
+    """A taint of the node."""
+
+    effect: Required[
+        Annotated[Literal["NoSchedule", "PreferNoSchedule", "NoExecute"], Doc("What happens to pods that do not tolerate it.")]
+    ]
+    key: Required[Annotated[str, Doc("The taint's key."), Length(1, 317), Pattern(_TAINT_KEY)]]
+    propagation: Required[
+        Annotated[
+            Literal["Always", "OnInitialization"],
+            Doc("Always keeps the taint on the node; OnInitialization sets it once, when the node comes up."),
+        ]
+    ]
+    value: Annotated[str, Doc("The taint's value."), Length(1, 63), Pattern(LABEL_VALUE)]
+
+
+Taints = Annotated[list[Taint], Doc("Taints for the nodes."), Items(1, 64), ListMap("key", "effect")]
+
+
+class StatusVersion(TypedDict, total=False):
+    """A version of Kubernetes that is in use."""
+
+    replicas: Annotated[Int32, Doc("How many Machines have it."), AtLeast(1)]
+    version: Required[KubernetesVersion]
+
+
+Versions = Annotated[
+    list[StatusVersion], Doc("The versions of Kubernetes in use, and by how many Machines."), Items(1, 100), ListMap("version")
+]
+
+
+class LegacyCondition(TypedDict, total=False):
+    """One aspect of an object's state, in the form of v1beta1."""
+
+    lastTransitionTime: Required[Annotated[Time, Doc("When the status last changed.")]]
+    message: Annotated[str, Doc("Details for people."), Length(1, 10240)]
+    reason: Annotated[str, Doc("Why the condition has this status, as one CamelCase word."), Length(1, 256)]
+    severity: Annotated[str, Doc("How bad a False is: Error, Warning or Info."), Length(most=32)]
+    status: Required[Annotated[str, Doc("True, False or Unknown.")]]
+    type: Required[Annotated[str, Doc("Which aspect this is, in CamelCase."), Length(1, 256)]]
+
+
+LegacyConditions = Annotated[list[LegacyCondition], Doc("The state of this object, aspect by aspect, in the form of v1beta1.")]
+FailureReason = Annotated[str, Doc("Deprecated: an error that can't be repaired, as one word.")]
+FailureMessage = Annotated[str, Doc("Deprecated: an error that can't be repaired, for people."), Length(1, 10240)]
+
+
+class LegacyStatus(TypedDict, total=False):
+    """Status as v1beta1 knows it: conditions alone."""
+
+    conditions: LegacyConditions
+
+
+class LegacyFailingStatus(LegacyStatus, total=False):
+    """Status as v1beta1 knows it: conditions and failures."""
+
+    failureMessage: FailureMessage
+    failureReason: FailureReason
+
+
+class Variable(TypedDict, total=False):
+    """The value of a variable of the ClusterClass."""
+
+    name: Required[Annotated[str, Doc("The variable's name."), Length(1, 256)]]
+    value: Required[Annotated[Any, Doc("Any JSON that the variable's schema allows.")]]

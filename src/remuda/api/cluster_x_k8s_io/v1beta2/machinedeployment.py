@@ -1,0 +1,103 @@
+"""MachineDeployment: a MachineSet at a time, and how to get from one to the next."""
+
+from __future__ import annotations
+
+from typing import Annotated, Required, TypedDict
+
+from ...kubernetes import Conditions
+from ...schema import Doc, Int32, IntOrString, MinProperties, Object, Time, rules
+from ..blocks import (
+    ClusterName,
+    LegacyStatus,
+    MachineDeploymentPhase,
+    MachineSelector,
+    Replicas,
+    SelectorText,
+    StrategyType,
+    Versions,
+)
+from .machine import MachineTemplate, ObservedGeneration
+from .machineset import MachineCounts, MachineNaming, ScaleDown
+
+MaxInFlight = Annotated[IntOrString, Doc("How many Machines may be under remediation at once, as a number or a percentage.")]
+RolloutAfter = Annotated[Time, Doc("Machines that were made before this moment are replaced once it has come.")]
+
+
+@rules(MinProperties(1))
+class RollingUpdate(TypedDict, total=False):
+    """The bounds of a rolling update; not both may be 0."""
+
+    maxSurge: Annotated[IntOrString, Doc("How many Machines may exist beyond the wanted number, or a percentage. Default 1.")]
+    maxUnavailable: Annotated[IntOrString, Doc("How many Machines may be unavailable, or a percentage. Default 0.")]
+
+
+@rules(MinProperties(1))
+class RolloutStrategy(TypedDict, total=False):
+    """How Machines are replaced."""
+
+    rollingUpdate: RollingUpdate
+    type: Required[StrategyType]
+
+
+@rules(MinProperties(1))
+class Rollout(TypedDict, total=False):
+    """When and how Machines are replaced."""
+
+    after: RolloutAfter
+    strategy: RolloutStrategy
+
+
+@rules(MinProperties(1))
+class RemediationLimit(TypedDict, total=False):
+    """How unhealthy Machines are replaced."""
+
+    maxInFlight: MaxInFlight
+
+
+class MachineDeploymentSpec(TypedDict, total=False):
+    """What is wanted of a MachineDeployment."""
+
+    clusterName: Required[ClusterName]
+    deletion: ScaleDown
+    machineNaming: MachineNaming
+    paused: Annotated[bool, Doc("Nothing is rolled out while this is true.")]
+    remediation: RemediationLimit
+    replicas: Replicas
+    rollout: Rollout
+    selector: Required[MachineSelector]
+    template: Required[MachineTemplate]
+
+
+class MachineDeploymentLegacyStatus(LegacyStatus, total=False):
+    """Status as v1beta1 knows it."""
+
+    availableReplicas: Annotated[Int32, Doc("How many Machines have had a ready node for long enough.")]
+    readyReplicas: Annotated[Int32, Doc("How many Machines have a ready node.")]
+    unavailableReplicas: Annotated[Int32, Doc("How many Machines are missing for the wanted number to be available.")]
+    updatedReplicas: Annotated[Int32, Doc("How many Machines are made from the template as it is now.")]
+
+
+class MachineDeploymentDeprecated(TypedDict, total=False):
+    """What only older clients still read."""
+
+    v1beta1: MachineDeploymentLegacyStatus
+
+
+@rules(MinProperties(1))
+class MachineDeploymentStatus(MachineCounts, total=False):
+    """What is known of a MachineDeployment."""
+
+    conditions: Conditions
+    deprecated: MachineDeploymentDeprecated
+    observedGeneration: ObservedGeneration
+    phase: MachineDeploymentPhase
+    replicas: Annotated[Int32, Doc("How many Machines there are.")]
+    selector: SelectorText
+    versions: Versions
+
+
+class MachineDeployment(Object, total=False):
+    """Keeps a number of Machines alive, and replaces them by new ones when what is wanted of them changes."""
+
+    spec: Required[MachineDeploymentSpec]
+    status: MachineDeploymentStatus

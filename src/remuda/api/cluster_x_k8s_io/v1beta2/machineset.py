@@ -1,0 +1,85 @@
+"""MachineSet: a number of Machines from one template."""
+
+from __future__ import annotations
+
+from typing import Annotated, Required, TypedDict
+
+from ...kubernetes import Conditions
+from ...schema import Doc, Int32, MinProperties, Object, rules
+from ..blocks import (
+    ClusterName,
+    DeleteOrder,
+    LegacyFailingStatus,
+    MachineSelector,
+    NameTemplate,
+    Replicas,
+    SelectorText,
+    Versions,
+)
+from .machine import MachineTemplate, ObservedGeneration
+
+
+@rules(MinProperties(1))
+class MachineNaming(TypedDict, total=False):
+    """How Machines are named."""
+
+    template: NameTemplate
+
+
+@rules(MinProperties(1))
+class ScaleDown(TypedDict, total=False):
+    """How Machines are chosen when there are too many."""
+
+    order: DeleteOrder
+
+
+class MachineSetSpec(TypedDict, total=False):
+    """What is wanted of a MachineSet."""
+
+    clusterName: Required[ClusterName]
+    deletion: ScaleDown
+    machineNaming: MachineNaming
+    replicas: Replicas
+    selector: Required[MachineSelector]
+    template: Required[MachineTemplate]
+
+
+class MachineCounts(TypedDict, total=False):
+    """Machines counted by their conditions."""
+
+    availableReplicas: Annotated[Int32, Doc("How many Machines are available.")]
+    readyReplicas: Annotated[Int32, Doc("How many Machines are ready.")]
+    upToDateReplicas: Annotated[Int32, Doc("How many Machines are as the template wants them.")]
+
+
+class MachineSetLegacyStatus(LegacyFailingStatus, total=False):
+    """Status as v1beta1 knows it."""
+
+    availableReplicas: Annotated[Int32, Doc("How many Machines have had a ready node for long enough.")]
+    fullyLabeledReplicas: Annotated[Int32, Doc("How many Machines have the labels of the template.")]
+    readyReplicas: Annotated[Int32, Doc("How many Machines have a ready node.")]
+
+
+class MachineSetDeprecated(TypedDict, total=False):
+    """What only older clients still read."""
+
+    v1beta1: MachineSetLegacyStatus
+
+
+@rules(MinProperties(1))
+class MachineSetStatus(MachineCounts, total=False):
+    """What is known of a MachineSet."""
+
+    conditions: Conditions
+    deprecated: MachineSetDeprecated
+    observedGeneration: ObservedGeneration
+    replicas: Annotated[Int32, Doc("How many Machines there are.")]
+    selector: SelectorText
+    versions: Versions
+
+
+class MachineSet(Object, total=False):
+    """Keeps a number of Machines alive that are made from one template."""
+
+    spec: Required[MachineSetSpec]
+    status: MachineSetStatus
