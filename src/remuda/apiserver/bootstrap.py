@@ -32,7 +32,7 @@ _CRITICAL = (
 )
 
 
-async def ensure(api: Api, port: int) -> None:
+async def ensure(api: Api, port: int, *, with_roles: bool = True) -> None:
     """Make what is missing. Roles also get back what was taken from them, unless they say otherwise. `port` is the server's."""
     for name in NAMESPACES:
         await _ensure(api, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -48,6 +48,8 @@ async def ensure(api: Api, port: int) -> None:
             },
         )
     await _ensure_own_service(api, port)
+    if not with_roles:
+        return
     # All at once: they share a few commits instead of paying one each.
     await asyncio.gather(*(_reconcile_role(api, expected) for expected in roles.desired()))
 

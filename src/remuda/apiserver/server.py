@@ -78,6 +78,8 @@ class Config:
     history_seconds: int = 7 * 86400
     # Watches and paged lists may go back this far.
     window_seconds: int = 300
+    # The default roles of Kubernetes. A server that only trusted callers reach can do without their 140 objects.
+    default_roles: bool = True
     clock: Clock = field(default=SYSTEM_CLOCK)
     rng: Rng = field(default_factory=Rng)
     entropy: Entropy = field(default_factory=Entropy)
@@ -204,7 +206,7 @@ class Server:
         self.pages.register(self.handler)
         custom = CustomResources(self.registry, self.cache, self.feeds, clock, self._converter)
         self.source.subscribe("apiextensions.k8s.io", "customresourcedefinitions", custom.changed)
-        await bootstrap.ensure(self.api, config.port)
+        await bootstrap.ensure(self.api, config.port, with_roles=config.default_roles)
         self.upkeep = Upkeep(self)
         self.upkeep.start()
 
@@ -255,6 +257,7 @@ class Server:
         context = server_context(self.pki.serving_certificate, self.pki.serving_key, self.pki.ca_certificate)
         self._listener = Listener(self.handler, context)
         await self._listener.open(self.config.host, self.config.port)
+        self.upkeep.start_serving()
         self.pki.write_kubeconfig(self.kubeconfig_path, self.url)
 
     @property

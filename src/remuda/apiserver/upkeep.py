@@ -6,6 +6,7 @@ import asyncio
 import logging
 import resource
 from collections import deque
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
 from .store import StoreError
@@ -32,16 +33,23 @@ class Upkeep:
         self._told: dict[object, int] = {}
 
     def start(self) -> None:
-        loops = [self._bookmarks, self._compact, self._expire, self._lag, self._server.last_used.run]
+        loops = [self._compact, self._expire]
         if self._server.history is not None:
             loops.append(self._prune)
-        self._tasks = [asyncio.create_task(loop(), name=f"upkeep {loop.__name__}") for loop in loops]
+        self._run(*loops)
         metrics = self._server.metrics
         metrics.gauge("apiserver_storage_objects", "Objects in the store.", self._objects)
         metrics.gauge("apiserver_registered_watchers", "Watches that are open.", self._watchers)
         metrics.gauge("process_resident_memory_bytes", "Resident memory.", lambda: [({}, _resident())])
         metrics.gauge("process_cpu_seconds_total", "Processor time used.", lambda: [({}, _cpu())], "counter")
         metrics.gauge("apiserver_current_inqueue_requests", "Requests that wait for a seat.", self._queued)
+
+    def start_serving(self) -> None:
+        """What only matters to clients that come over the network."""
+        self._run(self._bookmarks, self._lag, self._server.last_used.run)
+
+    def _run(self, *loops: Callable[[], Coroutine[None, None, None]]) -> None:
+        self._tasks += [asyncio.create_task(loop(), name=f"upkeep {loop.__name__}") for loop in loops]
 
     async def stop(self) -> None:
         for task in self._tasks:
