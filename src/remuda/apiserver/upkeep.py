@@ -33,7 +33,7 @@ class Upkeep:
         self._told: dict[object, int] = {}
 
     def start(self) -> None:
-        loops = [self._compact, self._expire]
+        loops = [self._compact, self._expire, self._server.last_used.run]
         if self._server.history is not None:
             loops.append(self._prune)
         self._run(*loops)
@@ -46,7 +46,7 @@ class Upkeep:
 
     def start_serving(self) -> None:
         """What only matters to clients that come over the network."""
-        self._run(self._bookmarks, self._lag, self._server.last_used.run)
+        self._run(self._bookmarks, self._lag)
 
     def _run(self, *loops: Callable[[], Coroutine[None, None, None]]) -> None:
         self._tasks += [asyncio.create_task(loop(), name=f"upkeep {loop.__name__}") for loop in loops]
