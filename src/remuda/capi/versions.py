@@ -1,0 +1,92 @@
+"""Kubernetes versions of many machines, counted and put in order, oldest first.
+
+Versions are read tolerantly (`v1.30`, `1.30.1+rke2r1`). What comes after `+` counts too where it can be ordered, since two
+builds of one release are two versions to whoever rolls them out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cmp_to_key
+from typing import Any
+
+from remuda.kube import semver
+from remuda.kube.objects import dig, metadata, name_of
+
+Obj = dict[str, Any]
+
+_LEADING_ZEROS = re.compile(r"^0+(?=\d)")
+# Two builds that differ, but of which nobody can say which is newer.
+UNORDERED = 2
+
+
+def tolerant(text: str) -> semver.Version | None:
+    """A version with or without `v`, with missing numbers read as 0; None when it is none."""
+    numbers = [_LEADING_ZEROS.sub("", number) for number in text.strip().removeprefix("v").split(".", 2)]
+    numbers += ["0"] * (3 - len(numbers))
+    try:
+        return semver.parse(".".join(numbers))
+    except semver.VersionError:
+        return None
+
+
+def compare(left: semver.Version, right: semver.Version) -> int:
+    """-1, 0 or 1, by precedence and then by build; UNORDERED when only the builds differ, and in words."""
+    return _compare_precedence(left, right) or _compare_builds(left.build, right.build)
+
+
+def _sign(left: Any, right: Any) -> int:
+    return int(left > right) - int(left < right)
+
+
+def _compare_precedence(left: semver.Version, right: semver.Version) -> int:
+    numbers = _sign((left.major, left.minor, left.patch), (right.major, right.minor, right.patch))
+    if numbers:
+        return numbers
+    if not left.pre or not right.pre:
+        return _sign(not left.pre, not right.pre)
+    return _sign([_rank(part) for part in left.pre], [_rank(part) for part in right.pre])
+
+
+def _rank(part: str) -> tuple[bool, int, str]:
+    return (False, int(part), "") if part.isdigit() else (True, 0, part)
+
+
+def _compare_builds(left: Sequence[str], right: Sequence[str]) -> int:
+    for one, other in zip(left, right, strict=False):
+        if one.isdigit() != other.isdigit():
+            return -1 if one.isdigit() else 1
+        if one.isdigit() and int(one) != int(other):
+            return _sign(int(one), int(other))
+        if not one.isdigit() and one != other:
+            return UNORDERED
+    return _sign(len(left), len(right))
+
+
+def of_machines(machines: Iterable[Obj]) -> list[Obj]:
+    """`{version, replicas}` of machines: what their kubelets say or, before they say it, what is wanted."""
+    ordered = sorted(machines, key=lambda machine: (metadata(machine).get("creationTimestamp") or "", name_of(machine)))
+    found = (dig(machine, "status", "nodeInfo", "kubeletVersion") or dig(machine, "spec", "version") for machine in ordered)
+    return added_up({"version": version, "replicas": 1} for version in found)
+
+
+def added_up(versions: Iterable[Obj]) -> list[Obj]:
+    """One entry for each version, oldest first; where the order can't be told, as they came."""
+    totals: dict[str, int] = {}
+    for each in versions:
+        if version := each.get("version"):
+            totals[version] = totals.get(version, 0) + (each.get("replicas") or 0)
+    places = {version: place for place, version in enumerate(totals)}
+
+    def order(left: str, right: str) -> int:
+        one, other = tolerant(left), tolerant(right)
+        if one is None or other is None:
+            return _sign((one is None, left), (other is None, right))
+        found = compare(one, other)
+        if found == UNORDERED:
+            return _sign(places[left], places[right])
+        return found or _sign(left, right)
+
+    ordered = sorted(totals, key=cmp_to_key(order))
+    return [{"version": version} | ({"replicas": totals[version]} if totals[version] else {}) for version in ordered]
