@@ -74,9 +74,13 @@ def summary(
     optional: Collection[str] = (),
     reasons: Reasons = Reasons(),  # noqa: B008 - a constant
     override: Sequence[Obj] = (),
+    calm: Callable[[Obj], bool] | None = None,
     arrange: Callable[[list[str]], list[str]] | None = None,
 ) -> Sum:
-    """The conditions `kinds` of `obj` as one. What is missing counts as unknown, unless it is `optional`."""
+    """The conditions `kinds` of `obj` as one. What is missing counts as unknown, unless it is `optional`.
+
+    A condition for which `calm` holds counts as good news, whatever its status.
+    """
     replaced = {condition["type"]: condition for condition in override}
     found = [replaced.get(each["type"], each) for each in conditions_of(obj) if each.get("type") in kinds]
     present = {condition["type"] for condition in found}
@@ -85,7 +89,7 @@ def summary(
         raise ValueError("a summary needs at least one condition")
     rank = {kind: number for number, kind in enumerate(kinds)}
     found.sort(key=lambda condition: (rank[condition["type"]], condition.get("lastTransitionTime") or ""))
-    weights = [_weight(condition, negative) for condition in found]
+    weights = [_Weight.INFO if calm is not None and calm(condition) else _weight(condition, negative) for condition in found]
     status, reason = _outcome(weights, reasons, True)
     lines: list[str] = []
     for condition, weight in zip(found, weights, strict=True):

@@ -18,6 +18,12 @@ class Code(StrEnum):
     NAMESPACE_CONTENT = "NamespaceContent"  # a namespace is being deleted and still holds objects
     CONTENT = "Content"  # an object is there, but what it must hold is not
     DEPENDENTS = "Dependents"  # foreground deletion waits for dependents that block it
+    PAUSED = "Paused"  # nothing is done to an object until somebody unpauses it
+    REFERENCE = "Reference"  # what an object refers to is not there, or is of a kind that is not known
+    PROVISIONING = "Provisioning"  # a provider has not provided yet what it was asked for
+    MALFORMED = "Malformed"  # what somebody else wrote can't be used
+    CONNECTION = "Connection"  # a workload cluster can't be reached
+    NODE = "Node"  # no node of the workload cluster belongs to a machine (yet)
 
 
 class Actor(StrEnum):
