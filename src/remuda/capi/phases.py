@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
+from remuda.kube.errors import ApiError
 from remuda.kube.waits import Wait
-from remuda.runtime import Result
+from remuda.runtime import Result, Retry
+
+
+class Stuck(Exception):
+    """A phase can't be done, and trying again would not help until somebody else does something: its kind, its object or its
+    cluster is not there, or holds what can't be used. Not an error of ours, but the reconcile has not done its work either."""
+
+    def __init__(self, wait: Wait) -> None:
+        super().__init__(wait.evidence)
+        self.wait = wait
 
 
 class Phases:
@@ -16,15 +26,20 @@ class Phases:
         self._after: float | None = None
         self._waits: list[Wait] = []
         self._rest = 0.0
+        self._stuck = False
 
     @property
     def failed(self) -> bool:
-        return bool(self.errors)
+        return self._stuck or bool(self.errors)
 
     async def run(self, phase: Awaitable[Result | None]) -> bool:
         """Whether it went well. The soonest `after` of all phases counts, the longest `rest`, and every wait."""
         try:
             self.add(await phase)
+        except Stuck as stuck:
+            self._waits.append(stuck.wait)
+            self._stuck = True
+            return False
         except Exception as error:
             self.errors.append(error)
             return False
@@ -43,5 +58,7 @@ class Phases:
         if len(self.errors) == 1:
             raise self.errors[0]
         if self.errors:
+            if all(isinstance(error, Retry | ApiError) for error in self.errors):
+                raise Retry("; ".join(str(error) for error in self.errors))
             raise ExceptionGroup("several phases failed", self.errors)
         return Result(self._after, tuple(self._waits), self._rest)
