@@ -81,7 +81,8 @@ def _unknown(value: str, *known: str) -> str:
 
 _NOT_WATCHABLE = "type must not be one of: Ready, Available, HealthCheckSucceeded, OwnerRemediated, ExternallyRemediated"
 _UNCHECKED = (
-    "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"
+    "Invalid value: null: some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
 )
 _NAMESPACE, _NAME = "spec.topology.classRef.namespace", "spec.infrastructureRef.name"
 _RANGE, _TIMEOUT = "spec.remediation.triggerIf.unhealthyInRange", "spec.deletion.nodeDrainTimeoutSeconds"
@@ -165,6 +166,7 @@ async def check_words(client: Client) -> None:
             await client.create(resource, obj(resource, spec), "default")
         except ApiError as refused:
             causes = (refused.details or {}).get("causes", [])
-            assert (refused.code, {cause["field"]: cause["message"] for cause in causes}) == (422, wanted)
+            told = {cause["field"]: cause["message"] for cause in causes}
+            assert (refused.code, told) == (422, wanted), f"{resource.resource}: {told} instead of {wanted}"
         else:
             raise AssertionError(f"{resource.resource} was accepted: {spec}")
