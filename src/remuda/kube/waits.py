@@ -24,6 +24,10 @@ class Code(StrEnum):
     MALFORMED = "Malformed"  # what somebody else wrote can't be used
     CONNECTION = "Connection"  # a workload cluster can't be reached
     NODE = "Node"  # no node of the workload cluster belongs to a machine (yet)
+    HOOK = "Hook"  # somebody asked to be waited for, by an annotation that only they take away
+    DRAIN = "Drain"  # pods are still on a node that is being drained
+    VOLUMES = "Volumes"  # volumes are still attached to a node
+    DELETION = "Deletion"  # another object must be gone first
 
 
 class Actor(StrEnum):
