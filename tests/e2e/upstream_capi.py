@@ -34,8 +34,9 @@ def sources() -> Path:
 
 
 class Manager:
-    def __init__(self, name: str, endpoint: Endpoint, kubeconfig: Path, directory: Path) -> None:
+    def __init__(self, name: str, endpoint: Endpoint, kubeconfig: Path, directory: Path, *flags: str) -> None:
         self.name = name
+        self.flags = flags
         self.endpoint = endpoint
         self.kubeconfig = kubeconfig
         self.directory = directory / name
@@ -98,6 +99,7 @@ class Manager:
                 "--insecure-diagnostics=true",
                 "--kube-api-qps=200",
                 "--kube-api-burst=400",
+                *self.flags,
             ],
             stdout=self.log.open("wb"),
             stderr=subprocess.STDOUT,

@@ -294,7 +294,11 @@ def show_value(value: Any) -> str:
         return go_float(value)
     if isinstance(value, str):
         return str(value) if isinstance(value, Verbatim) else go_quote(value)
-    return dumps_text(_sorted(value))
+    return dumps_text(_sorted(value)).translate(_ESCAPED)
+
+
+# Go's JSON is safe to stand in HTML.
+_ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
 
 
 def _sorted(value: Any) -> Any:

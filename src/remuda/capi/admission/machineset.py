@@ -9,7 +9,7 @@ from remuda.kube.errors import FieldError, go_quote, invalid_value
 from remuda.kube.objects import dig
 
 from .. import names
-from .reading import Obj, section, shown_labels, text
+from .reading import Obj, section, text
 from .rules import Errors, bootstrap_is_named, same_cluster_as_before, selector_of, skipped_preflight_checks
 from .templates import (
     cluster_agrees,
@@ -54,5 +54,5 @@ def _selector_errors(obj: Obj) -> Errors:
     labels = dig(obj, "spec", "template", "metadata", "labels")
     if selector is not None and not selector.matches(labels):
         why = f"must match spec.selector {go_quote(str(selector))}"
-        errors.append(invalid_value("spec.template.metadata.labels", shown_labels(labels), why))
+        errors.append(invalid_value("spec.template.metadata.labels", labels, why))
     return errors

@@ -6,11 +6,9 @@ set: the schema refuses it right afterwards, with the field's name.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from typing import Any
 
-from remuda.kube.errors import Verbatim
+from remuda.kube.errors import Verbatim, show_value
 from remuda.kube.objects import dig
 
 Obj = dict[str, Any]
@@ -41,25 +39,14 @@ def is_reference(value: Any) -> bool:
     return any(text(value, field) for field in ("kind", "name", "apiGroup"))
 
 
-_ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"}
-
-
-def shown(value: Any) -> Verbatim:
-    """A bad value that is no plain number or string, as errors print it: JSON, with what HTML might mistake escaped."""
-    return Verbatim(json.dumps(value, separators=(",", ":"), ensure_ascii=False).translate(_ESCAPED))
-
-
-def shown_labels(labels: Mapping[str, str] | None) -> Verbatim:
-    return shown(None if labels is None else dict(sorted(labels.items())))
-
-
 def shown_selector(selector: Obj) -> Verbatim:
-    ordered: Obj = {}
+    """A selector as errors print it: labels first, and nothing that is empty."""
+    parts: list[str] = []
     if labels := selector.get("matchLabels"):
-        ordered["matchLabels"] = dict(sorted(labels.items()))
+        parts.append(f'"matchLabels":{show_value(labels)}')
     if expressions := selector.get("matchExpressions"):
-        ordered["matchExpressions"] = [_shown_expression(expression) for expression in expressions]
-    return shown(ordered)
+        parts.append(f'"matchExpressions":{show_value([_shown_expression(expression) for expression in expressions])}')
+    return Verbatim(f"{{{','.join(parts)}}}")
 
 
 def _shown_expression(expression: Obj) -> Obj:

@@ -8,7 +8,7 @@ from remuda.kube.integers import IntegerError, atoi
 from remuda.kube.selectors import LabelSelector, SelectorError, checked_structure
 
 from .. import names
-from .reading import Obj, is_reference, section, shown, shown_selector, text
+from .reading import Obj, is_reference, section, shown_selector, text
 
 Errors = list[FieldError]
 
@@ -72,4 +72,4 @@ def skipped_preflight_checks(obj: Obj) -> Errors:
     if not unknown:
         return []
     why = f"skipped preflight check(s) must be among: [{' '.join(_PREFLIGHT_CHECKS)}]"
-    return [invalid_value(f"metadata.annotations.{names.SKIP_PREFLIGHT_CHECKS}", shown(unknown), why)]
+    return [invalid_value(f"metadata.annotations.{names.SKIP_PREFLIGHT_CHECKS}", unknown, why)]
