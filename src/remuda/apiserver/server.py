@@ -80,6 +80,8 @@ class Config:
     window_seconds: int = 300
     # The default roles of Kubernetes. A server that only trusted callers reach can do without their 140 objects.
     default_roles: bool = True
+    # Keys and certificates that the server does not keep itself: for one in memory that is to listen.
+    pki: Pki | None = None
     clock: Clock = field(default=SYSTEM_CLOCK)
     rng: Rng = field(default_factory=Rng)
     entropy: Entropy = field(default_factory=Entropy)
@@ -153,7 +155,7 @@ class Server:
     async def open(cls, config: Config) -> Server:
         """Everything but the listener: state loaded, bootstrap objects there, in-process clients may call."""
         envelope: Envelope | None = None
-        pki: Pki | None = None
+        pki = config.pki
         store: Store
         if config.data_dir is None:
             store = MemoryStore(config.clock)
@@ -253,12 +255,13 @@ class Server:
         return WebhookConverter(conversion.get("webhook") or {}, self.webhooks, self.config.entropy)
 
     async def listen(self) -> None:
-        assert self.pki is not None, "a server without a data directory has no certificates to listen with"
+        assert self.pki is not None, "a server without a data directory has no certificates to listen with, unless it is given some"
         context = server_context(self.pki.serving_certificate, self.pki.serving_key, self.pki.ca_certificate)
         self._listener = Listener(self.handler, context)
         await self._listener.open(self.config.host, self.config.port)
         self.upkeep.start_serving()
-        self.pki.write_kubeconfig(self.kubeconfig_path, self.url)
+        if self.config.data_dir is not None:
+            self.pki.write_kubeconfig(self.kubeconfig_path, self.url)
 
     @property
     def url(self) -> str:
