@@ -84,8 +84,12 @@ def _taken(metadata: Obj) -> tuple[Obj, Obj | None]:
         return metadata, None
     rest = {key: value for key, value in annotations.items() if key != DATA_ANNOTATION}
     without = {key: value for key, value in metadata.items() if key != "annotations"}
+    return {**without, "annotations": rest} if rest else without, _parsed(annotations[DATA_ANNOTATION])
+
+
+def _parsed(text: str) -> Obj | None:
     try:
-        data = loads(annotations[DATA_ANNOTATION])
-    except (JsonError, TypeError):
-        data = None
-    return {**without, "annotations": rest} if rest else without, data if isinstance(data, dict) else None
+        data = loads(text)
+    except JsonError:
+        return None
+    return {} if data is None else data if isinstance(data, dict) else None

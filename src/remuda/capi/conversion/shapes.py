@@ -102,6 +102,7 @@ def timestamp(text: str) -> str:
 
 
 def _time(text: Any) -> Any:
+    """Go's zero time is no time. (Upstream shows it as null where v1beta1 has a pointer, which its own schema refuses.)"""
     found = timestamp(text)
     return _ABSENT if found == "0001-01-01T00:00:00Z" else found
 
