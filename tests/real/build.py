@@ -1,6 +1,6 @@
-"""Build the real programs that the tests compare Remuda with: Kubernetes, etcd, the Cluster API manager.
+"""Build the real programs that the tests compare Remuda with: Kubernetes, etcd, Cluster API's managers and clusterctl.
 
-Run as `python tests/real/build.py [kubernetes|etcd|capi|all]`; it builds what is missing and prints one
+Run as `python tests/real/build.py [kubernetes|etcd|capi|capi-bootstrap|clusterctl|all]`; it builds what is missing and prints one
 `name=path` line per program. Tests call `programs()` instead. What is built depends only on the pinned sources
 (go.mod, go.sum, our main.go and the link flags), so the result is kept in a cache directory named by their hash:
 `$REMUDA_CACHE` or `$XDG_CACHE_HOME` or `~/.cache`, then `remuda/real/<hash>/`. A file lock lets several test runs
@@ -56,6 +56,8 @@ class Target:
         return self.folder or HERE / self.name
 
 
+_CLUSTER_API = ("CLUSTER_API_VERSION", "sigs.k8s.io/cluster-api")
+
 TARGETS = {
     target.name: target
     for target in (
@@ -78,7 +80,21 @@ TARGETS = {
             package="sigs.k8s.io/cluster-api/core",
             binary="capi-manager",
             links=(),
-            pin=("CLUSTER_API_VERSION", "sigs.k8s.io/cluster-api"),
+            pin=_CLUSTER_API,
+        ),
+        Target(
+            name="capi-bootstrap",
+            package="sigs.k8s.io/cluster-api/bootstrap/kubeadm",
+            binary="kubeadm-bootstrap-manager",
+            pin=_CLUSTER_API,
+            folder=HERE / "capi",
+        ),
+        Target(
+            name="clusterctl",
+            package="sigs.k8s.io/cluster-api/cmd/clusterctl",
+            binary="clusterctl",
+            pin=_CLUSTER_API,
+            folder=HERE / "capi",
         ),
     )
 }
@@ -135,7 +151,7 @@ def _check_pin(target: Target) -> None:
     required = f"{module} {wanted}"
     lines = (line.strip().removeprefix("require ") for line in (target.source / "go.mod").read_text().splitlines())
     if not any(line == required or line.startswith(required + " ") for line in lines):
-        raise BuildError(f"tests/real/{target.name}/go.mod does not require {required}, but peers.env pins {wanted}")
+        raise BuildError(f"tests/real/{target.source.name}/go.mod does not require {required}, but peers.env pins {wanted}")
 
 
 @contextmanager
