@@ -1,0 +1,264 @@
+"""Machines: each from its references to its Node, and back to nothing.
+
+Phases in order: whose it is, bootstrap (:mod:`.references`), infrastructure, node (:mod:`.noderef`), certificates; then, when
+it is going, :mod:`.deletion`. Whatever came of them, the status (:mod:`.status`) is written at the end, in one patch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from remuda.api.cluster_x_k8s_io import CLUSTERS, GROUP, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
+from remuda.kube.conditions import is_true
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import (
+    Key,
+    annotations_of,
+    dig,
+    finalizers_of,
+    is_being_deleted,
+    labels_of,
+    metadata,
+    name_of,
+    namespace_of,
+    owner_references_of,
+    uid_of,
+)
+from remuda.kube.owners import with_finalizer
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.runtime import DONE, Controller, Result, Retry, Watch
+
+from ..core import BY_CLUSTER, BY_NODE, BY_OWNER, BY_PROVIDER_ID, Core, cluster_key_of, owner_is
+from ..names import DEPLOYMENT_NAME, MACHINE_FINALIZER, REVISION
+from ..pausing import is_paused, with_paused
+from .deletion import reconcile_delete
+from .handoff import adopted
+from .noderef import Nodes, NotConnected
+from .references import reconcile_bootstrap, reconcile_certificates, reconcile_infrastructure
+from .scope import CONTROLLER, Scope
+from .status import Snapshot, computed
+
+Obj = dict[str, Any]
+
+_BY_DEPLOYMENT = "deployment"  # (namespace, name), by label
+# Nobody else writes these conditions of a Machine, of either set; UpToDate is ours only where a deployment made the Machine.
+OWNED = frozenset(
+    {
+        "Available",
+        "Ready",
+        "UpToDate",
+        "BootstrapConfigReady",
+        "BootstrapReady",
+        "InfrastructureReady",
+        "NodeReady",
+        "NodeHealthy",
+        "Deleting",
+        "Updating",
+        "Paused",
+        "DrainingSucceeded",
+        "PreDrainDeleteHookSucceeded",
+        "PreTerminateDeleteHookSucceeded",
+        "VolumeDetachSucceeded",
+    }
+)
+
+
+class Machines:
+    controller = Controller(CONTROLLER, MACHINES)
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._nodes = Nodes(core)
+        namespace = core.options.namespace
+        self.controller = replace(
+            type(self).controller,
+            watches=(
+                Watch(CLUSTERS, self._of_cluster, _cluster_matters, namespace),
+                Watch(MACHINE_SETS, self._of_machine_set, _template_matters, namespace),
+                Watch(MACHINE_DEPLOYMENTS, self._of_machine_deployment, _template_matters, namespace),
+            ),
+            lane=core.lane(core.machines),
+            concurrency=core.options.concurrency,
+            resync=core.options.sync_period,
+            namespace=namespace,
+        )
+        core.machines.add_index(_BY_DEPLOYMENT, _deployments)
+        core.externals.followed_by(CONTROLLER, core.machines, _references)
+        core.workloads.follow_nodes(CONTROLLER, self._of_node)
+        core.workloads.on_change(self._connection_changed)
+
+    # --- what concerns which Machines -------------------------------------------------------------------------------------
+
+    def _of_cluster(self, cluster: Obj) -> Iterable[Key]:
+        return [Key.of(machine) for machine in self._core.machines.indexed(BY_CLUSTER, Key.of(cluster))]
+
+    def _of_machine_set(self, machine_set: Obj) -> Iterable[Key]:
+        return [Key.of(machine) for machine in self._core.machines.indexed(BY_OWNER, uid_of(machine_set))]
+
+    def _of_machine_deployment(self, machine_deployment: Obj) -> Iterable[Key]:
+        return [Key.of(machine) for machine in self._core.machines.indexed(_BY_DEPLOYMENT, Key.of(machine_deployment))]
+
+    def _of_node(self, cluster: Key, node: Obj) -> Iterable[Key]:
+        machines = self._core.machines
+        found = machines.indexed(BY_NODE, (*cluster, name_of(node)))
+        if provider_id := dig(node, "spec", "providerID"):
+            found = [*found, *machines.indexed(BY_PROVIDER_ID, (*cluster, provider_id))]
+        return {Key.of(machine) for machine in found}
+
+    def _connection_changed(self, cluster: Key) -> None:
+        working = self._core.manager.working(CONTROLLER)
+        if working is None:
+            return
+        for machine in self._core.machines.indexed(BY_CLUSTER, cluster):
+            working.queue.add(Key.of(machine))
+
+    # --- one Machine ------------------------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: Key) -> Result:
+        core = self._core
+        await core.fresh(CONTROLLER, key)
+        machine = core.machines.get(*key)
+        if machine is None:
+            self._nodes.forget(key)
+            core.manager.freshness.forget((CONTROLLER, key))
+            return DONE
+        if not core.wants(machine):
+            return DONE
+        cluster = core.cluster_of(machine)
+        if cluster is None and not await self._goes_without_cluster(machine):
+            cluster_ref = Ref(GROUP, "Cluster", *cluster_key_of(machine))
+            return Result(waits=(Wait(Code.REFERENCE, _ref(machine), Actor.USER, cluster_ref, "it does not exist"),))
+        now = core.now()
+        patch = core.patch(CONTROLLER, core.machines, machine, OWNED)
+        with_ours = with_finalizer(machine, MACHINE_FINALIZER)
+        if with_ours is not machine:
+            # Before anything else is done that a deletion would have to undo.
+            machine = await patch.write(with_ours)
+        machine = with_paused(machine, cluster, now)
+        if is_paused(cluster, machine):
+            await patch.write(machine)
+            return Result(waits=(Wait(Code.PAUSED, _ref(machine), Actor.USER),))
+        machine_set = self._machine_set_of(machine)
+        scope = Scope(
+            machine=adopted(machine, cluster),
+            cluster=cluster,
+            patch=patch,
+            now=now,
+            machine_set=machine_set,
+            machine_deployment=self._machine_deployment_of(machine_set),
+            workload=core.workloads.get(cluster_key_of(machine)),
+        )
+        return await self._in_phases(scope)
+
+    async def _in_phases(self, scope: Scope) -> Result:
+        core, phases = self._core, scope.phases
+        await phases.run(reconcile_bootstrap(core, scope))
+        await phases.run(reconcile_infrastructure(core, scope))
+        await phases.run(self._nodes.reconcile(scope))
+        await phases.run(reconcile_certificates(scope))
+        if scope.deleting:
+            await phases.run(reconcile_delete(core, scope))
+        await phases.run(self._write(scope))
+        return phases.outcome()
+
+    async def _write(self, scope: Scope) -> Result:
+        machine, after = computed(self._snapshot(scope))
+        if is_being_deleted(machine) and not finalizers_of(machine):
+            # The last write; there will be no status to write afterwards.
+            machine = {**machine, "status": scope.patch.before.get("status") or {}}
+            await scope.patch.write(machine)
+            return DONE
+        await scope.patch.write(machine, observed=not scope.phases.failed)
+        return Result(after=after)
+
+    def _snapshot(self, scope: Scope) -> Snapshot:
+        disconnected = isinstance(scope.node_error, NotConnected)
+        return Snapshot(
+            machine=scope.machine,
+            cluster=scope.cluster,
+            now=scope.now,
+            machine_set=scope.machine_set,
+            machine_deployment=scope.machine_deployment,
+            infra=scope.infra.obj if scope.infra is not None else None,
+            infra_missing=scope.infra_missing,
+            bootstrap=scope.bootstrap.obj if scope.bootstrap is not None else None,
+            bootstrap_missing=scope.bootstrap_missing,
+            node=scope.node,
+            disconnected=disconnected,
+            node_unreadable=scope.node_error is not None and not disconnected,
+            health=self._core.workloads.health(scope.cluster_key),
+            grace=self._core.options.remote_conditions_grace,
+            deleting_reason=scope.deleting_reason,
+            deleting_message=scope.deleting_message,
+        )
+
+    async def _goes_without_cluster(self, machine: Obj) -> bool:
+        """A Machine whose Cluster is really gone can still be deleted; nothing else can be done for it."""
+        if not is_being_deleted(machine):
+            return False
+        key = cluster_key_of(machine)
+        try:
+            await self._core.client.get(CLUSTERS, key.name, key.namespace)
+        except ApiError as error:
+            if error.is_not_found:
+                return True
+            raise
+        raise Retry(f"the cache has not seen Cluster {key} yet")
+
+    def _machine_set_of(self, machine: Obj) -> Obj | None:
+        for owner in owner_references_of(machine):
+            if owner_is(owner, "MachineSet"):
+                return self._core.machine_sets.get(namespace_of(machine), owner.get("name") or "")
+        return None
+
+    def _machine_deployment_of(self, machine_set: Obj | None) -> Obj | None:
+        name = labels_of(machine_set).get(DEPLOYMENT_NAME) if machine_set is not None else None
+        if machine_set is None or not name:
+            return None
+        return self._core.machine_deployments.get(namespace_of(machine_set), name)
+
+
+def _ref(machine: Obj) -> Ref:
+    return Ref(GROUP, "Machine", *Key.of(machine))
+
+
+def _references(machine: Obj) -> Iterable[Obj]:
+    refs = (dig(machine, "spec", "bootstrap", "configRef"), dig(machine, "spec", "infrastructureRef"))
+    return [ref for ref in refs if isinstance(ref, dict) and ref]
+
+
+def _deployments(machine: Obj) -> Iterable[Key]:
+    name = labels_of(machine).get(DEPLOYMENT_NAME)
+    return (Key(namespace_of(machine), name),) if name else ()
+
+
+def _cluster_matters(new: Obj | None, old: Obj | None) -> bool:
+    """Machines look at little of their Cluster, and there are many of them."""
+    return new is None or old is None or _seen_of_cluster(new) != _seen_of_cluster(old)
+
+
+def _seen_of_cluster(cluster: Obj) -> tuple[Any, ...]:
+    return (
+        is_true(cluster, "ControlPlaneInitialized"),
+        dig(cluster, "status", "initialization", "infrastructureProvisioned"),
+        dig(cluster, "spec", "paused"),
+        dig(cluster, "spec", "controlPlaneRef"),
+        metadata(cluster).get("deletionTimestamp"),
+        uid_of(cluster),
+    )
+
+
+def _template_matters(new: Obj | None, old: Obj | None) -> bool:
+    """Of a set or a deployment: what new machines are to be, not how many of them there are."""
+    return new is None or old is None or _seen_of_owner(new) != _seen_of_owner(old)
+
+
+def _seen_of_owner(owner: Obj) -> tuple[Any, ...]:
+    return (
+        dig(owner, "spec", "template"),
+        dig(owner, "spec", "rollout", "after"),
+        annotations_of(owner).get(REVISION),
+        labels_of(owner).get(DEPLOYMENT_NAME),
+    )

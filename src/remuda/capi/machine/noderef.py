@@ -1,0 +1,199 @@
+"""The phase that finds a Machine's Node by its providerID, and keeps the Node as the Machine says.
+
+The Node is looked up again every time, also when it is known by name: a Node that is made anew under another name is still
+the Machine's. Its name is written down once (`status.nodeRef`).
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from remuda.kube.clock import parse_rfc3339
+from remuda.kube.conditions import ERROR, FALSE, INFO, UNKNOWN, WARNING, with_legacy
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import Key, dig, is_being_deleted, labels_of, name_of, resource_version_of, uid_of, with_path
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.runtime import NORMAL, Result, Retry, logger
+from remuda.runtime import WARNING as WARNING_EVENT
+
+from .. import fields
+from ..core import BY_NODE, BY_PROVIDER_ID, Core
+from ..names import INTERRUPTIBLE
+from ..phases import Stuck
+from ..workloads import NODES, PROVIDER_ID, Workload
+from .node_conditions import legacy_node_health
+from .nodesync import is_outdated, node_patch
+from .references import machine_ref
+from .scope import COMPONENT, Scope
+from .status import control_plane_initialized
+
+Obj = dict[str, Any]
+log = logger(__name__)
+
+# A Node that did not come for so long is looked for among those that nobody claims.
+_PATIENCE = 120.0
+_CANDIDATES = 3
+_NODE_INFO = (
+    "architecture",
+    "bootID",
+    "containerRuntimeVersion",
+    "kernelVersion",
+    "kubeProxyVersion",
+    "kubeletVersion",
+    "machineID",
+    "operatingSystem",
+    "osImage",
+    "systemUUID",
+)
+
+
+class NotConnected(Exception):
+    """There is no connection to the workload cluster now."""
+
+
+class Nodes:
+    """Nodes of Machines; remembers what was written to one until the cache has it, so that it is not written again."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._written: dict[Key, Obj] = {}
+
+    def forget(self, machine: Key) -> None:
+        self._written.pop(machine, None)
+
+    async def reconcile(self, scope: Scope) -> Result | None:
+        workload = scope.workload
+        if workload is None and control_plane_initialized(scope.cluster):
+            raise self._disconnected(scope)
+        provider_id = dig(scope.machine, "spec", "providerID")
+        if not provider_id:
+            _note(scope, FALSE, "WaitingForNodeRef", severity=INFO)
+            return None
+        if workload is None:
+            raise self._disconnected(scope)
+        found = workload.nodes.indexed(PROVIDER_ID, provider_id)
+        if len(found) > 1:
+            raise self._ambiguous(scope, provider_id)
+        if not found:
+            return self._absent(scope, workload, provider_id)
+        await self._keep(scope, workload, self._newest(scope.key, found[0]))
+        return None
+
+    # --- no node, or too many ---------------------------------------------------------------------------------------------
+
+    def _disconnected(self, scope: Scope) -> Stuck:
+        scope.node_error = NotConnected()
+        cluster = Ref("cluster.x-k8s.io", "Cluster", *scope.cluster_key)
+        return Stuck(Wait(Code.CONNECTION, machine_ref(scope), Actor.USER, cluster, evidence="it can't be reached"))
+
+    def _ambiguous(self, scope: Scope, provider_id: str) -> Stuck:
+        told = f"unexpectedly found more than one Node matching the providerID {provider_id}"
+        stuck = Stuck(Wait(Code.NODE, machine_ref(scope), Actor.PROVIDER, evidence=told))
+        scope.node_error = stuck
+        log.warning("%s", told)
+        self._core.recorder(COMPONENT).event(scope.machine, WARNING_EVENT, "Failed to retrieve Node by ProviderID", told)
+        _note(scope, UNKNOWN, "NodeInspectionFailed", "Failed to get the Node for this Machine by ProviderID")
+        return stuck
+
+    def _absent(self, scope: Scope, workload: Workload, provider_id: str) -> Result | None:
+        if scope.deleting:
+            return None
+        name = dig(scope.machine, "status", "nodeRef", "name")
+        if name:
+            _note(scope, FALSE, "NodeNotFound", severity=ERROR)
+            told = f"Node {name} with providerID {provider_id} is gone"
+            raise Stuck(Wait(Code.NODE, machine_ref(scope), Actor.MACHINE, Ref("", "Node", "", name), evidence=told))
+        _note(scope, FALSE, "NodeProvisioning", "Waiting for a node with matching ProviderID to exist", WARNING)
+        told = f"no Node has providerID {provider_id}"
+        others = self._candidates(scope, workload) if _waits_long(scope) else ""
+        if others:
+            told = f"{told}; {others}"
+            self._core.recorder(COMPONENT).event(scope.machine, WARNING_EVENT, "NoMatchingNode", told)
+        return Result(waits=(Wait(Code.NODE, machine_ref(scope), Actor.MACHINE, evidence=told),))
+
+    def _candidates(self, scope: Scope, workload: Workload) -> str:
+        """Nodes that no Machine claims: often the one that is looked for, its providerID empty or spelled otherwise."""
+        machines, cluster = self._core.machines, scope.cluster_key
+
+        def claimed(node: Obj) -> bool:
+            provider_id = dig(node, "spec", "providerID")
+            if provider_id and machines.indexed(BY_PROVIDER_ID, (*cluster, provider_id)):
+                return True
+            return bool(machines.indexed(BY_NODE, (*cluster, name_of(node))))
+
+        unclaimed = (node for node in workload.nodes.objects() if not claimed(node))
+        shown = [f"{name_of(node)} has {dig(node, 'spec', 'providerID') or 'none'}" for node in islice(unclaimed, _CANDIDATES)]
+        return f"of the Nodes without a Machine {', '.join(shown)}" if shown else ""
+
+    # --- the node ---------------------------------------------------------------------------------------------------------
+
+    def _newest(self, machine: Key, cached: Obj) -> Obj:
+        written = self._written.get(machine)
+        if written is None:
+            return cached
+        if uid_of(written) == uid_of(cached) and _revision(written) > _revision(cached):
+            return written
+        self.forget(machine)
+        return cached
+
+    async def _keep(self, scope: Scope, workload: Workload, node: Obj) -> None:
+        scope.node = node
+        if not dig(scope.machine, "status", "nodeRef", "name"):
+            scope.machine = with_path(scope.machine, ("status", "nodeRef"), {"name": name_of(node)})
+            log.info("Node %s is there", name_of(node))
+            self._core.recorder(COMPONENT).event(scope.machine, NORMAL, "SuccessfulSetNodeRef", name_of(node))
+        scope.machine = with_path(scope.machine, ("status", "nodeInfo"), node_info(node))
+        interruptible = scope.infra is not None and fields.interruptible(scope.infra.obj)
+        await self._sync(scope, workload, node, interruptible)
+        if interruptible and INTERRUPTIBLE not in labels_of(node):
+            self._core.recorder(COMPONENT).event(scope.machine, NORMAL, "SuccessfulSetInterruptibleNodeLabel", name_of(node))
+        if scope.infra is None or is_being_deleted(scope.infra.obj):
+            _note(scope, FALSE, "Deleting", severity=INFO)
+            return
+        health = legacy_node_health(node)
+        _note(scope, health.status, health.reason, health.message, health.severity)
+
+    async def _sync(self, scope: Scope, workload: Workload, node: Obj, interruptible: bool) -> None:
+        patch = node_patch(
+            node,
+            scope.machine,
+            interruptible=interruptible,
+            outdated=is_outdated(scope.machine_set, scope.machine_deployment),
+            more_labels=self._core.options.additional_sync_labels,
+            more_annotations=self._core.options.additional_sync_annotations,
+        )
+        if patch is None:
+            return
+        try:
+            scope.node = await workload.client.patch(NODES, name_of(node), patch)
+        except ApiError as error:
+            if error.is_conflict or error.is_not_found:
+                # Somebody was faster; what they wrote wakes us.
+                raise Retry(f"Node {name_of(node)} has changed meanwhile") from None
+            raise
+        self._written[scope.key] = scope.node
+
+
+def node_info(node: Obj) -> Obj:
+    """What a Machine repeats of its Node; a field that it must have and the Node has not is empty."""
+    found = dig(node, "status", "nodeInfo") or {}
+    info = {field: found.get(field) or "" for field in _NODE_INFO}
+    return info | ({"swap": found["swap"]} if found.get("swap") else {})
+
+
+def _revision(obj: Obj) -> int:
+    text = resource_version_of(obj)
+    return int(text) if text.isdigit() else 0
+
+
+def _waits_long(scope: Scope) -> bool:
+    """Since its phase is Provisioned."""
+    since = dig(scope.machine, "status", "lastUpdated")
+    if not since or dig(scope.machine, "status", "phase") != "Provisioned":
+        return False
+    return scope.now - parse_rfc3339(since) >= _PATIENCE
+
+
+def _note(scope: Scope, status: str, reason: str = "", message: str = "", severity: str = "") -> None:
+    scope.machine = with_legacy(scope.machine, "NodeHealthy", status, reason, message, severity, now=scope.now)

@@ -1,0 +1,258 @@
+"""A Machine's status, computed from what one reconcile saw: both sets of conditions, the phase, and when to look again.
+
+Pure. What the hand-offs from the providers leave on the Machine is put there before (:mod:`.handoff`, :mod:`.noderef`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from remuda.kube.clock import parse_rfc3339, rfc3339
+from remuda.kube.condition_sums import Sum
+from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, get, is_true, with_condition, with_legacy
+from remuda.kube.legacy_sums import legacy_summary
+from remuda.kube.objects import dig, is_being_deleted, metadata, with_path
+
+from ..provider_conditions import InvalidCondition, mirrored
+from ..workloads import Health
+from .node_conditions import node_health, node_ready
+from .readiness import ready_summary
+from .uptodate import up_to_date
+
+Obj = dict[str, Any]
+
+# Probes that may fail before a cluster that was never reached counts as not reachable.
+_FIRST_FAILURES = 5
+_NEVER_PROBED = Health()
+_CHECK_LOGS = "Please check controller logs for errors"
+_LEGACY_READY = ("InfrastructureReady", "BootstrapReady", "HealthCheckSucceeded", "OwnerRemediated", "DrainingSucceeded")
+_LEGACY_STEPS = ("BootstrapReady", "InfrastructureReady")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What was seen. `infra` and `bootstrap` are None when they are missing or could not be read, `node` when there is none."""
+
+    machine: Obj
+    cluster: Obj | None
+    now: float
+    machine_set: Obj | None = None
+    machine_deployment: Obj | None = None
+    infra: Obj | None = None
+    infra_missing: bool = False
+    bootstrap: Obj | None = None
+    bootstrap_missing: bool = False
+    node: Obj | None = None
+    disconnected: bool = False  # the cluster could not be reached to look for the node
+    node_unreadable: bool = False  # it could, and the node could not be told all the same
+    health: Health = _NEVER_PROBED
+    grace: float = 300.0  # how long a lost connection leaves what is known about the node as it is
+    deleting_reason: str = ""
+    deleting_message: str = ""
+
+
+class Computed(NamedTuple):
+    machine: Obj
+    after: float | None  # when time alone changes it
+
+
+def computed(seen: Snapshot) -> Computed:
+    now = seen.now
+    machine = _with(seen.machine, "BootstrapConfigReady", bootstrap_ready(seen), now)
+    machine = _with(machine, "InfrastructureReady", infrastructure_ready(seen), now)
+    node = node_conditions(seen)
+    if node is not None:
+        machine = _with(machine, "NodeReady", node.ready, now)
+        machine = _with(machine, "NodeHealthy", node.healthy, now)
+    machine = _with(machine, "Deleting", deleting(seen), now)
+    machine = with_condition(machine, "Updating", FALSE, "NotUpdating", now=now)
+    if seen.machine_set is not None and seen.machine_deployment is not None:
+        machine = _with(machine, "UpToDate", up_to_date(machine, seen.machine_set, seen.machine_deployment, now), now)
+    machine = _with(machine, "Ready", ready_summary(machine, now), now)
+    machine = with_phase(machine, now)
+    available, after = availability(machine, now)
+    machine = with_legacy_ready(_with(machine, "Available", available, now), now)
+    return Computed(machine, _sooner(after, _until_given_up(seen)))
+
+
+def _with(machine: Obj, kind: str, said: Sum, now: float) -> Obj:
+    return with_condition(machine, kind, said.status, said.reason, said.message, now=now, since=said.since)
+
+
+def _sooner(left: float | None, right: float | None) -> float | None:
+    return min((each for each in (left, right) if each is not None), default=None)
+
+
+# --- what providers say ----------------------------------------------------------------------------------------------------
+
+
+def bootstrap_ready(seen: Snapshot) -> Sum:
+    machine = seen.machine
+    kind = dig(machine, "spec", "bootstrap", "configRef", "kind")
+    if not kind:
+        return Sum(TRUE, "DataSecretProvided", "")
+    created = dig(machine, "status", "initialization", "bootstrapDataSecretCreated") is True
+    if seen.bootstrap is not None:
+        return _provider_ready(seen.bootstrap, created, f"{kind} status.initialization.dataSecretCreated is false")
+    if not seen.bootstrap_missing:
+        return Sum(UNKNOWN, "InternalError", _CHECK_LOGS)
+    if is_being_deleted(machine) and created:
+        return Sum(FALSE, "ObjectDeleted", f"{kind} has been deleted")
+    return Sum(FALSE, "ObjectDoesNotExist", f"{kind} does not exist")
+
+
+def infrastructure_ready(seen: Snapshot) -> Sum:
+    machine = seen.machine
+    kind = dig(machine, "spec", "infrastructureRef", "kind") or ""
+    there = infrastructure_provisioned(machine)
+    if seen.infra is not None:
+        return _provider_ready(seen.infra, there, f"{kind} status.initialization.provisioned is false")
+    if not seen.infra_missing:
+        return Sum(UNKNOWN, "InternalError", _CHECK_LOGS)
+    if not there:
+        return Sum(FALSE, "ObjectDoesNotExist", f"{kind} does not exist")
+    while_there = "" if is_being_deleted(machine) else " while the Machine still exists"
+    return Sum(FALSE, "ObjectDeleted", f"{kind} has been deleted{while_there}")
+
+
+def _provider_ready(obj: Obj, done: bool, not_yet: str) -> Sum:
+    fallback = Sum(TRUE, "Ready", "") if done else Sum(FALSE, "NotReady", not_yet)
+    try:
+        return mirrored(obj, "Ready", fallback, "Ready")
+    except InvalidCondition as error:
+        return Sum(UNKNOWN, "InvalidConditionReported", str(error))
+
+
+def infrastructure_provisioned(machine: Obj) -> bool:
+    return dig(machine, "status", "initialization", "infrastructureProvisioned") is True
+
+
+# --- the node --------------------------------------------------------------------------------------------------------------
+
+
+class NodeConditions(NamedTuple):
+    ready: Sum
+    healthy: Sum
+
+
+def node_conditions(seen: Snapshot) -> NodeConditions | None:
+    """NodeReady and NodeHealthy; None to leave them as they are, since a short loss of the connection says nothing."""
+    if dig(seen.cluster, "status", "initialization", "infrastructureProvisioned") is not True:
+        return _both(
+            UNKNOWN, "InspectionFailed", "Waiting for Cluster status.initialization.infrastructureProvisioned to be true"
+        )
+    if not control_plane_initialized(seen.cluster):
+        return _both(UNKNOWN, "InspectionFailed", "Waiting for Cluster control plane to be initialized")
+    known = get(seen.machine, "NodeReady") is not None and get(seen.machine, "NodeHealthy") is not None
+    if seen.health.last_success is None and seen.health.failures < _FIRST_FAILURES:
+        return None if known else _both(UNKNOWN, "ConnectionDown", "Remote connection not established yet")
+    given_up = _given_up_at(seen)
+    if given_up is not None and seen.now > given_up:
+        return _both(UNKNOWN, "ConnectionDown", _last_success(seen.health))
+    if seen.disconnected:
+        return None if known else _both(UNKNOWN, "ConnectionDown", _last_success(seen.health))
+    if seen.node_unreadable:
+        return _both(UNKNOWN, "InternalError", _CHECK_LOGS)
+    if seen.node is not None:
+        return NodeConditions(node_ready(seen.node), node_health(seen.node))
+    return _no_node(seen.machine)
+
+
+def _no_node(machine: Obj) -> NodeConditions:
+    name = dig(machine, "status", "nodeRef", "name")
+    if is_being_deleted(machine):
+        if name:
+            return _both(FALSE, "NodeDeleted", f"Node {name} has been deleted")
+        return _both(UNKNOWN, "NodeDoesNotExist", "Node does not exist")
+    if name:
+        return _both(FALSE, "NodeDeleted", f"Node {name} has been deleted while the Machine still exists")
+    if provider_id := dig(machine, "spec", "providerID"):
+        return _both(UNKNOWN, "InspectionFailed", f"Waiting for a Node with spec.providerID {provider_id} to exist")
+    kind = dig(machine, "spec", "infrastructureRef", "kind") or ""
+    return _both(UNKNOWN, "InspectionFailed", f"Waiting for {kind} to report spec.providerID")
+
+
+def _both(status: str, reason: str, message: str) -> NodeConditions:
+    said = Sum(status, reason, message)
+    return NodeConditions(said, said)
+
+
+def control_plane_initialized(cluster: Obj | None) -> bool:
+    return cluster is not None and is_true(cluster, "ControlPlaneInitialized")
+
+
+def _last_success(health: Health) -> str:
+    return "" if health.last_success is None else f"Last successful probe at {rfc3339(health.last_success)}"
+
+
+def _given_up_at(seen: Snapshot) -> float | None:
+    """When what is known about the node is too old, unless a probe succeeds before."""
+    initialized = get(seen.cluster, "ControlPlaneInitialized") if seen.cluster is not None else None
+    if initialized is None or initialized.get("status") != TRUE:
+        return None
+    since = max(seen.health.last_success or 0.0, _time(initialized.get("lastTransitionTime")) or 0.0)
+    return since + seen.grace
+
+
+def _until_given_up(seen: Snapshot) -> float | None:
+    if not seen.disconnected and not seen.health.failures:
+        return None
+    given_up = _given_up_at(seen)
+    # A moment later, since "longer than" is what counts.
+    return None if given_up is None or given_up < seen.now else given_up - seen.now + 1.0
+
+
+# --- its own ---------------------------------------------------------------------------------------------------------------
+
+
+def deleting(seen: Snapshot) -> Sum:
+    if not is_being_deleted(seen.machine):
+        return Sum(FALSE, "NotDeleting", "")
+    return Sum(TRUE, seen.deleting_reason or "Deleting", seen.deleting_message)
+
+
+def availability(machine: Obj, now: float) -> tuple[Sum, float | None]:
+    """Ready for as long as `minReadySeconds` asks; and how long until it will have been."""
+    ready = get(machine, "Ready")
+    if ready is None or ready.get("status") != TRUE:
+        return Sum(FALSE, "NotReady", ""), None
+    missing = (_time(ready.get("lastTransitionTime")) or now) + (dig(machine, "spec", "minReadySeconds") or 0) - now
+    if missing <= 0:
+        return Sum(TRUE, "Available", ""), None
+    return Sum(FALSE, "WaitingForMinReadySeconds", ""), missing
+
+
+def phase(machine: Obj) -> str:
+    """The furthest that it has come."""
+    if is_being_deleted(machine):
+        return "Deleting"
+    there = infrastructure_provisioned(machine)
+    if dig(machine, "status", "nodeRef", "name") and there:
+        return "Running"
+    if dig(machine, "spec", "providerID"):
+        return "Provisioned"
+    if dig(machine, "status", "initialization", "bootstrapDataSecretCreated") is True and not there:
+        return "Provisioning"
+    return dig(machine, "status", "phase") or "Pending"
+
+
+def with_phase(machine: Obj, now: float) -> Obj:
+    found = phase(machine)
+    if found == dig(machine, "status", "phase"):
+        return machine
+    return with_path(with_path(machine, ("status", "phase"), found), ("status", "lastUpdated"), rfc3339(now))
+
+
+def with_legacy_ready(machine: Obj, now: float) -> Obj:
+    """Ready of the older kind; while the Machine is being made it counts the steps."""
+    being_made = not metadata(machine).get("deletionTimestamp") and not dig(machine, "spec", "providerID")
+    found = legacy_summary(machine, _LEGACY_READY, steps=being_made, steps_if_only=_LEGACY_STEPS)
+    return machine if found is None else with_legacy(machine, "Ready", *found, now=now)
+
+
+def _time(text: Any) -> float | None:
+    try:
+        return parse_rfc3339(text) if text else None
+    except ValueError:
+        return None
