@@ -77,12 +77,15 @@ def load(paths: Sequence[Path]) -> Obj:
     merged: Obj = {"clusters": {}, "users": {}, "contexts": {}, "current-context": ""}
     for path in paths:
         document = _read(path)
-        if document is None:
-            continue
-        merged["current-context"] = merged["current-context"] or str(document.get("current-context") or "")
-        for section, entry_field in (("clusters", "cluster"), ("users", "user"), ("contexts", "context")):
-            for name, value in _entries(document, section, entry_field, path):
-                merged[section].setdefault(name, _absolute(value, path.parent))
+        if document is not None:
+            _merge(merged, document, path)
+    return merged
+
+
+def parse(content: bytes, path: Path) -> Obj:
+    """As :func:`load`, of a file that is at hand already; `path` is where it is, or would be."""
+    merged: Obj = {"clusters": {}, "users": {}, "contexts": {}, "current-context": ""}
+    _merge(merged, _document(content, path), path)
     return merged
 
 
@@ -135,13 +138,26 @@ def discover(context: str = "", environ: Mapping[str, str] | None = None) -> Tar
 # ---------------------------------------------------------------------------------------------------------------------
 
 
+def _merge(merged: Obj, document: Obj, path: Path) -> None:
+    merged["current-context"] = merged["current-context"] or str(document.get("current-context") or "")
+    for section, entry_field in (("clusters", "cluster"), ("users", "user"), ("contexts", "context")):
+        for name, value in _entries(document, section, entry_field, path):
+            merged[section].setdefault(name, _absolute(value, path.parent))
+
+
 def _read(path: Path) -> Obj | None:
     try:
-        document = yamlio.loads(path.read_bytes())
+        content = path.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from None
+    return _document(content, path)
+
+
+def _document(content: bytes, path: Path) -> Obj:
+    try:
+        document = yamlio.loads(content)
     except yamlio.YamlError as error:
         raise ConfigError(f"{path} is not YAML: {error}") from None
     if document is None:

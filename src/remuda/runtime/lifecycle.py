@@ -96,7 +96,8 @@ class Working:
 
         Call the result to end that.
         """
-        found = informer or _informer(self._informers, watch)
+        # An informer without objects is false.
+        found = informer if informer is not None else _informer(self._informers, watch)
 
         def changed(new: Obj | None, old: Obj | None) -> None:
             if not watch.when(new, old):
@@ -109,7 +110,14 @@ class Working:
 
         stop = found.on_change(changed)
         self._stops.append(stop)
-        return stop
+
+        def end() -> None:
+            # Also forgotten, or the informer of a cluster that is gone would be kept for as long as this works.
+            stop()
+            if stop in self._stops:
+                self._stops.remove(stop)
+
+        return end
 
     async def run(self) -> None:
         """Work until the queue is closed, or until cancelled."""

@@ -66,6 +66,12 @@ class Gauge:
                 yield f"{self._name}{_rendered(self._labels, labels)} {value:.15g}"
 
 
+class Tally(Gauge):
+    """Counts that their owners keep, and that go when their owners do."""
+
+    kind = "counter"
+
+
 class Histogram:
     kind = "histogram"
 
@@ -108,6 +114,11 @@ class Registry:
     def gauge(self, name: str, help_: str, labels: Labels) -> Gauge:
         made = self._families.setdefault(name, (help_, Gauge(name, labels)))[1]
         assert isinstance(made, Gauge)
+        return made
+
+    def tally(self, name: str, help_: str, labels: Labels) -> Tally:
+        made = self._families.setdefault(name, (help_, Tally(name, labels)))[1]
+        assert isinstance(made, Tally)
         return made
 
     def histogram(self, name: str, help_: str, labels: Labels, buckets: Sequence[float]) -> Histogram:

@@ -1,0 +1,174 @@
+"""All workload clusters: a :class:`.link.Link` for each Cluster whose infrastructure is there, for as long as the Cluster is.
+
+It needs the Manager only, since controllers get it before there are any. Run it with `manager.beside(cache.run)`: it then
+connects while this process leads, and drops everything when it does not any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from remuda.api.cluster_x_k8s_io import CLUSTERS
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import Key, dig, labels_of, name_of, namespace_of
+from remuda.runtime import Manager, Watch, synced
+
+from ..cluster_secrets import KUBECONFIG_KEY, SECRETS, cluster_secrets, data_of
+from ..names import WATCH_FILTER, kubeconfig_secret
+from ..workloads import NODES, Connector, Health
+from . import nodes
+from .link import CacheOptions, Connected, Link, Turns
+
+log = logging.getLogger(__name__)
+
+Obj = dict[str, Any]
+_SUFFIX = kubeconfig_secret("")
+_LABELS = ("cluster_name", "cluster_namespace")
+
+
+class ClusterCache:
+    """The port `Workloads`."""
+
+    def __init__(self, manager: Manager, connector: Connector, options: CacheOptions = CacheOptions()) -> None:  # noqa: B008 - a constant
+        self._manager = manager
+        self._connector = connector
+        self._options = options
+        self._clusters = manager.informers.of(CLUSTERS, options.namespace)
+        self._secrets = cluster_secrets(manager.informers, options.namespace)
+        self._links: dict[Key, tuple[Link, asyncio.Task[None]]] = {}
+        self._handlers: list[Callable[[Key], None]] = []
+        self._followers: list[tuple[str, Callable[[Key, Obj], Iterable[Key]]]] = []
+        self._turns = Turns(options.connecting)
+        self._count(manager)
+
+    # --- the port -------------------------------------------------------------------------------------------------------
+
+    def get(self, cluster: Key) -> Connected | None:
+        found = self._links.get(cluster)
+        return None if found is None else found[0].connected
+
+    def health(self, cluster: Key) -> Health:
+        found = self._links.get(cluster)
+        return Health() if found is None else found[0].health
+
+    def on_change(self, handler: Callable[[Key], None]) -> Callable[[], None]:
+        self._handlers.append(handler)
+        return lambda: self._handlers.remove(handler)
+
+    def follow_nodes(self, controller: str, to: Callable[[Key, Obj], Iterable[Key]]) -> None:
+        self._followers.append((controller, to))
+        for key, (link, _) in self._links.items():
+            if link.connected is not None:
+                self._follow(key, link.connected, controller, to)
+
+    # --- keeping it -----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Keep clusters connected until cancelled."""
+        await synced(self._clusters, self._secrets)
+        try:
+            async with asyncio.TaskGroup() as group:
+                stops = [
+                    self._clusters.on_change(lambda new, old: self._cluster_changed(group, new, old)),
+                    self._secrets.on_change(self._secret_changed),
+                ]
+                try:
+                    await asyncio.get_running_loop().create_future()
+                finally:
+                    for stop in stops:
+                        stop()
+        finally:
+            self._links.clear()
+
+    def _cluster_changed(self, group: asyncio.TaskGroup, new: Obj | None, old: Obj | None) -> None:
+        cluster = new or old
+        assert cluster is not None
+        key = Key.of(cluster)
+        found = self._links.get(key)
+        if new is None or not self._wants(new):
+            if found is not None:
+                del self._links[key]
+                found[1].cancel()
+            return
+        if found is None:
+            self._begin(group, key)
+        elif old is not None and _initialized(new) and not _initialized(old):
+            found[0].nudge()
+
+    def _wants(self, cluster: Obj) -> bool:
+        if self._options.watch_filter and labels_of(cluster).get(WATCH_FILTER) != self._options.watch_filter:
+            return False
+        return dig(cluster, "status", "initialization", "infrastructureProvisioned") is True
+
+    def _begin(self, group: asyncio.TaskGroup, key: Key) -> None:
+        manager = self._manager
+        link = Link(
+            key, self._connector, self._kubeconfig, self._turns, self._options, manager.clock, manager.rng, self._link_changed
+        )
+        self._links[key] = link, group.create_task(link.run(), name=f"cluster {key}")
+
+    def _secret_changed(self, new: Obj | None, old: Obj | None) -> None:
+        if new is None or not name_of(new).endswith(_SUFFIX):
+            return
+        if old is not None and old.get("data") == new.get("data"):
+            return
+        found = self._links.get(Key(namespace_of(new), name_of(new).removesuffix(_SUFFIX)))
+        if found is not None:
+            found[0].nudge()
+
+    async def _kubeconfig(self, cluster: Key) -> bytes | None:
+        name = kubeconfig_secret(cluster.name)
+        secret = self._secrets.get(cluster.namespace, name)
+        if secret is None:
+            # One without the label is not in the cache, but is as good.
+            try:
+                secret = await self._manager.client.get(SECRETS, name, cluster.namespace)
+            except ApiError as error:
+                if error.is_not_found:
+                    return None
+                raise
+        found = data_of(secret, KUBECONFIG_KEY)
+        if found is None:
+            raise ValueError(f'missing key "{KUBECONFIG_KEY}" in secret data')
+        return found
+
+    # --- telling --------------------------------------------------------------------------------------------------------
+
+    def _link_changed(self, cluster: Key, connected: Connected | None) -> None:
+        if connected is not None and connected.stops is None:
+            connected.stops = []
+            for controller, to in self._followers:
+                self._follow(cluster, connected, controller, to)
+        for handler in list(self._handlers):
+            try:
+                handler(cluster)
+            except Exception:
+                log.exception("a handler failed on a change of %s", cluster)
+
+    def _follow(self, cluster: Key, connected: Connected, controller: str, to: Callable[[Key, Obj], Iterable[Key]]) -> None:
+        watch = Watch(NODES, lambda node: to(cluster, node), nodes.changed)
+        if connected.stops is not None:
+            connected.stops.append(self._manager.follow(controller, watch, connected.nodes))
+
+    def _count(self, manager: Manager) -> None:
+        """Numbers under the names that Cluster API gives them."""
+        registry = manager.registry
+        up = registry.gauge("capi_cluster_cache_connection_up", "Whether the connection to the cluster is up.", _LABELS)
+        up.read(lambda: [((key.name, key.namespace), float(link.connected is not None)) for key, link in self._all()])
+        health = registry.gauge("capi_cluster_cache_healthcheck", "Result of the last clustercache healthcheck.", _LABELS)
+        health.read(lambda: [((key.name, key.namespace), float(link.health.failures == 0)) for key, link in self._all()])
+        total = registry.tally(
+            "capi_cluster_cache_healthchecks_total", "Results of all clustercache healthchecks.", (*_LABELS, "status")
+        )
+        total.read(lambda: [((key.name, key.namespace, "success"), link.good_probes) for key, link in self._all()])
+        total.read(lambda: [((key.name, key.namespace, "error"), link.failed_probes) for key, link in self._all()])
+
+    def _all(self) -> list[tuple[Key, Link]]:
+        return [(key, link) for key, (link, _) in self._links.items()]
+
+
+def _initialized(cluster: Obj) -> bool:
+    return dig(cluster, "status", "initialization", "controlPlaneInitialized") is True

@@ -1,0 +1,47 @@
+"""What is kept of a workload cluster's nodes: what the core reads. The list of images alone is most of a node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from remuda.kube.objects import dig, metadata
+
+Obj = dict[str, Any]
+
+_META = ("name", "uid", "resourceVersion", "labels", "annotations", "creationTimestamp", "deletionTimestamp", "finalizers")
+_SPEC = ("providerID", "taints", "unschedulable")
+_STATUS = ("nodeInfo", "volumesAttached")
+
+
+def slim(node: Obj) -> Obj:
+    status = {key: value for key, value in (node.get("status") or {}).items() if key in _STATUS}
+    conditions = dig(node, "status", "conditions")
+    if conditions:
+        # A kubelet touches its heartbeats every few minutes, which is no news.
+        status["conditions"] = [{key: value for key, value in each.items() if key != "lastHeartbeatTime"} for each in conditions]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {key: value for key, value in metadata(node).items() if key in _META},
+        "spec": {key: value for key, value in (node.get("spec") or {}).items() if key in _SPEC},
+        "status": status,
+    }
+
+
+def changed(new: Obj | None, old: Obj | None) -> bool:
+    """Whether anything that is kept changed, but for the revision."""
+    if new is None or old is None:
+        return True
+    if new["spec"] != old["spec"] or new["status"] != old["status"]:
+        return True
+    return _without_revision(new) != _without_revision(old)
+
+
+def _without_revision(node: Obj) -> Obj:
+    return {key: value for key, value in node["metadata"].items() if key != "resourceVersion"}
+
+
+def provider_ids(node: Obj) -> Iterable[str]:
+    found = dig(node, "spec", "providerID")
+    return (found,) if found else ()
