@@ -1,0 +1,68 @@
+"""The providers' objects of a Machine that is going: deleted, and known to be gone only when they are.
+
+A Machine whose finalizer is dropped while its InfraMachine lives on leaves a machine behind that somebody pays for. So what a
+cache does not have is asked for once more, and :mod:`.deletion` waits until it is gone indeed. But nothing is left of a kind
+whose CRD was deleted, and nobody waits for that.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import is_being_deleted, name_of, namespace_of, uid_of
+from remuda.runtime import Retry
+
+from ..contracts import CRDS, NoContract, group_kind
+from ..core import Core
+from ..externals import External
+from .eviction import read_all
+from .scope import CONTROLLER, Scope
+
+Obj = dict[str, Any]
+
+
+async def deleted(core: Core, scope: Scope, ref: Obj, found: External | None, missing: bool) -> bool:
+    """Ask for the deletion of a provider's object; whether it is gone. `missing` as :class:`Scope` has it. Raises ApiError."""
+    if found is None:
+        return await _is_gone(core, ref, namespace_of(scope.machine), missing)
+    return not is_being_deleted(found.obj) and await _delete(core, scope, found)
+
+
+async def _delete(core: Core, scope: Scope, found: External) -> bool:
+    obj = found.obj
+    try:
+        answer = await core.client.delete(found.resource, name_of(obj), namespace_of(obj), uid=uid_of(obj))
+    except ApiError as error:
+        if error.is_not_found:
+            return True
+        raise
+    core.deleted(CONTROLLER, scope.key, found.informer, obj)
+    # What no finalizer holds is gone with the answer, which is then no longer the object.
+    return answer.get("kind") == "Status"
+
+
+async def _is_gone(core: Core, ref: Obj, namespace: str, missing: bool) -> bool:
+    """Whether an object that was not found is not there indeed: what only the cache does not know yet would be left behind."""
+    try:
+        _, kind = await core.externals.of(ref.get("apiGroup") or "", ref.get("kind") or "")
+    except NoContract:
+        return await kind_is_gone(core, ref)
+    if not missing:
+        return False
+    try:
+        await core.client.get(kind.resource, ref.get("name") or "", namespace)
+    except ApiError as error:
+        if error.is_not_found:
+            return True
+        raise
+    raise Retry(f"{kind.kind} {ref.get('name')} is there, but not in the cache yet")
+
+
+async def kind_is_gone(core: Core, ref: Obj) -> bool:
+    """No CRD defines the kind. A CRD goes after its objects, so there is none of those either."""
+    wanted = (ref.get("apiGroup") or "", ref.get("kind") or "")
+    crds = core.contracts.crds
+    if not crds.synced.is_set() or any(group_kind(crd) == wanted for crd in crds.objects()):
+        return False
+    return not any(group_kind(crd) == wanted for crd in await read_all(core.client, CRDS))

@@ -1,0 +1,160 @@
+"""Draining a node: read what is on it, cordon it, evict as :mod:`.drain` says, and give back what is left.
+
+Everything here is one round. Nothing is kept between rounds: the next one sees what the node has by then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from remuda.client.api import Client
+from remuda.kube.clock import Clock, deadline
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, namespace_of, uid_of
+from remuda.runtime import logger
+
+from ..workloads import NODES
+from .drain import UNREACHABLE_GRACE_SECONDS, Plan, Remaining, Snapshot, needs_daemon_set, plan
+from .draining_rules import Rule, rules_for
+
+Obj = dict[str, Any]
+log = logger(__name__)
+
+PODS = GroupVersionResource("", "v1", "pods")
+NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+DAEMON_SETS = GroupVersionResource("apps", "v1", "daemonsets")
+
+_AT_ONCE = 16
+_EVICTION_SECONDS = 10.0
+_LATE = f"eviction timeout of {_EVICTION_SECONDS:.0f}s reached, eviction will be retried"
+_TERMINATING = (
+    "Cannot evict pod from terminating namespace: unable to create eviction "
+    "(kube-controller-manager should set deletionTimestamp)"
+)
+_PAGE = 500
+# How an eviction ended; anything else is what the server said against it.
+_GOING, _GONE = "", None
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What decides about pods besides the pods: the Machine, its Cluster, and the rules of its namespace."""
+
+    machine: Obj
+    cluster: Obj
+    rules: Sequence[Obj]
+
+
+async def read_all(client: Client, resource: GroupVersionResource, *, fields: str = "", metadata_only: bool = False) -> list[Obj]:
+    """Every object of a kind, page by page."""
+    found: list[Obj] = []
+    token = ""
+    while True:
+        page = await client.list(resource, fields=fields, limit=_PAGE, continue_=token, metadata_only=metadata_only)
+        found += page.get("items") or ()
+        token = dig(page, "metadata", "continue") or ""
+        if not token:
+            return found
+
+
+async def find_node(client: Client, name: str) -> Obj | None:
+    try:
+        return await client.get(NODES, name)
+    except ApiError as error:
+        if error.is_not_found:
+            return None
+        raise
+
+
+def is_unreachable(node: Obj) -> bool:
+    """Nobody hears from its kubelet."""
+    ready = next((each for each in dig(node, "status", "conditions") or () if each.get("type") == "Ready"), None)
+    return ready is not None and ready.get("status") == "Unknown"
+
+
+async def read_plan(client: Client, ground: Ground, node: str, now: float, *, unreachable: bool = False) -> Plan:
+    """What is to be done about the pods of a node. Raises DrainError, ApiError."""
+    pods = await read_all(client, PODS, fields=f"spec.nodeName={node}")
+    if not pods:
+        return Plan()
+    rules = rules_for(ground.machine, ground.cluster, ground.rules)
+    sets = await read_all(client, DAEMON_SETS, metadata_only=True) if any(map(needs_daemon_set, pods)) else ()
+    return plan(
+        Snapshot(pods, now, unreachable, frozenset(map(Key.of, sets)), rules, await _namespaces(client, rules)),
+    )
+
+
+async def _namespaces(client: Client, rules: Iterable[Rule]) -> dict[str, Obj]:
+    if not any(rule.needs_namespaces for rule in rules):
+        return {}
+    return {name_of(each): each for each in await read_all(client, NAMESPACES, metadata_only=True)}
+
+
+async def drain_round(client: Client, clock: Clock, ground: Ground, name: str, now: float) -> Remaining:
+    """Cordon and evict; what is left of the pods. Nothing is left on a node that is gone. Raises DrainError, ApiError."""
+    node = await find_node(client, name)
+    if node is None:
+        log.info("node %s is gone, so there is nothing to drain", name)
+        return Remaining()
+    if not dig(node, "spec", "unschedulable"):
+        await client.patch(NODES, name, {"spec": {"unschedulable": True}})
+    unreachable = is_unreachable(node)
+    found = await read_plan(client, ground, name, now, unreachable=unreachable)
+    grace = UNREACHABLE_GRACE_SECONDS if unreachable else None
+    ended = await _evict_all(client, clock, found.evict, grace)
+    failed: dict[str, list[Obj]] = {}
+    for pod, how in zip(found.evict, ended, strict=True):
+        if how:
+            failed.setdefault(how, []).append(pod)
+    evicted = tuple(pod for pod, how in zip(found.evict, ended, strict=True) if how == _GOING)
+    return Remaining((*found.going, *evicted), failed, found.evict_later, found.complete, found.complete_later)
+
+
+async def _evict_all(client: Client, clock: Clock, pods: Sequence[Obj], grace: int | None) -> list[str | None]:
+    """How each eviction ended. Begun in order, some at a time, and no longer than a reconcile may wait."""
+    ended: list[str | None] = [_LATE] * len(pods)
+    turns = iter(enumerate(pods))
+
+    async def work() -> None:
+        for index, pod in turns:
+            ended[index] = await _evict(client, pod, grace)
+
+    try:
+        async with deadline(clock, _EVICTION_SECONDS), asyncio.TaskGroup() as group:
+            for _ in range(min(_AT_ONCE, len(pods))):
+                group.create_task(work())
+    except TimeoutError:
+        log.warning("evictions took longer than %.0fs; the rest is tried again", _EVICTION_SECONDS)
+    return ended
+
+
+async def _evict(client: Client, pod: Obj, grace: int | None) -> str | None:
+    # Only this very pod: one that a StatefulSet made anew under the same name is on another node.
+    options: Obj = {"preconditions": {"uid": uid_of(pod)}}
+    if grace is not None:
+        options["gracePeriodSeconds"] = grace
+    name, namespace = name_of(pod), namespace_of(pod)
+    meta = {"name": name, "namespace": namespace}
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta, "deleteOptions": options}
+    try:
+        await client.create(PODS, eviction, namespace, name=name, subresource="eviction")
+    except ApiError as error:
+        return _GONE if error.is_not_found else _refusal(error)
+    except OSError as error:
+        return str(error)
+    return _GOING
+
+
+def _refusal(error: ApiError) -> str:
+    details = error.status().get("details")
+    causes = (details or {}).get("causes") or ()
+    if error.code == 429:
+        # The cause names the budget.
+        told = ",".join(cause.get("message") or "" for cause in causes)
+        return error.message if details is None else f"{error.message} {told}"
+    if error.code == 403 and any(cause.get("reason") == "NamespaceTerminating" for cause in causes):
+        return _TERMINATING
+    return error.message
