@@ -32,6 +32,10 @@ class Applier:
         self._sent[uid_of(found)] = body
         return found
 
+    def remember(self, wanted: Obj) -> None:
+        """`wanted` (with its uid) is said already, by a write that was more than this: as if it had been applied."""
+        self._sent[uid_of(wanted)] = jsonio.dumps(wanted)
+
     def forget(self, uid: str) -> None:
         """The object is gone."""
         self._sent.pop(uid, None)
