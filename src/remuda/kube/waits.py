@@ -28,6 +28,7 @@ class Code(StrEnum):
     DRAIN = "Drain"  # pods are still on a node that is being drained
     VOLUMES = "Volumes"  # volumes are still attached to a node
     DELETION = "Deletion"  # another object must be gone first
+    PREFLIGHT = "Preflight"  # machines may not be made now, since the control plane is not ready for them
 
 
 class Actor(StrEnum):
