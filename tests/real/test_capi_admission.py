@@ -26,7 +26,7 @@ from tests.api.harness import RemudaProcess
 from tests.e2e.upstream_capi import Manager
 from tests.real import need
 from tests.unit.capi.admission.cases import DEFAULTING, VALID, Case, Defaulting, Obj, case_name, merged, new_object, old_object
-from tests.unit.capi.admission.changes import changed
+from tests.unit.capi.admission.changes import changed, random_template
 from tests.unit.capi.admission.checks import CHECKING, TOPOLOGY
 
 pytestmark = [pytest.mark.real, pytest.mark.soak, pytest.mark.timeout(300)]
@@ -40,6 +40,7 @@ DIFFERENCES = (
     ("Cluster with spec.topology", "upstream names a feature flag that Remuda does not have; ours says what to do instead"),
     ("Cluster is never defaulted", "upstream only fills in managed topologies, which are refused"),
     ("spec.template.metadata of a MachineSet", "upstream writes it down empty, which its own schema then refuses; ours does not"),
+    ("names with loops, variables, nested templates", "nobody names machines so; ours says what it does not support"),
     ("what has the wrong type", "upstream fails to decode it; ours leaves it to the schema, which names the field"),
 )
 
@@ -177,6 +178,16 @@ def test_upstream_agrees_about_random_objects(upstream: Upstream, kind: str) -> 
                 obj = filled["object"]
         refused += not compare(upstream, kind, obj, old, mutating=False)["allowed"]
     assert RANDOM_OBJECTS * 0.2 < refused < RANDOM_OBJECTS * 0.95
+
+
+def test_upstream_agrees_about_random_templates_of_names(upstream: Upstream) -> None:
+    chance = random.Random(SEED)
+    for _ in range(RANDOM_OBJECTS * 2):
+        template = random_template(chance)
+        obj = merged(VALID["MachineSet"], {"spec": {"machineNaming": {"template": template}}})
+        ours = reviews.admission(review("MachineSet", obj, None), TYPES["MachineSet"], mutating=False)["response"]
+        if ours["allowed"] or "is not supported in names" not in ours["status"]["message"]:
+            compare(upstream, "MachineSet", obj, None, mutating=False)
 
 
 # --- what differs ------------------------------------------------------------------------------------------------------------

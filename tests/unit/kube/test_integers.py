@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.kube.integers import IntegerError, parse_int, parse_uint
+from remuda.kube.integers import IntegerError, atoi, parse_int, parse_int32, parse_uint
 
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1))
@@ -39,3 +39,16 @@ def test_unsigned_numbers_have_no_sign(text: str, why: str) -> None:
     with pytest.raises(IntegerError) as caught:
         parse_uint(text)
     assert str(caught.value) == f'strconv.ParseUint: parsing "{text}": {why}'
+
+
+@pytest.mark.parametrize("text", ["2147483648", "-2147483649"])
+def test_what_is_too_large_for_32_bits(text: str) -> None:
+    assert (parse_int32("2147483647"), parse_int32("-2147483648")) == (2147483647, -2147483648)
+    with pytest.raises(IntegerError, match=rf'^strconv.ParseInt: parsing "{text}": value out of range$'):
+        parse_int32(text)
+
+
+def test_the_short_function_says_its_own_name() -> None:
+    assert atoi("-7") == -7
+    with pytest.raises(IntegerError, match=r'^strconv.Atoi: parsing "x": invalid syntax$'):
+        atoi("x")

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.kube.selectors import SelectorError, from_structure, parse_fields, parse_labels, structure_errors
+from remuda.kube.selectors import (
+    NOTHING,
+    SelectorError,
+    checked_structure,
+    from_structure,
+    parse_fields,
+    parse_labels,
+    structure_errors,
+)
 
 Labels = dict[str, str]
 Model = Callable[[Labels], bool]
@@ -107,6 +116,35 @@ def test_structures_are_checked_field_by_field() -> None:
         "spec.selector.matchExpressions[0].values",
         "spec.selector.matchExpressions[1].operator",
     ]
+
+
+def test_a_checked_structure_is_written_in_order_of_its_keys() -> None:
+    expressions = [
+        {"key": "z", "operator": "Exists"},
+        {"key": "old", "operator": "DoesNotExist"},
+        {"key": "c", "operator": "NotIn", "values": ["y", "x"]},
+    ]
+    selector = checked_structure({"matchLabels": {"d": "1", "a": ""}, "matchExpressions": expressions})
+    assert str(selector) == "a=,c notin (x,y),d=1,!old,z"
+    assert selector.matches({"a": "", "d": "1", "z": "2"})
+    assert checked_structure({}).empty
+    assert checked_structure(None) is NOTHING
+
+
+@pytest.mark.parametrize(
+    ("structure", "why"),
+    [
+        ({"matchLabels": {"a": "-"}}, 'values[0][a]: Invalid value: "-": a valid label must be'),
+        ({"matchLabels": {"": "b"}}, 'key: Invalid value: "": name part must be non-empty; name part must consist of'),
+        ({"matchExpressions": [{"key": "a", "operator": "In"}]}, "values: Invalid value: null: for 'in', 'notin' operators"),
+        ({"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["<"]}]}, 'values: Invalid value: ["\\u003c"]: '),
+        ({"matchExpressions": [{"key": "a", "operator": "Near"}]}, '"Near" is not a valid label selector operator'),
+    ],
+)
+def test_a_checked_structure_is_refused_with_the_reason(structure: dict[str, Any], why: str) -> None:
+    with pytest.raises(SelectorError) as caught:
+        checked_structure(structure)
+    assert why in str(caught.value)
 
 
 FIELD_TEXT = st.text(alphabet="ab.,=\\!", max_size=6)

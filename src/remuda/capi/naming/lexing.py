@@ -169,7 +169,8 @@ class _Lexer:
 
     def _field(self, char: str) -> Token:
         following = self._template[self._at + 1 : self._at + 2]
-        if char == "." and following.isdigit():
+        # At the very end a dot is read as a number, and then refused.
+        if char == "." and (following.isdigit() or not following):
             return self._number()
         if self._ends(self._at + 1):
             return self._take(DOT if char == "." else VARIABLE, self._at + 1)
@@ -197,7 +198,14 @@ class _Lexer:
         end = found.end() if found else self._at + 1
         if _WORD.match(self._template, end):
             return self._fails(self._at, f"bad number syntax: {go_quote(self._template[self._at : end + 1])}")
-        return self._take(NUMBER, end)
+        if self._template[end : end + 1] not in ("+", "-"):
+            return self._take(NUMBER, end)
+        imaginary = _NUMBER.match(self._template, end)
+        if imaginary and imaginary.group().endswith("i"):
+            return self._take(NUMBER, imaginary.end())
+        end = imaginary.end() if imaginary else end
+        end += _WORD.match(self._template, end) is not None
+        return self._fails(self._at, f"bad number syntax: {go_quote(self._template[self._at : end])}")
 
     def _symbol(self, char: str) -> Token:
         start = self._at

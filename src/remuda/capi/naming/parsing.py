@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NoReturn
 
 from remuda.kube.errors import go_quote
 
 from . import lexing
-from .errors import NameTemplateError, unreadable, unsupported
+from .errors import NAME, NameTemplateError, unreadable, unsupported
 from .lexing import Token
 
 FUNCTIONS = frozenset(["and", "eq", "index", "len", "ne", "not", "or", "print", "printf", "println", "slice"])
@@ -131,12 +131,17 @@ def parse(template: str) -> tuple[Node, ...]:
 class _Parser:
     template: str
     tokens: list[Token]
-    at: int = field(default=0)
+    at: int = 0
+    # The last token that was looked at, whose line errors name, and the line where the action began that it is in.
+    seen: int = 0
+    action: int = 0
 
     # --- tokens ------------------------------------------------------------------------------------------------------------
 
     def _peek(self) -> Token:
-        return self.tokens[min(self.at, len(self.tokens) - 1)]
+        at = min(self.at, len(self.tokens) - 1)
+        self.seen = max(self.seen, at)
+        return self.tokens[at]
 
     def _next(self) -> Token:
         token = self._peek()
@@ -153,13 +158,16 @@ class _Parser:
         return self._next()
 
     def _problem(self, why: str) -> NameTemplateError:
-        return unreadable(self.template, self.tokens[min(max(self.at - 1, 0), len(self.tokens) - 1)].line, why)
+        return unreadable(self.template, self.tokens[self.seen].line, why)
 
     def _fail(self, why: str) -> NoReturn:
         raise self._problem(why)
 
     def _unexpected(self, token: Token, context: str) -> NoReturn:
-        self._fail(str(token) if token.kind == lexing.ERROR else f"unexpected {token} in {context}")
+        if token.kind != lexing.ERROR:
+            self._fail(f"unexpected {token} in {context}")
+        began = "" if self.action in (0, token.line) else f" started at {NAME}:{self.action}"
+        self._fail(f"{token}{began if not began or token.text.endswith(' action') else f' in action{began}'}")
 
     def _expect_end_of_action(self, context: str) -> None:
         token = self._next_word()
@@ -192,6 +200,12 @@ class _Parser:
             return Text(token.text)
         if token.kind != lexing.LEFT:
             self._unexpected(token, "input")
+        self.action = token.line
+        node = self._action()
+        self.action = 0
+        return node
+
+    def _action(self) -> Node | _Mark:
         first = self._peek_word()
         if first.kind != lexing.KEYWORD:
             return Action(first.position, self._pipeline("command", lexing.RIGHT))
@@ -308,6 +322,8 @@ class _Parser:
         return Function(token.position, token.text)
 
     def _literal(self, token: Token) -> Literal:
+        if token.text == ".":
+            self._fail('illegal number syntax: "."')
         if token.text.startswith("`"):
             return Literal(token.position, token.text, token.text[1:-1])
         if token.kind == lexing.STRING and "\\" not in token.text:

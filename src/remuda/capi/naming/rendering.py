@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, NoReturn
 
 from remuda.kube.errors import go_quote
@@ -37,9 +38,11 @@ class _Renderer:
     template: str
     data: Data
     out: list[str] = field(default_factory=list)
+    # What is being worked on: errors name it.
+    at: Operand | Command | None = None
 
-    def _fail(self, at: Operand | Command | Action, why: str) -> NoReturn:
-        raise unfit(self.template, at.position, str(at), why)
+    def _fail(self, why: str) -> NoReturn:
+        raise unfit(self.template, 0 if self.at is None else self.at.position, str(self.at), why)
 
     def walk(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
@@ -51,6 +54,7 @@ class _Renderer:
                 self.walk(node.then if self._pipeline(node.condition) else node.otherwise)
 
     def _pipeline(self, pipeline: Pipeline) -> Any:
+        self.at = pipeline
         value: Any = _ABSENT
         for command in pipeline.commands:
             value = self._command(command, value)
@@ -63,14 +67,16 @@ class _Renderer:
             return self._call(first, command, final)
         if isinstance(first, Fields):
             return self._fields(first, has_arguments)
+        if not isinstance(first, Pipeline):
+            self.at = first
         if has_arguments:
-            at = first if not isinstance(first, Pipeline) else command
-            self._fail(at, f"can't give argument to non-function {first}")
+            self._fail(f"can't give argument to non-function {first}")
         if isinstance(first, Literal) and first.value is None:
-            self._fail(first, "nil is not a command")
+            self._fail("nil is not a command")
         return self._value(first)
 
     def _value(self, operand: Operand) -> Any:
+        self.at = operand
         match operand:
             case Literal():
                 return operand.value
@@ -84,38 +90,55 @@ class _Renderer:
                 return self._call(operand, Command(operand.position, (operand,)), _ABSENT)
 
     def _fields(self, fields: Fields, has_arguments: bool) -> Any:
+        self.at = fields
         value: Any = self.data if fields.of is None else self._pipeline(fields.of)
         for index, name in enumerate(fields.names):
             if not isinstance(value, dict):
-                self._fail(fields, f"can't evaluate field {name} in type {_type_name(value, inside=index > 0)}")
+                self._fail(f"can't evaluate field {name} in type {_type_name(value, inside=index > 0)}")
             if has_arguments and index == len(fields.names) - 1:
-                self._fail(fields, f"{name} is not a method but has arguments")
+                self._fail(f"{name} is not a method but has arguments")
             if name not in value:
-                self._fail(fields, f"map has no entry for key {go_quote(name)}")
+                self._fail(f"map has no entry for key {go_quote(name)}")
             value = value[name]
         return value
 
     def _call(self, function: Function, command: Command, final: Any) -> Any:
-        operands = command.operands[1:]
+        self.at = function
+        name, operands = function.name, command.operands[1:]
         count = len(operands) + (final is not _ABSENT)
-        name = function.name
-        fewest = _FEWEST.get(name, 0)
-        if name in ("len", "not"):
-            if count != 1:
-                self._fail(function, f"wrong number of args for {name}: want 1 got {count}")
-        elif count < fewest:
-            self._fail(function, f"wrong number of args for {name}: want at least {fewest} got {len(operands)}")
+        exactly, fewest = _EXACTLY.get(name, count), _FEWEST.get(name, 0)
+        if count != exactly:
+            self._fail(f"wrong number of args for {name}: want {exactly} got {count}")
+        if count < fewest:
+            self._fail(f"wrong number of args for {name}: want at least {fewest} got {len(operands)}")
         if name in ("and", "or"):
             return self._first_that_decides(name == "or", operands, final)
-        arguments = [self._value(operand) for operand in operands] + ([] if final is _ABSENT else [final])
-        if name == "printf" and not isinstance(arguments[0], str):
-            self._fail(
-                operands[0] if operands else command, f"wrong type for value; expected string; got {_type_name(arguments[0])}"
-            )
+        arguments: list[Any] = []
+        for operand in operands:
+            arguments.append(self._value(operand))
+            if name == "printf" and len(arguments) == 1:
+                self._check_layout(operand, arguments[0])
+        if final is not _ABSENT:
+            arguments.append(final)
+            if name == "printf" and not operands:
+                self._check_layout(None, final)
+        if name == "slice":
+            # A bound taken from the data is none, and has no type that errors could name.
+            arguments[1:] = [
+                _ABSENT if isinstance(operand, Fields) else value for value, operand in zip_longest(arguments[1:], operands[1:])
+            ]
         try:
             return _CALLS[name](*arguments)
         except _CallError as error:
-            self._fail(command, f"error calling {name}: {error}")
+            self.at = command
+            self._fail(f"error calling {name}: {error}")
+
+    def _check_layout(self, operand: Operand | None, value: Any) -> None:
+        if isinstance(value, str):
+            return
+        if isinstance(operand, Literal):
+            self._fail("cannot assign nil to string" if value is None else f"expected string; found {operand}")
+        self._fail(f"wrong type for value; expected string; got {_type_name(value)}")
 
     def _first_that_decides(self, truth: bool, operands: Sequence[Operand], final: Any) -> Any:
         value: Any = None
@@ -187,6 +210,8 @@ def _slice(value: Any, *bounds: Any) -> str:
 
 
 def _index(value: Any, *keys: Any) -> Any:
+    if value is None:
+        raise _CallError("index of untyped nil")
     for key in keys:
         if isinstance(value, dict):
             if not isinstance(key, str):
@@ -199,7 +224,7 @@ def _index(value: Any, *keys: Any) -> Any:
                 raise _CallError(f"index out of range: {position}")
             value = encoded[position]
         elif value is None:
-            raise _CallError("index of untyped nil")
+            raise _CallError("index of nil pointer")
         else:
             raise _CallError(f"can't index item of type {_type_name(value)}")
     return value
@@ -208,12 +233,17 @@ def _index(value: Any, *keys: Any) -> Any:
 def _equal(first: Any, *others: Any) -> bool:
     if not others:
         raise _CallError("missing argument for comparison")
-    for other in others:
-        if isinstance(first, dict) or isinstance(other, dict):
-            raise _CallError("non-comparable types")
-        if first is not None and other is not None and type(first) is not type(other):
-            raise _CallError(f"incompatible types for comparison: {_type_name(first)} and {_type_name(other)}")
-    return any(first == other for other in others)
+    return any(_are_equal(first, other) for other in others)
+
+
+def _are_equal(first: Any, other: Any) -> bool:
+    if first is None or other is None:
+        return first is other
+    if type(first) is not type(other):
+        raise _CallError(f"incompatible types for comparison: {_type_name(first)} and {_type_name(other)}")
+    if isinstance(other, dict):
+        raise _CallError(f"non-comparable type {_shown(other)}: {_type_name(other)}")
+    return bool(first == other)
 
 
 def _printed(*values: Any) -> str:
@@ -262,7 +292,8 @@ def _with_verb(value: Any, verb: str, precision: str | None) -> str:
     return _shown(value) if verb == "v" else f"%!{verb}({_type_name(value)}={_shown(value)})"
 
 
-_FEWEST = {"and": 1, "or": 1, "eq": 1, "ne": 2, "index": 1, "slice": 1, "printf": 1}
+_EXACTLY = {"len": 1, "not": 1, "ne": 2}
+_FEWEST = {"and": 1, "or": 1, "eq": 1, "index": 1, "slice": 1, "printf": 1}
 _CALLS: dict[str, Callable[..., Any]] = {
     "eq": _equal,
     "index": _index,

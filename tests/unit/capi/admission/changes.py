@@ -195,3 +195,27 @@ def changed(valid: Obj, chance: Chance) -> Obj:
     for change in chance.sample(_CHANGES[obj["kind"]], chance.randint(1, 3)):
         change(obj, chance)
     return obj
+
+
+_SYNTAX = (
+    *("{{", "}}", "{{ ", " }}", "{{- ", " -}}", " ", "  ", "(", ")", "|", " | ", "-", "a", "B", "}", "{", "\n", ",", "!", ":"),
+    *("{{/* x */}}", "{{ else }}", "{{ end }}", "{{ if .random }}", "{{ else if .foo }}", "{{ .random }}"),
+    *("/*", "*/", '"', "`", "'", ":="),
+)
+_TERMS = (
+    *(".cluster", ".name", ".random", ".foo", ".", ".cluster.name", "nil", "true", "3", "0", "-1", '"a"', "`b`", '"%s-%v"'),
+    *("(len .random)", "(slice .cluster.name 1)", "(.cluster).name", "(print 1 2)", "| print", "| len", "| not", '"name"'),
+    *("len", "slice", "print", "eq", "ne", "not", "and", "or", "printf", "index", "foo", "if", "println", '"%.2s"', "é", "1+2"),
+)
+
+
+def random_template(chance: Chance) -> str:
+    """A call of anything with anything, words in any order, or a good template with one put in or one character lost."""
+    kind = chance.random()
+    if kind < 0.4:
+        return f"{{{{ {' '.join(chance.choice(_TERMS) for _ in range(chance.randint(1, 4)))} }}}}{{{{ .random }}}}"
+    if kind < 0.7:
+        return "".join(chance.choice(_SYNTAX + _TERMS) for _ in range(chance.randint(1, 9)))
+    template, word = chance.choice(NAMING)[0], chance.choice(_SYNTAX + _TERMS)
+    at = chance.randrange(len(template))
+    return template[:at] + word + template[at:] if kind < 0.9 else template[:at] + template[at + 1 :]
