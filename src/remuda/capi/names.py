@@ -70,11 +70,15 @@ def label_value(name: str) -> str:
     """A name as it stands in a label: itself, or, where it can't be a label's value, a hash that others compute alike."""
     if len(name) <= 63 and _LABEL_VALUE.fullmatch(name):
         return name
-    digest = 0x811C9DC5
-    for byte in name.encode():
-        digest = (digest ^ byte) * 0x01000193 & 0xFFFFFFFF
-    encoded = base64.urlsafe_b64encode(digest.to_bytes(4, "big")).decode().rstrip("=")
+    encoded = base64.urlsafe_b64encode(fnv32a(name.encode()).to_bytes(4, "big")).decode().rstrip("=")
     return f"hash_{encoded}_z"
+
+
+def fnv32a(data: bytes) -> int:
+    digest = 0x811C9DC5
+    for byte in data:
+        digest = (digest ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return digest
 
 
 def kubeconfig_secret(cluster: str) -> str:

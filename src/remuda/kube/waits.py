@@ -28,6 +28,8 @@ class Code(StrEnum):
     DRAIN = "Drain"  # pods are still on a node that is being drained
     VOLUMES = "Volumes"  # volumes are still attached to a node
     DELETION = "Deletion"  # another object must be gone first
+    MACHINES = "Machines"  # machines that should be there are not, or are not available
+    BUDGET = "Budget"  # more is wrong at once than may be repaired without somebody looking
     PREFLIGHT = "Preflight"  # machines may not be made now, since the control plane is not ready for them
 
 
