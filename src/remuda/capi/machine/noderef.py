@@ -57,6 +57,7 @@ class Nodes:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        self._events = core.recorder(COMPONENT)
         self._written: dict[Key, Obj] = {}
 
     def forget(self, machine: Key) -> None:
@@ -92,7 +93,7 @@ class Nodes:
         stuck = Stuck(Wait(Code.NODE, machine_ref(scope), Actor.PROVIDER, evidence=told))
         scope.node_error = stuck
         log.warning("%s", told)
-        self._core.recorder(COMPONENT).event(scope.machine, WARNING_EVENT, "Failed to retrieve Node by ProviderID", told)
+        self._events.event(scope.machine, WARNING_EVENT, "Failed to retrieve Node by ProviderID", told)
         _note(scope, UNKNOWN, "NodeInspectionFailed", "Failed to get the Node for this Machine by ProviderID")
         return stuck
 
@@ -109,7 +110,7 @@ class Nodes:
         others = self._candidates(scope, workload) if _waits_long(scope) else ""
         if others:
             told = f"{told}; {others}"
-            self._core.recorder(COMPONENT).event(scope.machine, WARNING_EVENT, "NoMatchingNode", told)
+            self._events.event(scope.machine, WARNING_EVENT, "NoMatchingNode", told)
         return Result(waits=(Wait(Code.NODE, machine_ref(scope), Actor.MACHINE, evidence=told),))
 
     def _candidates(self, scope: Scope, workload: Workload) -> str:
@@ -142,12 +143,12 @@ class Nodes:
         if not dig(scope.machine, "status", "nodeRef", "name"):
             scope.machine = with_path(scope.machine, ("status", "nodeRef"), {"name": name_of(node)})
             log.info("Node %s is there", name_of(node))
-            self._core.recorder(COMPONENT).event(scope.machine, NORMAL, "SuccessfulSetNodeRef", name_of(node))
+            self._events.event(scope.machine, NORMAL, "SuccessfulSetNodeRef", name_of(node))
         scope.machine = with_path(scope.machine, ("status", "nodeInfo"), node_info(node))
         interruptible = scope.infra is not None and fields.interruptible(scope.infra.obj)
         await self._sync(scope, workload, node, interruptible)
         if interruptible and INTERRUPTIBLE not in labels_of(node):
-            self._core.recorder(COMPONENT).event(scope.machine, NORMAL, "SuccessfulSetInterruptibleNodeLabel", name_of(node))
+            self._events.event(scope.machine, NORMAL, "SuccessfulSetInterruptibleNodeLabel", name_of(node))
         if scope.infra is None or is_being_deleted(scope.infra.obj):
             _note(scope, FALSE, "Deleting", severity=INFO)
             return
