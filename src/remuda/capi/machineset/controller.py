@@ -1,0 +1,304 @@
+"""The controller of MachineSets: as many machines as are wanted, each made from the templates, and each like the set's template
+as far as that can follow without a new machine.
+
+One reconcile: claim machines, replace unhealthy ones, carry the template's labels and the like to the others, make or delete as
+many as it takes, write the status. Deployments make the sets; the machine controller takes over once a Machine is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from remuda.api.cluster_x_k8s_io import CLUSTERS, GROUP, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
+from remuda.kube.conditions import LEGACY, get
+from remuda.kube.errors import go_quote
+from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, labels_of, name_of, namespace_of, owner_references_of
+from remuda.kube.owners import with_finalizer, without_finalizer
+from remuda.kube.selectors import LabelSelector, SelectorError
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.runtime import DONE, NORMAL, Controller, Result, Watch, logger, owner, spec_change
+
+from ..contracts import CRDS, without_schemas
+from ..core import BY_CLUSTER, Core, cluster_key_of
+from ..names import DEPLOYMENT_NAME, DISABLE_MACHINE_CREATE, MACHINE_SET_FINALIZER
+from ..pausing import is_paused, with_paused
+from ..phases import Phases, Stuck
+from .claiming import Claiming, selector_of
+from .clones import Clones
+from .creation import Creation
+from .deletion_order import UnknownOrder, first_to_go
+from .desired import settled
+from .gate import Gate
+from .legacy_status import with_legacy_status
+from .parallel import for_each
+from .propagation import Propagation
+from .removal import remove_machine
+from .scope import NAME, Failure, Scope, is_deployment_child
+from .status import OWNED, Snapshot, look_again, with_status
+from .templates import Templates
+from .unhealthy import Remediation
+
+Obj = dict[str, Any]
+log = logger(__name__)
+
+_BY_DEPLOYMENT = "deployment"
+# What of a machine a set looks at; anything else of its status may change without it.
+_CONDITIONS = ("Ready", "Available", "UpToDate", "NodeHealthy", "HealthCheckSucceeded", "OwnerRemediated", "Deleting")
+_LEGACY_CONDITIONS = ("Ready", "HealthCheckSucceeded", "OwnerRemediated")
+_STATUS = (("nodeRef",), ("nodeInfo", "kubeletVersion"), ("deletion", "nodeDrainStartTime"))
+# The sum of a thousand machines takes so long that it is not made anew for every one of their changes.
+_REST_PER_MACHINE, _LONGEST_REST = 0.001, 1.0
+
+
+class MachineSets:
+    # Its status is this controller's own, and no reason to look at a set again.
+    controller = Controller(NAME, MACHINE_SETS, when=spec_change)
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._events = core.recorder("machineset-controller")
+        self._claiming = Claiming(core, self._events)
+        self._templates = Templates(core)
+        self._gate = Gate(core)
+        self._remediation = Remediation(core, self._gate)
+        self._propagation = Propagation(core)
+        self._clones = Clones(core)
+        self._creation = Creation(core, self._clones, self._propagation, self._events)
+        core.machine_sets.add_index(_BY_DEPLOYMENT, _deployments)
+        namespace = core.options.namespace
+        self.controller = replace(
+            type(self).controller,
+            watches=(
+                Watch(MACHINES, owner("MachineSet", GROUP, controller=True), _machine_matters, namespace),
+                Watch(MACHINES, self._claiming.sets_for, spec_change, namespace),
+                Watch(MACHINE_DEPLOYMENTS, self._of_deployment, spec_change, namespace),
+                Watch(CLUSTERS, self._of_cluster, _cluster_matters, namespace),
+                # For the kinds of providers, which must be known before the first reconcile asks for them.
+                Watch(CRDS, _nobody, transform=without_schemas),
+            ),
+            namespace=namespace,
+            lane=core.lane(core.machine_sets),
+            concurrency=core.options.concurrency,
+            resync=core.options.sync_period,
+        )
+        core.externals.followed_by(NAME, core.machine_sets, _references, _template_matters)
+        core.workloads.on_change(self._connection_changed)
+
+    # --- who is concerned -----------------------------------------------------------------------------------------------
+
+    def _of_deployment(self, deployment: Obj) -> Iterable[Key]:
+        return [Key.of(each) for each in self._core.machine_sets.indexed(_BY_DEPLOYMENT, Key.of(deployment))]
+
+    def _of_cluster(self, cluster: Obj) -> Iterable[Key]:
+        return [Key.of(each) for each in self._core.machine_sets.indexed(BY_CLUSTER, Key.of(cluster))]
+
+    def _connection_changed(self, cluster: Key) -> None:
+        working = self._core.manager.working(NAME)
+        if working is None:
+            return
+        for machine_set in self._core.machine_sets.indexed(BY_CLUSTER, cluster):
+            working.queue.add(Key.of(machine_set))
+
+    # --- one reconcile --------------------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: Key) -> Result:
+        await self._core.fresh(NAME, key)
+        machine_set = self._core.machine_sets.get(*key)
+        if machine_set is None:
+            self._core.manager.freshness.forget((NAME, key))
+            return DONE
+        if not self._core.wants(machine_set):
+            return DONE
+        cluster = self._core.cluster_of(machine_set)
+        if cluster is None and not is_being_deleted(machine_set):
+            return Result(waits=(_no_cluster(machine_set),))
+        return await self._reconcile(machine_set, cluster)
+
+    async def _reconcile(self, machine_set: Obj, cluster: Obj | None) -> Result:
+        patch = self._core.patch(NAME, self._core.machine_sets, machine_set, OWNED)
+        paused, now = is_paused(cluster, machine_set), self._core.now()
+        wanted = with_finalizer(machine_set, MACHINE_SET_FINALIZER)
+        if not paused:
+            wanted = settled(wanted, cluster)
+        if wanted is not machine_set:
+            machine_set = await patch.write(wanted)
+        machine_set = with_paused(machine_set, cluster, now)
+        scope = Scope(machine_set, cluster, now)
+        if paused:
+            await patch.write(machine_set)
+            return Result(waits=(Wait(Code.PAUSED, scope.ref(), Actor.USER),))
+        phases = Phases()
+        selector = await self._run(scope, phases)
+        if scope.deleting and scope.machines is not None and not scope.machines:
+            # All is done: the last write takes the set away, and nobody would see its status.
+            await patch.write(without_finalizer(patch.before, MACHINE_SET_FINALIZER))
+            return phases.outcome()
+        snapshot = self._snapshot(scope, selector)
+        status = with_status(snapshot)
+        await patch.write(with_legacy_status(status, snapshot), observed=not phases.failed)
+        # A set that has just grown goes on at once.
+        rest = 0.0 if scope.created else min(len(scope.listed) * _REST_PER_MACHINE, _LONGEST_REST)
+        phases.add(Result(after=look_again(status, snapshot), rest=rest))
+        return phases.outcome()
+
+    async def _run(self, scope: Scope, phases: Phases) -> LabelSelector | None:
+        """All phases, as far as they make sense after what came before."""
+        try:
+            selector = selector_of(scope.machine_set)
+        except SelectorError as error:
+            scope.why = f"failed to convert MachineSet {go_quote(name_of(scope.machine_set))} label selector: {error}"
+            await phases.run(_stuck(Wait(Code.MALFORMED, scope.ref(), Actor.USER, evidence=scope.why)))
+            return None
+        if not await phases.run(self._find_deployment(scope)):
+            return selector
+        await phases.run(self._templates.own_infrastructure(scope))
+        await phases.run(self._templates.own_bootstrap(scope))
+        if not await phases.run(self._claiming.run(scope, selector)):
+            return selector
+        if scope.deleting:
+            await phases.run(self._delete(scope))
+            return selector
+        await phases.run(self._remediation.run(scope))
+        await phases.run(self._propagation.run(scope))
+        await phases.run(self._scale(scope, selector))
+        return selector
+
+    def _snapshot(self, scope: Scope, selector: LabelSelector | None) -> Snapshot:
+        workload = self._core.workloads.get(cluster_key_of(scope.machine_set))
+
+        def node(name: str) -> Obj | None:
+            return None if workload is None else workload.nodes.get("", name)
+
+        return Snapshot(
+            scope.machine_set,
+            None if scope.machines is None else scope.listed,
+            scope.now,
+            "" if selector is None else str(selector),
+            scope.why,
+            scope.bootstrap_missing,
+            scope.infrastructure_missing,
+            scope.preflight,
+            scope.failure,
+            node,
+        )
+
+    # --- phases ---------------------------------------------------------------------------------------------------------
+
+    async def _find_deployment(self, scope: Scope) -> None:
+        if not is_deployment_child(scope.machine_set):
+            return
+        name = labels_of(scope.machine_set)[DEPLOYMENT_NAME]
+        scope.deployment = self._core.machine_deployments.get(scope.namespace, name)
+        if scope.deployment is None and not scope.deleting:
+            scope.why = f"MachineDeployment {Key(scope.namespace, name)} does not exist"
+            on = Ref(GROUP, "MachineDeployment", scope.namespace, name)
+            raise Stuck(Wait(Code.REFERENCE, scope.ref(), Actor.USER, on, scope.why))
+
+    async def _scale(self, scope: Scope, selector: LabelSelector) -> Result | None:
+        await self._clones.collect_leftovers(scope, selector)
+        wanted = scope.replicas
+        if wanted is None:
+            raise Stuck(Wait(Code.CONTENT, scope.ref(), Actor.USER, evidence="spec.replicas is not set"))
+        surplus = len(scope.listed) - wanted
+        if surplus > 0:
+            await self._shrink(scope, surplus)
+        elif surplus < 0:
+            return await self._grow(scope, -surplus)
+        return None
+
+    async def _grow(self, scope: Scope, count: int) -> Result | None:
+        if annotations_of(scope.machine_set).get(DISABLE_MACHINE_CREATE) == "true":
+            evidence = f"the annotation {DISABLE_MACHINE_CREATE} is set"
+            return Result(waits=(Wait(Code.HOOK, scope.ref(), Actor.USER, evidence=evidence),))
+        verdict = await self._gate.verdict(scope, "Scale up")
+        if verdict.messages:
+            scope.preflight = list(verdict.messages)
+            scope.failure = Failure("PreflightCheckFailed", verdict.joined)
+            return verdict.holds_up(scope)
+        await self._creation.run(scope, count)
+        return None
+
+    async def _shrink(self, scope: Scope, count: int) -> None:
+        order = dig(scope.machine_set, "spec", "deletion", "order") or ""
+        try:
+            chosen = first_to_go(scope.listed, count, order, scope.now)
+        except UnknownOrder as error:
+            raise Stuck(Wait(Code.MALFORMED, scope.ref(), Actor.USER, evidence=str(error))) from None
+
+        async def remove(machine: Obj) -> None:
+            await remove_machine(self._core, scope, machine)
+            name = name_of(machine)
+            log.info("deleting machine %s", name)
+            self._events.event(scope.machine_set, NORMAL, "SuccessfulDelete", f"Deleted Machine {go_quote(name)}")
+
+        await self._remove_all([machine for machine in chosen if not is_being_deleted(machine)], remove)
+
+    async def _delete(self, scope: Scope) -> Result | None:
+        async def remove(machine: Obj) -> None:
+            await remove_machine(self._core, scope, machine)
+            log.info("deleting machine %s, since its set is deleted", name_of(machine))
+
+        await self._remove_all([machine for machine in scope.listed if not is_being_deleted(machine)], remove)
+        if not scope.machines:
+            return None
+        first = Ref(GROUP, "Machine", scope.namespace, name_of(scope.listed[0]))
+        evidence = f"{len(scope.machines)} machines are still there"
+        return Result(waits=(Wait(Code.DELETION, scope.ref(), Actor.REMUDA, first, evidence),))
+
+    async def _remove_all(self, machines: list[Obj], remove: Callable[[Obj], Awaitable[None]]) -> None:
+        errors = await for_each(machines, remove)
+        if errors:
+            raise errors[0]
+
+
+async def _stuck(wait: Wait) -> None:
+    raise Stuck(wait)
+
+
+def _no_cluster(machine_set: Obj) -> Wait:
+    key = cluster_key_of(machine_set)
+    subject = Ref(GROUP, "MachineSet", namespace_of(machine_set), name_of(machine_set))
+    return Wait(Code.REFERENCE, subject, Actor.USER, Ref(GROUP, "Cluster", *key), f"Cluster {key} does not exist")
+
+
+# --- what is followed ------------------------------------------------------------------------------------------------------
+
+
+def _references(machine_set: Obj) -> Iterable[Obj]:
+    spec = dig(machine_set, "spec", "template", "spec") or {}
+    found = (spec.get("infrastructureRef"), dig(spec, "bootstrap", "configRef"))
+    return [ref for ref in found if ref]
+
+
+def _deployments(machine_set: Obj) -> Iterable[Hashable]:
+    name = labels_of(machine_set).get(DEPLOYMENT_NAME)
+    return (Key(namespace_of(machine_set), name),) if name else ()
+
+
+def _nobody(obj: Obj) -> Iterable[Key]:
+    return ()
+
+
+def _machine_matters(new: Obj | None, old: Obj | None) -> bool:
+    if new is None or old is None or spec_change(new, old):
+        return True
+    if any(dig(new, "status", *path) != dig(old, "status", *path) for path in _STATUS):
+        return True
+    if any(get(new, kind) != get(old, kind) for kind in _CONDITIONS):
+        return True
+    return any(get(new, kind, LEGACY) != get(old, kind, LEGACY) for kind in _LEGACY_CONDITIONS)
+
+
+def _cluster_matters(new: Obj | None, old: Obj | None) -> bool:
+    if new is None or old is None:
+        return True
+    return any(dig(new, "spec", field) != dig(old, "spec", field) for field in ("paused", "controlPlaneRef"))
+
+
+def _template_matters(new: Obj | None, old: Obj | None) -> bool:
+    """It came, it went, or lost its owner or its annotations: its content matters to the next clone only."""
+    if new is None or old is None:
+        return True
+    return owner_references_of(new) != owner_references_of(old) or annotations_of(new) != annotations_of(old)

@@ -1,0 +1,133 @@
+"""New machines of a set: for each a bootstrap configuration, an infrastructure machine, and then the machine that refers to both.
+
+Several are made at once, within bounds. When one of the three can't be made, what was made for it is taken back; when this
+process dies in between, :mod:`.clones` collects it later.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.api.cluster_x_k8s_io import MACHINES
+from remuda.kube.errors import ApiError, go_quote
+from remuda.kube.objects import dig, name_of
+from remuda.kube.waits import Actor, Code, Wait
+from remuda.runtime import NORMAL, Recorder, Retry, logger
+
+from ..cloning import reference_to
+from ..core import Core, cluster_name_of
+from ..naming import NameTemplateError, machine_name
+from ..phases import Stuck
+from .clones import Clone, Clones, NotCloned
+from .desired import new_machine
+from .ownership import MANAGER
+from .parallel import for_each
+from .propagation import Propagation
+from .scope import NAME, Failure, Scope
+
+Obj = dict[str, Any]
+log = logger(__name__)
+
+# So many in one reconcile: it must end in time, and its status must be seen to move.
+BATCH = 250
+_DEFAULT_NAME = "{{ .machineSet.name }}-{{ .random }}"
+_RANDOM = "{{ .random }}"
+_DRAWS = 16
+
+
+class _Failed(Exception):
+    def __init__(self, failure: Failure, name: str = "", missing: bool = False) -> None:
+        super().__init__(failure.message)
+        self.missing = missing
+        # A name that is drawn anew each time would make every message a new one.
+        self.failure = failure._replace(message=failure.message.replace(name, "…") if name else failure.message)
+
+
+class Creation:
+    def __init__(self, core: Core, clones: Clones, propagation: Propagation, events: Recorder) -> None:
+        self._core = core
+        self._clones = clones
+        self._propagation = propagation
+        self._events = events
+
+    async def run(self, scope: Scope, count: int) -> None:
+        """Make `count` machines, or as many as one reconcile may. Raises Retry or Stuck when that fails; the scope says why."""
+        try:
+            names = self._names(scope, min(count, BATCH))
+        except _Failed as error:
+            scope.failure = error.failure
+            raise Retry(f"failed to create Machine: {error}") from None
+
+        async def make(name: str) -> None:
+            await self._make(scope, name)
+
+        errors = await for_each(names, make)
+        failed = next((error for error in errors if isinstance(error, _Failed)), None)
+        if failed is not None:
+            scope.failure = failed.failure
+        for other in errors:
+            if not isinstance(other, _Failed):
+                raise other
+        if failed is not None and failed.missing:
+            raise Stuck(Wait(Code.REFERENCE, scope.ref(), Actor.USER, evidence=str(failed)))
+        if failed is not None:
+            log.warning("failed to create a machine: %s", failed)
+            raise Retry(str(failed))
+
+    def _names(self, scope: Scope, count: int) -> list[str]:
+        """Names that nobody has, drawn before anything is made, so that a seed gives the same ones."""
+        machine_set = scope.machine_set
+        template = dig(machine_set, "spec", "machineNaming", "template") or _DEFAULT_NAME
+        if _RANDOM not in template:
+            why = "cannot generate Machine name: {{ .random }} is missing in machineNaming.template"
+            raise _Failed(Failure("MachineCreationFailed", why))
+        found: dict[str, None] = {}
+        for _ in range(count + _DRAWS):
+            try:
+                name = machine_name(template, cluster_name_of(machine_set), name_of(machine_set), self._core.rng.name_suffix)
+            except NameTemplateError as error:
+                raise _Failed(Failure("MachineCreationFailed", f"failed to generate Machine name: {error}")) from None
+            if self._core.machines.get(scope.namespace, name) is None:
+                found[name] = None
+            if len(found) == count:
+                break
+        return list(found)
+
+    async def _make(self, scope: Scope, name: str) -> None:
+        made: list[Clone] = []
+        try:
+            machine = await self._make_parts(scope, name, made)
+        except _Failed:
+            for clone in reversed(made):
+                await self._take_back(scope, clone)
+            raise
+        self._core.wrote(NAME, scope.key, self._core.machines, machine)
+        self._propagation.made(scope, machine, reversed(made))
+        scope.created += 1
+        log.info("created machine %s", name)
+        self._events.event(scope.machine_set, NORMAL, "SuccessfulCreate", f"Created Machine {go_quote(name)}")
+
+    async def _take_back(self, scope: Scope, clone: Clone) -> None:
+        try:
+            await self._clones.drop(scope, clone)
+        except ApiError as error:
+            # It is collected with the leftovers.
+            log.warning("failed to take back %s %s: %s", clone.obj.get("kind"), name_of(clone.obj), error.message)
+
+    async def _make_parts(self, scope: Scope, name: str, made: list[Clone]) -> Obj:
+        bootstrap: Obj | None = None
+        reason = "BootstrapTemplateCloningFailed"
+        try:
+            if scope.bootstrap is not None:
+                made.append(await self._clones.make(scope, scope.bootstrap, name, "BootstrapConfig"))
+                bootstrap = reference_to(made[-1].obj)
+            reason = "InfrastructureTemplateCloningFailed"
+            made.append(await self._clones.make(scope, scope.infrastructure, name, "InfraMachine"))
+        except NotCloned as error:
+            raise _Failed(Failure(reason, str(error)), name, error.missing) from error
+        wanted = new_machine(scope.machine_set, name, reference_to(made[-1].obj), bootstrap)
+        try:
+            return await self._core.client.apply(MACHINES, wanted, field_manager=MANAGER, force=True)
+        except ApiError as error:
+            failure = Failure("MachineCreationFailed", f"failed to apply Machine: {error.message}")
+            raise _Failed(failure, name) from error

@@ -1,0 +1,88 @@
+"""What one reconcile of a MachineSet finds, and hands from phase to phase."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from remuda.api.cluster_x_k8s_io import GROUP
+from remuda.kube.objects import Key, dig, is_being_deleted, labels_of, name_of, uid_of
+from remuda.kube.waits import Ref
+
+from ..names import DEPLOYMENT_NAME
+
+Obj = dict[str, Any]
+
+NAME = "machineset"
+
+
+class Failure(NamedTuple):
+    """Why machines could not be made: the reason and the message of the condition MachinesCreated."""
+
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class Scope:
+    """`machines` is None until they are known; `why` says why they aren't."""
+
+    machine_set: Obj
+    cluster: Obj | None
+    now: float
+    deployment: Obj | None = None
+    machines: dict[str, Obj] | None = None  # by uid, in order of names
+    why: str = ""
+    infrastructure_missing: bool = False
+    bootstrap_missing: bool = False
+    preflight: list[str] = field(default_factory=list)
+    failure: Failure | None = None
+    created: int = 0
+
+    @property
+    def key(self) -> Key:
+        return Key.of(self.machine_set)
+
+    @property
+    def namespace(self) -> str:
+        return self.key.namespace
+
+    @property
+    def deleting(self) -> bool:
+        return is_being_deleted(self.machine_set)
+
+    @property
+    def replicas(self) -> int | None:
+        found = dig(self.machine_set, "spec", "replicas")
+        return found if isinstance(found, int) else None
+
+    @property
+    def infrastructure(self) -> Obj:
+        """The reference to the template of infrastructure machines."""
+        return dig(self.machine_set, "spec", "template", "spec", "infrastructureRef") or {}
+
+    @property
+    def bootstrap(self) -> Obj | None:
+        """The reference to the template of bootstrap configurations, if there is one."""
+        return dig(self.machine_set, "spec", "template", "spec", "bootstrap", "configRef") or None
+
+    @property
+    def listed(self) -> list[Obj]:
+        return list((self.machines or {}).values())
+
+    def ref(self) -> Ref:
+        return Ref(GROUP, "MachineSet", self.namespace, name_of(self.machine_set))
+
+    def saw(self, machine: Obj) -> None:
+        """A machine as a write has left it."""
+        if self.machines is not None:
+            self.machines[uid_of(machine)] = machine
+
+    def lost(self, machine: Obj) -> None:
+        """A machine that is gone."""
+        if self.machines is not None:
+            self.machines.pop(uid_of(machine), None)
+
+
+def is_deployment_child(machine_set: Obj) -> bool:
+    return DEPLOYMENT_NAME in labels_of(machine_set)

@@ -1,0 +1,218 @@
+"""The status of a set, computed from what one reconcile found; both sets of conditions. Pure.
+
+:mod:`.legacy_status` has the older half. A set whose machines could not be listed says so, and keeps its counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from remuda.kube.clock import parse_rfc3339
+from remuda.kube.condition_sums import Reasons, Sum, aggregate
+from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, get, is_true, with_condition
+from remuda.kube.objects import dig, is_being_deleted, metadata, name_of, with_path, without_path
+
+from ..versions import of_machines
+from .remediation import REMEDIATED, is_to_be_remediated, is_unhealthy
+from .scope import Failure
+from .stale import LONG_DELETION, deleting_for, stale_machines, subject
+
+Obj = dict[str, Any]
+
+OWNED = (
+    "Paused",
+    "ScalingUp",
+    "ScalingDown",
+    "MachinesReady",
+    "MachinesUpToDate",
+    "Remediating",
+    "Deleting",
+    # of the older conditions
+    "Ready",
+    "MachinesCreated",
+    "Resized",
+)
+_CHECK_LOGS = "Please check controller logs for errors"
+# A new machine needs a moment until it says whether it is up to date.
+_YOUNG_SECONDS = 10.0
+_NOT_READY_AGAIN = 15.0
+_COUNTERS = {"readyReplicas": "Ready", "availableReplicas": "Available", "upToDateReplicas": "UpToDate"}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """`machines` is None when they could not be listed, and `why` says why; `node` finds a node by name."""
+
+    machine_set: Obj
+    machines: Sequence[Obj] | None
+    now: float
+    selector: str = ""
+    why: str = ""
+    bootstrap_missing: bool = False
+    infrastructure_missing: bool = False
+    preflight: Sequence[str] = ()
+    failure: Failure | None = None
+    node: Callable[[str], Obj | None] = lambda name: None
+
+    @property
+    def replicas(self) -> int | None:
+        """How many are wanted: none of a set that is being deleted."""
+        found = dig(self.machine_set, "spec", "replicas")
+        if not isinstance(found, int):
+            return None
+        return 0 if is_being_deleted(self.machine_set) else found
+
+
+def with_status(snapshot: Snapshot) -> Obj:
+    """The set with its status of today (not the older half)."""
+    found = snapshot.machine_set
+    if snapshot.selector:
+        found = with_path(found, ("status", "selector"), snapshot.selector)
+    if snapshot.machines is None:
+        sums = {kind: Sum(UNKNOWN, "InternalError", snapshot.why or _CHECK_LOGS) for kind in _SUMS}
+    else:
+        found = _with_counters(found, snapshot.machines)
+        sums = {kind: make(snapshot, snapshot.machines) for kind, make in _SUMS.items()}
+    for kind, summed in sums.items():
+        found = with_condition(found, kind, summed.status, summed.reason, summed.message, now=snapshot.now)
+    return found
+
+
+def _with_counters(machine_set: Obj, machines: Sequence[Obj]) -> Obj:
+    status = {**(machine_set.get("status") or {}), "replicas": len(machines)}
+    for field, kind in _COUNTERS.items():
+        status[field] = sum(1 for machine in machines if is_true(machine, kind))
+    versions = of_machines(machines)
+    found = {**machine_set, "status": status}
+    path = ("status", "versions")
+    return with_path(found, path, versions) if versions else without_path(found, path)
+
+
+# --- conditions ------------------------------------------------------------------------------------------------------------
+
+
+def _replicas_not_set() -> Sum:
+    return Sum(UNKNOWN, "WaitingForReplicasSet", "Waiting for spec.replicas set")
+
+
+def _scaling_up(snapshot: Snapshot, machines: Sequence[Obj]) -> Sum:
+    wanted = snapshot.replicas
+    if wanted is None:
+        return _replicas_not_set()
+    missing = missing_references(snapshot)
+    if len(machines) >= wanted:
+        blocked = missing and not is_being_deleted(snapshot.machine_set)
+        return Sum(FALSE, "NotScalingUp", f"Scaling up would be blocked because {missing}" if blocked else "")
+    why = [*snapshot.preflight, *([missing] if missing else [])]
+    if not why and snapshot.failure is not None:
+        why = [snapshot.failure.message]
+    message = f"Scaling up from {len(machines)} to {wanted} replicas"
+    if why:
+        message += " is blocked because:\n" + "\n".join(f"* {each}" for each in why)
+    return Sum(TRUE, "ScalingUp", message)
+
+
+def missing_references(snapshot: Snapshot) -> str:
+    """Which templates don't exist."""
+    spec = dig(snapshot.machine_set, "spec", "template", "spec") or {}
+    kinds = [dig(spec, "bootstrap", "configRef", "kind", default="")] if snapshot.bootstrap_missing else []
+    kinds += [dig(spec, "infrastructureRef", "kind", default="")] if snapshot.infrastructure_missing else []
+    if not kinds:
+        return ""
+    return f"{' and '.join(kinds)} {'does' if len(kinds) == 1 else 'do'} not exist"
+
+
+def _scaling_down(snapshot: Snapshot, machines: Sequence[Obj]) -> Sum:
+    wanted = snapshot.replicas
+    if wanted is None:
+        return _replicas_not_set()
+    if len(machines) <= wanted:
+        return Sum(FALSE, "NotScalingDown", "")
+    message = f"Scaling down from {len(machines)} to {wanted} replicas"
+    return Sum(TRUE, "ScalingDown", _and_stale(message, snapshot, machines))
+
+
+def _and_stale(message: str, snapshot: Snapshot, machines: Sequence[Obj]) -> str:
+    stale = stale_machines(machines, snapshot.now)
+    return f"{message}\n* {stale}" if stale else message
+
+
+def _machines_ready(snapshot: Snapshot, machines: Sequence[Obj]) -> Sum:
+    if not machines:
+        return Sum(TRUE, "NoReplicas", "")
+    return aggregate(machines, "Ready", reasons=Reasons("NotReady", "ReadyUnknown", "Ready"))
+
+
+def _machines_up_to_date(snapshot: Snapshot, machines: Sequence[Obj]) -> Sum:
+    grown = [machine for machine in machines if not _is_young(machine, snapshot.now)]
+    if not grown:
+        return Sum(TRUE, "NoReplicas", "")
+    return aggregate(grown, "UpToDate", reasons=Reasons("NotUpToDate", "UpToDateUnknown", "UpToDate"))
+
+
+def _is_young(machine: Obj, now: float) -> bool:
+    """It has not said yet whether it is up to date, and may take its time."""
+    return get(machine, "UpToDate") is None and now - _created(machine) <= _YOUNG_SECONDS
+
+
+def _created(machine: Obj) -> float:
+    try:
+        return parse_rfc3339(metadata(machine).get("creationTimestamp") or "")
+    except ValueError:
+        return 0.0
+
+
+def _remediating(snapshot: Snapshot, machines: Sequence[Obj]) -> Sum:
+    chosen = [machine for machine in machines if is_to_be_remediated(machine)]
+    if chosen:
+        return Sum(TRUE, "Remediating", aggregate(chosen, REMEDIATED).message)
+    unhealthy = [name_of(machine) for machine in machines if is_unhealthy(machine)]
+    message = f"{subject(unhealthy)} not healthy (not to be remediated by MachineSet)" if unhealthy else ""
+    return Sum(FALSE, "NotRemediating", message)
+
+
+def _deleting(snapshot: Snapshot, machines: Sequence[Obj]) -> Sum:
+    if not is_being_deleted(snapshot.machine_set):
+        return Sum(FALSE, "NotDeleting", "")
+    if not machines:
+        return Sum(TRUE, "Deleting", "Deletion completed")
+    message = f"Deleting {len(machines)} Machine{'s' if len(machines) > 1 else ''}"
+    return Sum(TRUE, "Deleting", _and_stale(message, snapshot, machines))
+
+
+_SUMS: dict[str, Callable[[Snapshot, Sequence[Obj]], Sum]] = {
+    "ScalingUp": _scaling_up,
+    "ScalingDown": _scaling_down,
+    "MachinesReady": _machines_ready,
+    "MachinesUpToDate": _machines_up_to_date,
+    "Remediating": _remediating,
+    "Deleting": _deleting,
+}
+
+
+# --- time ------------------------------------------------------------------------------------------------------------------
+
+
+def look_again(machine_set: Obj, snapshot: Snapshot) -> float | None:
+    """In how many seconds the status (of `machine_set`, as computed) may differ by the clock alone."""
+    machines = snapshot.machines
+    if machines is None:
+        return None
+    ages = [age for machine in machines if (age := deleting_for(machine, snapshot.now)) is not None]
+    times = [LONG_DELETION + 1 - age for age in ages if age <= LONG_DELETION]
+    times += [_YOUNG_SECONDS + 1 - (snapshot.now - _created(machine)) for machine in machines if _is_young(machine, snapshot.now)]
+    if not is_being_deleted(machine_set):
+        times += _until_ready(machine_set)
+    return max(min(times), 0.0) if times else None
+
+
+def _until_ready(machine_set: Obj) -> list[float]:
+    """Nodes are not followed here; so a set that is not ready looks at them by the clock."""
+    status = machine_set.get("status") or {}
+    wanted = dig(machine_set, "spec", "replicas")
+    settling = dig(machine_set, "spec", "template", "spec", "minReadySeconds") or 0
+    if status.get("readyReplicas") != wanted:
+        return [_NOT_READY_AGAIN]
+    return [float(settling)] if settling and status.get("availableReplicas") != wanted else []
