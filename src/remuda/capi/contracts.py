@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from remuda.apiserver.discovery import version_order
-from remuda.kube.objects import GroupVersionResource, dig, labels_of
+from remuda.kube.objects import GroupVersion, GroupVersionResource, dig, labels_of
 from remuda.runtime import Informer, Informers
 
 from .names import DOMAIN
@@ -38,10 +38,12 @@ class ContractKind(NamedTuple):
 class NoContract(Exception):
     """A reference names a kind that no CRD defines (yet), or whose CRD follows no contract that we know."""
 
-    def __init__(self, group: str, kind: str, why: str) -> None:
+    def __init__(self, group: str, kind: str, why: str, *, defined: bool = False) -> None:
+        """`defined`: there is a CRD, so there may be objects."""
         super().__init__(f"{kind}.{group}: {why}")
         self.group = group
         self.kind = kind
+        self.defined = defined
 
 
 def without_schemas(crd: Obj) -> Obj:
@@ -76,7 +78,16 @@ class Contracts:
             if listed:
                 version = min(listed.split("_"), key=version_order)
                 return ContractKind(GroupVersionResource(group, version, crd["spec"]["names"]["plural"]), kind, contract)
-        raise NoContract(group, kind, f"its CustomResourceDefinition has no label {DOMAIN}/{V1BETA2} or {DOMAIN}/{V1BETA1}")
+        why = f"its CustomResourceDefinition has no label {DOMAIN}/{V1BETA2} or {DOMAIN}/{V1BETA1}"
+        raise NoContract(group, kind, why, defined=True)
+
+    def versioned(self, api_version: str, kind: str) -> GroupVersionResource:
+        """For references that name a version themselves. Raises NoContract when nobody defines the kind."""
+        group, version = GroupVersion.parse(api_version)
+        found = self.crds.indexed(_BY_KIND, (group, kind))
+        if not found:
+            raise NoContract(group, kind, "no CustomResourceDefinition defines it")
+        return GroupVersionResource(group, version, found[0]["spec"]["names"]["plural"])
 
     def api_version(self, group: str, kind: str) -> str | None:
         """For the conversion to v1beta1, whose references name a version."""

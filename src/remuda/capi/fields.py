@@ -71,9 +71,19 @@ def failure_domains(obj: Obj, contract: str) -> list[Obj]:
     found = dig(obj, "status", "failureDomains")
     if contract == V1BETA1:
         named = found.items() if isinstance(found, dict) else ()
-        found = [{"name": name, **(domain if isinstance(domain, dict) else {})} for name, domain in named]
-    domains = [domain for domain in found or () if isinstance(domain, dict) and domain.get("name")]
-    return sorted(domains, key=lambda domain: str(domain["name"]))
+        found = [{**domain, "name": name} for name, domain in named if isinstance(domain, dict)]
+    if not isinstance(found, list):
+        return []
+    domains = [domain for domain in found if isinstance(domain, dict) and isinstance(domain.get("name"), str) and domain["name"]]
+    return sorted((_failure_domain(domain) for domain in domains), key=lambda domain: str(domain["name"]))
+
+
+def _failure_domain(domain: Obj) -> Obj:
+    made: Obj = {"name": domain["name"], "controlPlane": _flag(domain, "controlPlane") is True}
+    attributes = domain.get("attributes")
+    if isinstance(attributes, dict) and attributes:
+        made["attributes"] = {key: str(value) for key, value in attributes.items()}
+    return made
 
 
 def provider_id(obj: Obj) -> str:
@@ -143,7 +153,7 @@ def available_replicas(obj: Obj, contract: str) -> int | None:
     if contract != V1BETA1:
         return _number(obj, "status", "availableReplicas")
     desired, unavailable = spec_replicas(obj), _number(obj, "status", "unavailableReplicas")
-    return None if desired is None or unavailable is None else desired - unavailable
+    return None if desired is None or unavailable is None else max(desired - unavailable, 0)
 
 
 def up_to_date_replicas(obj: Obj, contract: str) -> int | None:

@@ -210,7 +210,8 @@ async def test_a_kubeconfig_without_the_label_is_found_at_the_next_try() -> None
 
 async def test_nodes_are_cached_slim_and_found_by_provider_id() -> None:
     async with ranch() as r:
-        status = {"images": [{"names": ["big"]}], "conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": "2030-01-01T00:00:00Z"}]}
+        beat = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2030-01-01T00:00:00Z"}
+        status = {"images": [{"names": ["big"]}], "conditions": [beat]}
         await r.node("n1", spec={"providerID": "test:///n1", "podCIDR": "10.0.0.0/24"})
         await r.fleet.nodes.patch(NODES, "n1", {"status": status}, subresource="status")
         workload = r.cache.get(await r.cluster())
