@@ -1,0 +1,72 @@
+"""One reconcile of a MachineDeployment: what was read, and what has been found and done so far."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from remuda.api.cluster_x_k8s_io import GROUP
+from remuda.kube.objects import Key, annotations_of, is_being_deleted
+from remuda.kube.owners import controller_of
+from remuda.kube.selectors import LabelSelector
+from remuda.kube.waits import Actor, Code, Ref, Wait
+
+from ..names import DELETE_MACHINE
+from .status import Rolled, Snapshot
+
+Obj = dict[str, Any]
+
+NAME = "machinedeployment"
+
+
+@dataclass(slots=True)
+class Scope:
+    """`deployment` is the working copy; `cluster` is None only for one that is being deleted after its cluster went.
+
+    `machine_sets` is None until they are told; `rolled` until a plan is carried out.
+    """
+
+    deployment: Obj
+    cluster: Obj | None
+    now: float
+    selector: LabelSelector | None = None
+    machines: Sequence[Obj] = ()
+    machine_sets: list[Obj] | None = None
+    bootstrap_missing: bool = False
+    infrastructure_missing: bool = False
+    rolled: Rolled | None = None
+    # How many machines of each set (by uid) somebody asked to be deleted first.
+    marked: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def key(self) -> Key:
+        return Key.of(self.deployment)
+
+    @property
+    def ref(self) -> Ref:
+        return Ref(GROUP, "MachineDeployment", *self.key)
+
+    def of(self, machine_set: Obj) -> Ref:
+        return Ref(GROUP, "MachineSet", *Key.of(machine_set))
+
+    def waits_for(self, code: Code, actor: Actor, evidence: str, on: Ref | None = None) -> Wait:
+        return Wait(code, self.ref, actor, on, evidence)
+
+    def count_marked(self) -> None:
+        for machine in self.machines:
+            if DELETE_MACHINE in annotations_of(machine) and not is_being_deleted(machine):
+                self.marked[(controller_of(machine) or {}).get("uid") or ""] += 1
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            self.deployment,
+            self.now,
+            self.selector,
+            self.machine_sets,
+            self.machines,
+            self.bootstrap_missing,
+            self.infrastructure_missing,
+            self.rolled,
+        )

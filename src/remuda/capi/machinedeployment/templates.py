@@ -1,0 +1,56 @@
+"""The templates that a MachineDeployment refers to: whether they are there, and that they belong to the cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.kube.objects import Key, dig, name_of, namespace_of, resource_version_of
+from remuda.kube.owners import reference, with_owner
+from remuda.kube.waits import Actor, Code, Ref
+from remuda.runtime import logger
+
+from ..contracts import NoContract
+from ..core import Core
+from ..phases import Stuck
+from .scope import NAME, Scope
+
+Obj = dict[str, Any]
+
+log = logger(__name__)
+
+
+def template_references(deployment: Obj) -> list[Obj]:
+    """Those that name a template; other kinds are not ours to look after."""
+    spec = dig(deployment, "spec", "template", "spec") or {}
+    found = (dig(spec, "infrastructureRef"), dig(spec, "bootstrap", "configRef"))
+    return [ref for ref in found if isinstance(ref, dict) and str(ref.get("kind") or "").endswith("Template")]
+
+
+async def own_templates(core: Core, scope: Scope) -> None:
+    """Note which are missing. Raises Stuck when a kind is not known."""
+    spec = dig(scope.deployment, "spec", "template", "spec") or {}
+    for ref in template_references(scope.deployment):
+        missing = not await _own(core, scope, ref)
+        if ref is spec.get("infrastructureRef"):
+            scope.infrastructure_missing = missing
+        else:
+            scope.bootstrap_missing = missing
+
+
+async def _own(core: Core, scope: Scope, ref: Obj) -> bool:
+    namespace = namespace_of(scope.deployment)
+    try:
+        found = await core.externals.get(ref, namespace)
+    except NoContract as error:
+        log.warning("failed to get object from ref: %s", error)
+        on = Ref(error.group, error.kind, namespace, ref.get("name") or "")
+        raise Stuck(scope.waits_for(Code.REFERENCE, Actor.USER, str(error), on)) from None
+    if found is None:
+        return False
+    owned = with_owner(found.obj, reference(scope.cluster or {}))
+    if owned is not found.obj:
+        # A list is written whole: only on top of what was seen.
+        meta = {"ownerReferences": owned["metadata"]["ownerReferences"], "resourceVersion": resource_version_of(found.obj)}
+        written = await core.client.patch(found.resource, name_of(found.obj), {"metadata": meta}, namespace)
+        core.wrote(NAME, Key.of(scope.deployment), found.informer, written)
+    return True
