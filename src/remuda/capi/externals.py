@@ -82,9 +82,16 @@ class Externals:
     async def of(self, group: str, kind: str) -> tuple[Informer, ContractKind]:
         """The cache of a provider's kind, filled. Raises NoContract."""
         found = self.contracts.find(group, kind)
-        informer = self._started.get(found.resource)
+        return await self._filled(found.resource, kind), found
+
+    async def versioned(self, api_version: str, kind: str) -> Informer:
+        """The cache of a kind by a reference that names its version itself, whatever contract it follows. Raises NoContract."""
+        return await self._filled(self.contracts.versioned(api_version, kind), kind)
+
+    async def _filled(self, resource: GroupVersionResource, kind: str) -> Informer:
+        informer = self._started.get(resource)
         if informer is None:
-            informer = self._started[found.resource] = self._manager.informers.of(found.resource)
+            informer = self._started[resource] = self._manager.informers.of(resource)
             for follower in self._followers:
                 self._follow(follower, informer)
         if not informer.synced.is_set():
@@ -92,8 +99,8 @@ class Externals:
                 async with deadline(self._manager.clock, _SYNC_SECONDS):
                     await informer.synced.wait()
             except TimeoutError:
-                raise Retry(f"{kind}.{group} can't be read yet") from None
-        return informer, found
+                raise Retry(f"{kind}.{resource.group} can't be read yet") from None
+        return informer
 
     def _follow(self, follower: _Follower, informer: Informer) -> None:
         watch = Watch(informer.resource, follower.to)

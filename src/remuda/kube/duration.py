@@ -1,4 +1,4 @@
-"""Durations as people read them in tables: "5d", "3m12s", "<unknown>"."""
+"""Durations as people read them: in tables ("5d", "3m12s", "<unknown>"), and as Go writes them ("5m0s")."""
 
 from __future__ import annotations
 
@@ -52,3 +52,12 @@ def human_age(timestamp: str | None, now: float) -> str:
     """How long ago `timestamp` was, as the Age column of a table says it."""
     since = seconds_of(timestamp) if timestamp else None
     return "<unknown>" if since is None else human_duration(now - since)
+
+
+def go_duration(seconds: int) -> str:
+    """Whole seconds as Go's time.Duration shows them: all units from the first that counts down to seconds."""
+    sign, whole = ("-", -seconds) if seconds < 0 else ("", seconds)
+    hours, minutes, rest = whole // _HOUR, whole % _HOUR // _MINUTE, whole % _MINUTE
+    if hours:
+        return f"{sign}{hours}h{minutes}m{rest}s"
+    return f"{sign}{minutes}m{rest}s" if minutes else f"{sign}{rest}s"

@@ -1,0 +1,5 @@
+"""The MachineHealthCheck controller (:mod:`.controller`)."""
+
+from .controller import MachineHealthChecks
+
+__all__ = ["MachineHealthChecks"]

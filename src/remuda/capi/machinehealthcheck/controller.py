@@ -1,0 +1,308 @@
+"""The controller: looks at the machines that a MachineHealthCheck selects, says on each how it does, and asks for those that are
+unhealthy to be replaced, as long as there are not too many of them.
+
+Decisions are in :mod:`.health` and :mod:`.budget`, what is written in :mod:`.status`. A workload cluster that can't be reached
+says nothing about its nodes, so nothing is decided then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from remuda.api.cluster_x_k8s_io import CLUSTERS, GROUP, MACHINE_HEALTH_CHECKS, MACHINES
+from remuda.kube import conditions
+from remuda.kube.conditions import ConditionConflict
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import Key, dig, is_being_deleted, labels_of, metadata, name_of, with_metadata
+from remuda.kube.owners import reference, with_owner
+from remuda.kube.selectors import LabelSelector, SelectorError, checked_structure
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.runtime import DONE, NORMAL, WARNING, Controller, Result, Retry, Watch, logger
+from remuda.runtime.patching import Patch
+
+from ..core import BY_CLUSTER, BY_NODE, Core, cluster_key_of
+from ..names import CLUSTER_NAME
+from ..pausing import is_paused, with_paused
+from ..phases import Phases, Stuck
+from ..workloads import Workload
+from . import status
+from .budget import BudgetError, budget
+from .health import Checks, ClusterState, State, Target, Verdict, examine, is_checked
+from .requests import Requests, TemplateMissing, references, template_of
+
+log = logger(__name__)
+
+Obj = dict[str, Any]
+
+NAME = "machinehealthcheck"
+OWNED = ("Paused", status.REMEDIATION_ALLOWED)
+# How often a restriction that stays is told of again.
+_TELL_AGAIN_SECONDS = 600.0
+
+
+@dataclass(slots=True)
+class _Look:
+    """One look at all machines of a check; `check` is what becomes of the object."""
+
+    check: Obj
+    cluster: Obj
+    now: float
+    phases: Phases
+
+    @property
+    def key(self) -> Key:
+        return Key.of(self.check)
+
+    @property
+    def ref(self) -> Ref:
+        return Ref(GROUP, "MachineHealthCheck", *self.key)
+
+
+class MachineHealthChecks:
+    controller = Controller(NAME, MACHINE_HEALTH_CHECKS)
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._requests = Requests(core, NAME)
+        self._events = core.recorder("machinehealthcheck-controller")
+        # When, and of what, the last event about a restriction told.
+        self._told: dict[Key, tuple[str, float]] = {}
+        options = core.options
+        self.controller = replace(
+            type(self).controller,
+            watches=(
+                Watch(MACHINES, self._of_machine, machine_matters, options.namespace),
+                Watch(CLUSTERS, self._of_cluster, cluster_matters, options.namespace),
+            ),
+            lane=core.lane(core.health_checks),
+            concurrency=options.concurrency,
+            resync=options.sync_period,
+            namespace=options.namespace,
+        )
+        core.externals.followed_by(NAME, core.health_checks, references)
+        core.workloads.follow_nodes(NAME, self._of_node)
+        core.workloads.on_change(self._connection_changed)
+
+    # --- whom a change concerns -----------------------------------------------------------------------------------------
+
+    def _of_cluster(self, cluster: Obj) -> Iterable[Key]:
+        return [Key.of(check) for check in self._core.health_checks.indexed(BY_CLUSTER, Key.of(cluster))]
+
+    def _of_machine(self, machine: Obj) -> Iterable[Key]:
+        labels = labels_of(machine)
+        for check in self._core.health_checks.indexed(BY_CLUSTER, cluster_key_of(machine)):
+            selector = _selector(check)
+            if selector is not None and selector.matches(labels):
+                yield Key.of(check)
+
+    def _of_node(self, cluster: Key, node: Obj) -> Iterable[Key]:
+        for machine in self._core.machines.indexed(BY_NODE, (*cluster, name_of(node))):
+            yield from self._of_machine(machine)
+
+    def _connection_changed(self, cluster: Key) -> None:
+        working = self._core.manager.working(NAME)
+        if working is not None:
+            for check in self._core.health_checks.indexed(BY_CLUSTER, cluster):
+                working.queue.add(Key.of(check))
+
+    # --- reconcile ------------------------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: Key) -> Result:
+        core = self._core
+        await core.fresh(NAME, key)
+        check = core.health_checks.get(*key)
+        if check is None:
+            self._told.pop(key, None)
+            core.manager.freshness.forget((NAME, key))
+            return DONE
+        if not core.wants(check):
+            return DONE
+        cluster = core.cluster_of(check)
+        if cluster is None:
+            on = Ref(GROUP, "Cluster", *cluster_key_of(check))
+            return Result(
+                waits=(Wait(Code.REFERENCE, Ref(GROUP, "MachineHealthCheck", *key), Actor.USER, on, "it is not there"),)
+            )
+        patch = core.patch(NAME, core.health_checks, check, OWNED)
+        look = _Look(with_paused(check, cluster, core.now()), cluster, core.now(), Phases())
+        if is_paused(cluster, check):
+            await patch.write(look.check)
+            return Result(waits=(Wait(Code.PAUSED, look.ref, Actor.USER),))
+        look.check = with_metadata(look.check, labels={**labels_of(check), CLUSTER_NAME: name_of(cluster)})
+        look.check = with_owner(look.check, reference(cluster))
+        await look.phases.run(self._look(look))
+        await patch.write(look.check, observed=not look.phases.failed)
+        return look.phases.outcome()
+
+    async def _look(self, look: _Look) -> Result:
+        targets = self._targets(look, self._workload(look))
+        state, checks = ClusterState.of(look.cluster), Checks.of(look.check)
+        examined = [(target, examine(target, state, checks, look.now)) for target in targets]
+        healthy = sum(verdict.state is State.HEALTHY for _, verdict in examined)
+        unhealthy = sum(verdict.state is State.UNHEALTHY for _, verdict in examined)
+        look.check = status.with_counts(look.check, (name_of(target.machine) for target in targets), healthy)
+        wait = self._budget(look, len(targets), healthy, unhealthy)
+        look.check = status.without_problems(look.check)
+        for target, verdict in examined:
+            if verdict.state is State.UNHEALTHY:
+                await look.phases.run(self._unhealthy(look, target.machine, verdict, remediate=wait is None))
+            elif verdict.state is State.HEALTHY:
+                await look.phases.run(self._healthy(look, target.machine, verdict, remediate=wait is None))
+        # While there is something to wait for, it's looked at often, however far away the next timeout is.
+        last = [] if wait is None else [self.controller.wait]
+        after = min([*(verdict.after for _, verdict in examined if verdict.state is State.LATER), *last], default=None)
+        return Result(after, () if wait is None else (wait,), rest=min(1.0, 0.001 * len(targets)))
+
+    def _workload(self, look: _Look) -> Workload | None:
+        """The connection to the cluster; None before it has a control plane. Without one nobody knows how its nodes do."""
+        if not conditions.is_true(look.cluster, "ControlPlaneInitialized"):
+            return None
+        found = self._core.workloads.get(Key.of(look.cluster))
+        if found is None:
+            on = Ref(GROUP, "Cluster", *Key.of(look.cluster))
+            raise Stuck(Wait(Code.CONNECTION, look.ref, Actor.REMUDA, on, "its API can't be reached, so no machine is judged"))
+        return found
+
+    def _targets(self, look: _Look, workload: Workload | None) -> list[Target]:
+        selector = _selector(look.check)
+        if selector is None:
+            raise Stuck(Wait(Code.MALFORMED, look.ref, Actor.USER, evidence="spec.selector can't be used"))
+        cluster = Key.of(look.cluster)
+        found = []
+        for machine in self._core.in_cluster(self._core.machines, cluster):
+            labels = labels_of(machine)
+            if labels.get(CLUSTER_NAME) == cluster.name and selector.matches(labels) and is_checked(machine):
+                found.append(_with_node(machine, workload))
+        return found
+
+    def _budget(self, look: _Look, total: int, healthy: int, unhealthy: int) -> Wait | None:
+        """Write how many may be remediated; a wait when none may."""
+        try:
+            found = budget(look.check, total=total, healthy=healthy, unhealthy=unhealthy)
+        except BudgetError as error:
+            look.check = status.with_unusable_budget(look.check, str(error), look.now)
+            return Wait(Code.MALFORMED, look.ref, Actor.USER, evidence=f"spec.remediation.triggerIf: {error}")
+        look.check = status.with_budget(look.check, found, look.now)
+        if found.allowed:
+            self._told.pop(look.key, None)
+            return None
+        if unhealthy:
+            self._tell_restricted(look, found.message)
+        return Wait(Code.BUDGET, look.ref, Actor.USER, evidence=found.message)
+
+    def _tell_restricted(self, look: _Look, message: str) -> None:
+        """Once for each thing there is to tell, and again while it stays so: nobody must overlook that nothing happens."""
+        told, when = self._told.get(look.key, ("", 0.0))
+        if told == message and look.now < when + _TELL_AGAIN_SECONDS:
+            return
+        self._told[look.key] = message, look.now
+        self._events.event(look.check, WARNING, "RemediationRestricted", message)
+        log.warning("%s", message)
+
+    # --- machines -------------------------------------------------------------------------------------------------------
+
+    async def _healthy(self, look: _Look, machine: Obj, verdict: Verdict, *, remediate: bool) -> None:
+        template = template_of(look.check)
+        if template is not None and remediate:
+            await self._requests.withdraw(look.check, template, machine)
+        await self._write(look, machine, status.with_verdict(machine, verdict, look.now))
+
+    async def _unhealthy(self, look: _Look, machine: Obj, verdict: Verdict, *, remediate: bool) -> None:
+        marked = status.with_verdict(machine, verdict, look.now)
+        if not remediate:
+            await self._write(look, machine, marked)
+            return
+        failure: Exception | None = None
+        template = template_of(look.check)
+        if template is not None:
+            marked, failure = await self._request(look, template, machine, marked)
+        elif not is_being_deleted(machine):
+            marked = status.with_owner_asked(marked, look.now)
+        if await self._write(look, machine, marked):
+            message = f"Machine {Key.of(machine)} has been marked as unhealthy by {look.key}"
+            self._events.event(machine, NORMAL, "MachineMarkedUnhealthy", message)
+            log.info("%s: %s", message, verdict.message)
+        if failure is not None:
+            raise failure
+
+    async def _request(self, look: _Look, template: Obj, machine: Obj, marked: Obj) -> tuple[Obj, Exception | None]:
+        """Ask whoever remediates from outside; the machine as it is to be written, and what went wrong."""
+        try:
+            made = await self._requests.ensure(look.check, template, machine)
+        except TemplateMissing as missing:
+            look.check = status.with_template_problem(look.check, str(missing), look.now)
+            named = f"{template['kind']} {Key(look.key.namespace, template['name'])}"
+            on = Ref("", template["kind"], look.key.namespace, template["name"])
+            wait = Wait(Code.REFERENCE, look.ref, Actor.USER, on, str(missing))
+            return status.with_template_missing(marked, named, look.now), Stuck(wait)
+        except ApiError as error:
+            look.check = status.with_request_problem(look.check, error.message, look.now)
+            return status.with_request_failed(marked, look.now), error
+        if made:
+            return status.with_request_made(marked, look.now), None
+        return status.with_request_there(marked, look.now), None
+
+    async def _write(self, look: _Look, machine: Obj, marked: Obj) -> bool:
+        """Whether there was anything to write."""
+        if marked is machine:
+            return False
+        core = self._core
+        patch = Patch(
+            core.client,
+            MACHINES,
+            machine,
+            core.clock,
+            owned=(status.HEALTH_CHECK_SUCCEEDED,),
+            on_written=lambda written: core.wrote(NAME, look.key, core.machines, written),
+        )
+        try:
+            await patch.write(marked)
+        except ConditionConflict as error:
+            # The owner was faster with its part; the next look sees what it did.
+            raise Retry(f"Machine {Key.of(machine)}: {error}") from None
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            return False
+        return True
+
+
+def _with_node(machine: Obj, workload: Workload | None) -> Target:
+    name = dig(machine, "status", "nodeRef", "name")
+    if workload is None or not name:
+        return Target(machine)
+    node = workload.nodes.get("", name)
+    return Target(machine, node, node_gone=node is None)
+
+
+def _selector(check: Obj) -> LabelSelector | None:
+    """None when it can't be used; admission refuses such."""
+    try:
+        found = checked_structure(dig(check, "spec", "selector") or {})
+    except SelectorError:
+        return None
+    return None if found.empty else found
+
+
+def machine_matters(new: Obj | None, old: Obj | None) -> bool:
+    """Only what a check looks at: labels, annotations, the node, conditions other than the sums, and whether it is going."""
+    if new is None or old is None:
+        return True
+    if dig(new, "status", "nodeRef", "name") != dig(old, "status", "nodeRef", "name"):
+        return True
+    if any(metadata(new).get(field) != metadata(old).get(field) for field in ("labels", "annotations", "deletionTimestamp")):
+        return True
+    return _told_conditions(new) != _told_conditions(old)
+
+
+def _told_conditions(machine: Obj) -> list[Obj]:
+    return [each for each in conditions.conditions_of(machine) if each.get("type") not in ("Ready", "Available")]
+
+
+def cluster_matters(new: Obj | None, old: Obj | None) -> bool:
+    """Only whether it is paused, and whether its machines can be judged."""
+    if new is None or old is None:
+        return True
+    return dig(new, "spec", "paused") != dig(old, "spec", "paused") or ClusterState.of(new) != ClusterState.of(old)

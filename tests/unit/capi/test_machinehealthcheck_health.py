@@ -1,0 +1,208 @@
+"""Whether one machine is well, case by case."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from remuda.capi.machinehealthcheck.health import (
+    HEALTHY,
+    UNJUDGED,
+    Checks,
+    ClusterState,
+    ConditionCheck,
+    State,
+    Target,
+    Verdict,
+    examine,
+    is_checked,
+)
+from remuda.kube.clock import rfc3339
+
+Obj = dict[str, Any]
+
+NOW = 1_800_000_000.0
+UP = ClusterState(NOW - 3600, NOW - 3600)
+CHECKS = Checks(
+    600,
+    node=(ConditionCheck("Ready", "Unknown", 300), ConditionCheck("Ready", "False", 300)),
+    machine=(ConditionCheck("EtcdPodHealthy", "False", 300), ConditionCheck("EtcdPodHealthy", "Unknown", 300)),
+)
+
+
+def condition(kind: str, status: str, ago: float, reason: str = "Why") -> Obj:
+    return {"type": kind, "status": status, "reason": reason, "message": "", "lastTransitionTime": rfc3339(NOW - ago)}
+
+
+def machine(*conditions: Obj, ago: float = 7200, node: str = "n1", control_plane: bool = False, **annotations: str) -> Obj:
+    meta: Obj = {"name": "m1", "namespace": "herd", "creationTimestamp": rfc3339(NOW - ago)}
+    if control_plane:
+        meta["labels"] = {"cluster.x-k8s.io/control-plane": ""}
+    if annotations:
+        meta["annotations"] = {f"cluster.x-k8s.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    status: Obj = {"conditions": list(conditions)}
+    if node:
+        status["nodeRef"] = {"name": node}
+    return {"metadata": meta, "status": status}
+
+
+def node(*conditions: Obj) -> Obj:
+    return {"metadata": {"name": "n1"}, "status": {"conditions": list(conditions)}}
+
+
+READY = node(condition("Ready", "True", 5000))
+
+
+def judge(target: Target, cluster: ClusterState = UP, checks: Checks = CHECKS) -> Verdict:
+    return examine(target, cluster, checks, NOW)
+
+
+def test_a_machine_with_a_ready_node_is_healthy() -> None:
+    assert judge(Target(machine(), READY)) == HEALTHY
+
+
+def test_conditions_that_nobody_lists_say_nothing() -> None:
+    bad = node(condition("Ready", "False", 9000), condition("DiskPressure", "True", 9000))
+    assert judge(Target(machine(condition("NodeHealthy", "False", 9000)), bad), checks=Checks()) == HEALTHY
+
+
+@pytest.mark.parametrize(("ago", "left"), [(200, 101), (299, 2), (300, 1)])
+def test_a_node_that_is_not_ready_for_less_than_the_timeout_is_looked_at_again_just_after_it(ago: float, left: float) -> None:
+    verdict = judge(Target(machine(), node(condition("Ready", "Unknown", ago))))
+    assert verdict == Verdict(State.LATER, after=left)
+
+
+def test_a_node_that_is_not_ready_for_too_long_makes_its_machine_unhealthy() -> None:
+    verdict = judge(Target(machine(), node(condition("Ready", "Unknown", 400, "NodeStatusUnknown"))))
+    said = "Condition Ready on Node is reporting status Unknown with reason NodeStatusUnknown for more than 5m0s"
+    assert verdict == Verdict(State.UNHEALTHY, "UnhealthyNode", f"Health check failed:\n  * {said}", "UnhealthyNode", said)
+
+
+def test_a_machines_own_condition_counts_like_a_nodes() -> None:
+    verdict = judge(Target(machine(condition("EtcdPodHealthy", "False", 400, "Failed")), READY))
+    said = "Condition EtcdPodHealthy on Machine is reporting status False with reason Failed for more than 5m0s"
+    assert verdict == Verdict(State.UNHEALTHY, "UnhealthyMachine", f"Health check failed:\n  * {said}", "UnhealthyMachine", said)
+
+
+def test_a_machines_own_condition_may_have_time_left() -> None:
+    assert judge(Target(machine(condition("EtcdPodHealthy", "False", 200)), READY)) == Verdict(State.LATER, after=101)
+
+
+def test_everything_that_is_wrong_is_said_and_the_machine_gives_the_reason() -> None:
+    target = Target(machine(condition("EtcdPodHealthy", "False", 400, "Failed")), node(condition("Ready", "False", 400, "Down")))
+    verdict = judge(target)
+    own = "Condition EtcdPodHealthy on Machine is reporting status False with reason Failed for more than 5m0s"
+    nodes = "Condition Ready on Node is reporting status False with reason Down for more than 5m0s"
+    assert verdict.reason == "UnhealthyMachine"
+    assert verdict.message == f"Health check failed:\n  * {own}\n  * {nodes}"
+    assert verdict.legacy_message == f"{own}; {nodes}"
+
+
+def test_what_is_wrong_for_too_long_is_not_put_off_by_what_has_time_left() -> None:
+    target = Target(machine(condition("EtcdPodHealthy", "False", 10)), node(condition("Ready", "False", 400)))
+    assert judge(target).state is State.UNHEALTHY
+
+
+def test_the_sooner_of_two_timeouts_decides_when_to_look_again() -> None:
+    target = Target(machine(condition("EtcdPodHealthy", "False", 10)), node(condition("Ready", "False", 100)))
+    assert judge(target) == Verdict(State.LATER, after=201)
+
+
+def test_a_node_that_is_gone_makes_its_machine_unhealthy_whatever_the_checks_are() -> None:
+    verdict = judge(Target(machine(), node_gone=True), checks=Checks())
+    said = "Health check failed:\n  * Node n1 has been deleted"
+    # Whoever reads the older set has never got a message for this one.
+    assert verdict == Verdict(State.UNHEALTHY, "NodeDeleted", said, "NodeNotFound", "")
+
+
+def test_a_machine_without_a_node_has_until_the_startup_timeout() -> None:
+    assert judge(Target(machine(ago=400, node=""))) == Verdict(State.LATER, after=201)
+
+
+def test_a_machine_that_gets_no_node_in_time_is_unhealthy() -> None:
+    verdict = judge(Target(machine(ago=1200, node="")))
+    said = "Node failed to report startup in 10m0s"
+    message = f"Health check failed:\n  * {said}"
+    assert verdict == Verdict(State.UNHEALTHY, "NodeStartupTimeout", message, "NodeStartupTimeout", said)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "conditions"),
+    [
+        (ClusterState(NOW - 50, NOW - 3600), ()),
+        (ClusterState(NOW - 3600, NOW - 50), ()),
+        (UP, (condition("InfrastructureReady", "True", 50),)),
+    ],
+)
+def test_the_startup_timeout_begins_with_the_last_thing_the_machine_had_to_wait_for(
+    cluster: ClusterState, conditions: tuple[Obj, ...]
+) -> None:
+    assert judge(Target(machine(*conditions, ago=1200, node="")), cluster) == Verdict(State.LATER, after=551)
+
+
+def test_infrastructure_that_is_not_ready_does_not_put_off_the_startup_timeout() -> None:
+    late = machine(condition("InfrastructureReady", "False", 50), ago=1200, node="")
+    assert judge(Target(late)).state is State.UNHEALTHY
+
+
+def test_a_startup_timeout_of_zero_lets_a_machine_take_for_ever() -> None:
+    assert judge(Target(machine(ago=90_000, node="")), checks=Checks(0)) == UNJUDGED
+
+
+def test_the_annotation_makes_a_machine_unhealthy_before_anything_else_is_asked() -> None:
+    verdict = judge(Target(machine(remediate_machine="")), ClusterState())
+    assert verdict == Verdict(
+        State.UNHEALTHY,
+        "HasRemediateAnnotation",
+        "Health check failed: marked for remediation via cluster.x-k8s.io/remediate-machine annotation",
+        "HasRemediateMachineAnnotation",
+        "Marked for remediation via remediate-machine annotation",
+    )
+
+
+def test_nothing_is_judged_before_the_clusters_infrastructure_is_ready() -> None:
+    assert judge(Target(machine(ago=90_000, node=""), None), ClusterState(None, NOW - 3600)) == UNJUDGED
+
+
+def test_workers_are_not_judged_before_there_is_a_control_plane() -> None:
+    assert judge(Target(machine(ago=90_000, node="")), ClusterState(NOW - 3600, None)) == UNJUDGED
+
+
+def test_the_first_machine_of_a_control_plane_is() -> None:
+    verdict = judge(Target(machine(ago=90_000, node="", control_plane=True)), ClusterState(NOW - 3600, None))
+    assert verdict.reason == "NodeStartupTimeout"
+
+
+def test_a_machine_that_is_being_deleted_is_not_called_healthy() -> None:
+    going = machine()
+    going["metadata"]["deletionTimestamp"] = rfc3339(NOW)
+    assert judge(Target(going, READY)) == UNJUDGED
+
+
+def test_a_condition_that_does_not_say_since_when_has_always_been_so() -> None:
+    timeless = {"type": "Ready", "status": "False"}
+    assert judge(Target(machine(), node(timeless))).state is State.UNHEALTHY
+
+
+@pytest.mark.parametrize(
+    ("annotations", "looked_at"),
+    [({}, True), ({"paused": ""}, False), ({"skip_remediation": ""}, False), ({"remediate_machine": ""}, True)],
+)
+def test_paused_and_skipped_machines_are_not_looked_at(annotations: dict[str, str], looked_at: bool) -> None:
+    assert is_checked(machine(**annotations)) is looked_at
+
+
+def test_checks_are_read_with_the_defaults_that_admission_fills_in() -> None:
+    assert Checks.of({"spec": {}}) == Checks(600)
+    listed = [{"type": "Ready", "status": "False", "timeoutSeconds": 60}]
+    spec = {"checks": {"nodeStartupTimeoutSeconds": 0, "unhealthyNodeConditions": listed, "unhealthyMachineConditions": listed}}
+    ready = ConditionCheck("Ready", "False", 60)
+    assert Checks.of({"spec": spec}) == Checks(0, (ready,), (ready,))
+
+
+def test_a_cluster_is_up_since_its_conditions_say_so() -> None:
+    cluster = {
+        "status": {"conditions": [condition("InfrastructureReady", "True", 9), condition("ControlPlaneInitialized", "False", 5)]}
+    }
+    assert ClusterState.of(cluster) == ClusterState(NOW - 9, None)
