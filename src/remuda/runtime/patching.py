@@ -17,7 +17,7 @@ from typing import Any
 
 from remuda.client.api import Client
 from remuda.kube.clock import Clock
-from remuda.kube.conditions import BOTH, conditions_of, merged
+from remuda.kube.conditions import BOTH, CURRENT, conditions_of, merged
 from remuda.kube.errors import ApiError
 from remuda.kube.mergepatch import create_merge_patch
 from remuda.kube.objects import (
@@ -68,11 +68,12 @@ class Patch:
         """Send the difference; the object as the server has it now. `observed`: the reconcile went well, so that
         `status.observedGeneration` may follow the generation."""
         if observed:
-            after = with_path(after, ("status", "observedGeneration"), int(metadata(after).get("generation") or 0))
+            after = with_path(after, ("status", "observedGeneration"), _generation(after))
         found = self._before
         main = create_merge_patch(_main(self._before), _main(after))
         if main:
             found = await self._send(main, "")
+            after = self._seen_through(after, found, observed)
         status = self._status_patch(after)
         if status is not None:
             try:
@@ -83,6 +84,22 @@ class Patch:
                     raise
         self._before = found
         return found
+
+    def _seen_through(self, after: Obj, found: Obj, observed: bool) -> Obj:
+        """A change of the spec that is this writer's own has been observed by it, too: else all of its conditions would have
+        to be written again, only to say so."""
+        before = _generation(self._before)
+        if not before or _generation(found) != before + 1:
+            return after
+        if observed:
+            after = with_path(after, ("status", "observedGeneration"), before + 1)
+        seen = [
+            {**condition, "observedGeneration": before + 1}
+            if condition.get("type") in self._owned and condition.get("observedGeneration") == before
+            else condition
+            for condition in conditions_of(after)
+        ]
+        return with_path(after, CURRENT.path, seen) if seen else after
 
     async def _send(self, patch: Obj, subresource: str) -> Obj:
         found = await self._client.patch(
@@ -129,6 +146,10 @@ class Patch:
                 patch = with_path(patch, of.path, target or None)
                 bound = True
         return with_path(patch, ("metadata", "resourceVersion"), resource_version_of(latest)) if bound else patch
+
+
+def _generation(obj: Obj) -> int:
+    return int(metadata(obj).get("generation") or 0)
 
 
 def _main(obj: Obj) -> Obj:

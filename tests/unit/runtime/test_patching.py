@@ -89,7 +89,7 @@ async def test_each_half_goes_once_and_only_what_differs(client: Counting) -> No
     assert [subresource for subresource, _ in client.sent] == ["", "status"]
     assert client.sent[0][1] == {"metadata": {"finalizers": ["example.com/held"]}, "spec": {"a": 5}}
     assert written["spec"] == {"a": 5, "b": 2} and written["status"]["phase"] == "Up"
-    assert written["status"]["observedGeneration"] == 1
+    assert written["status"]["observedGeneration"] == 2, "the change of the spec is its own"
     assert get(written, "Ready") and get(written, "Ready", LEGACY)
     client.sent.clear()
     # The same helper goes on from what it wrote.
@@ -97,6 +97,19 @@ async def test_each_half_goes_once_and_only_what_differs(client: Counting) -> No
     assert [subresource for subresource, _ in client.sent] == ["status"]
     assert set(client.sent[0][1]["status"]) == {"conditions"}
     assert get(again, "Ready")["status"] == "False"  # type: ignore[index]
+
+
+async def test_a_writer_has_seen_the_generation_that_it_made_but_not_that_of_others(client: Counting) -> None:
+    found = await widget(client)
+    after = with_condition(with_path(found, ("spec", "a"), 5), "Ready", "True", "R", now=1)
+    after = with_condition(after, "Theirs", "True", "R", now=1)
+    written = await Patch(client, WIDGETS, found, SYSTEM_CLOCK, owned={"Ready"}).write(after, observed=True)
+    assert {each["type"]: each["observedGeneration"] for each in conditions_of(written)} == {"Ready": 2, "Theirs": 1}
+    await client.patch(WIDGETS, "w", {"spec": {"b": 7}}, "default")
+    after = with_condition(with_path(written, ("spec", "a"), 6), "Ready", "False", "R", now=2)
+    written = await Patch(client, WIDGETS, written, SYSTEM_CLOCK, owned={"Ready"}).write(after, observed=True)
+    assert written["metadata"]["generation"] == 4 and written["status"]["observedGeneration"] == 2
+    assert get(written, "Ready")["observedGeneration"] == 2  # type: ignore[index]
 
 
 async def test_two_writers_of_conditions_lose_nothing(client: Counting) -> None:

@@ -132,12 +132,13 @@ class Machines:
             return Result(waits=(Wait(Code.REFERENCE, _ref(machine), Actor.USER, cluster_ref, "it does not exist"),))
         now = core.now()
         patch = core.patch(CONTROLLER, core.machines, machine, OWNED)
+        paused = is_paused(cluster, machine)
         with_ours = with_finalizer(machine, MACHINE_FINALIZER)
         if with_ours is not machine:
             # Before anything else is done that a deletion would have to undo.
-            machine = await patch.write(with_ours)
+            machine = await patch.write(with_ours if paused else adopted(with_ours, cluster))
         machine = with_paused(machine, cluster, now)
-        if is_paused(cluster, machine):
+        if paused:
             await patch.write(machine)
             return Result(waits=(Wait(Code.PAUSED, _ref(machine), Actor.USER),))
         machine_set = self._machine_set_of(machine)
