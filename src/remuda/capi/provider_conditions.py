@@ -21,7 +21,7 @@ Obj = dict[str, Any]
 NO_REASON = "NoReasonReported"
 # What a reason of ours may be; anything else a provider says would make our own status unwritable.
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
-_LONGEST_MESSAGE = 32768
+_LONGEST_REASON, _LONGEST_MESSAGE = 1024, 32768
 _PATHS = (("status", "v1beta2", "conditions"), ("status", "conditions"))
 _LEGACY_PATHS = (("status", "deprecated", "v1beta1", "conditions"), ("status", "conditions"))
 
@@ -68,7 +68,7 @@ def _read(condition: Obj) -> Obj:
     if status not in (TRUE, FALSE, UNKNOWN):
         raise InvalidCondition(f"status for the {kind} condition must be one of {TRUE}, {FALSE}, {UNKNOWN}")
     reason, message = _text(condition, "reason"), _text(condition, "message")[:_LONGEST_MESSAGE]
-    if not _REASON.fullmatch(reason):
+    if len(reason) > _LONGEST_REASON or not _REASON.fullmatch(reason):
         reason = NO_REASON
     return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}
 

@@ -67,6 +67,8 @@ _ORDER = (
 )
 _RANK = {kind: rank for rank, kind in enumerate(_ORDER) if kind}
 _ELSE = _ORDER.index("")
+# Sums over many objects may come out longer than any server takes.
+_LONGEST_MESSAGE = 32768
 
 
 class ConditionSet(NamedTuple):
@@ -127,7 +129,7 @@ def same_state(left: Obj, right: Obj, of: ConditionSet = CURRENT) -> bool:
 
 def with_condition(obj: Obj, kind: str, status: str, reason: str, message: str = "", *, now: float, since: str = "") -> Obj:
     """`obj` with this condition; `since` when the time of transition is known better than by looking (a mirrored one)."""
-    condition: Obj = {"type": kind, "status": status, "reason": reason, "message": message}
+    condition: Obj = {"type": kind, "status": status, "reason": reason, "message": message[:_LONGEST_MESSAGE]}
     generation = int(metadata(obj).get("generation") or 0)
     if generation:
         condition["observedGeneration"] = generation

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_SETS, MACHINES
 from remuda.capi.core import Options
 from remuda.capi.machine.controller import Machines
@@ -310,6 +312,47 @@ async def test_an_address_that_is_none_does_not_spoil_the_others() -> None:
         await made.patch(TEST_MACHINES, "m1", {"status": {"addresses": bad}}, "status")
         await made.settle()
         assert (await made.get(MACHINES, "m1"))["status"]["addresses"] == [{"type": "Hostname", "address": "h"}]
+
+
+async def test_what_no_machine_can_hold_does_not_make_it_unwritable() -> None:
+    async with world(Machines) as made:
+        await make(made)
+        long = "x" * 20_000
+        said = {"type": "Ready", "status": "False", "reason": long, "message": long * 2, "severity": long}
+        status = {
+            "initialization": {"provisioned": True, "dataSecretCreated": True},
+            "dataSecretName": long,
+            "failureDomain": long,
+            "failureReason": "R",
+            "failureMessage": long,
+            "conditions": [said],
+        }
+        for resource in (TEST_MACHINES, TEST_CONFIGS):
+            await made.patch(resource, "m1", {"spec": {"providerID": long, "failureDomain": long}})
+            await made.patch(resource, "m1", {"status": status}, "status")
+        await made.settle()
+        machine = await made.get(MACHINES, "m1")
+        assert "initialization" not in machine["status"] and "failureDomain" not in machine["spec"]
+        assert told(machine, "InfrastructureReady")[0] == "False"
+        assert len(told(machine, "BootstrapReady", LEGACY)[2]) == 10240
+        assert len(machine["status"]["deprecated"]["v1beta1"]["failureMessage"]) == 10240
+
+
+@pytest.mark.parametrize("nonsense", [None, "x", 7, True, [], [1], {}, {"conditions": "x"}, {"initialization": []}])
+async def test_nonsense_from_a_provider_counts_as_nothing(nonsense: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async with world(Machines) as made:
+        await make(made)
+        for resource in (TEST_MACHINES, TEST_CONFIGS):
+            obj = await made.get(resource, "m1")
+            status = dict.fromkeys(("initialization", "addresses", "failureReason", "interruptible", "dataSecretName"), nonsense)
+            if isinstance(nonsense, dict):
+                status = nonsense
+            await made.client.update(resource, {**obj, "status": {**status, "v1beta2": nonsense}}, subresource="status")
+            await made.patch(resource, "m1", {"spec": {"providerID": nonsense, "failureDomain": nonsense}})
+        await made.settle()
+        machine = await made.get(MACHINES, "m1")
+        assert machine["status"]["phase"] == "Pending" and machine["status"]["observedGeneration"] == 1
+        assert not [record for record in caplog.records if record.exc_info]
 
 
 async def test_a_machine_whose_infrastructure_vanished_says_so_and_recovers() -> None:

@@ -37,7 +37,10 @@ from ..provider_conditions import legacy_mirrored
 Obj = dict[str, Any]
 
 _ADDRESS_TYPES = frozenset({"Hostname", "ExternalIP", "InternalIP", "ExternalDNS", "InternalDNS"})
+# What a Machine's schema takes. Anything longer from a provider would make the whole Machine unwritable.
 _MOST_ADDRESSES, _LONGEST_ADDRESS = 256, 256
+_LONGEST_PROVIDER_ID, _LONGEST_SECRET_NAME, _LONGEST_DOMAIN = 512, 253, 256
+_LONGEST_LEGACY = {"reason": 256, "message": 10240, "severity": 32}
 DATA_SECRET_CREATED = ("status", "initialization", "bootstrapDataSecretCreated")
 INFRASTRUCTURE_PROVISIONED = ("status", "initialization", "infrastructureProvisioned")
 _FAILURE_REASON = ("status", "deprecated", "v1beta1", "failureReason")
@@ -103,7 +106,8 @@ def with_failures(machine: Obj, obj: Obj) -> Obj:
     if message := fields.failure_message(obj):
         kind = GroupVersionKind.of(obj)
         source = f'{kind.api_version}, Kind={kind.kind} with name "{name_of(obj)}"'
-        machine = with_path(machine, _FAILURE_MESSAGE, f"Failure detected from referenced resource {source}: {message}")
+        told = f"Failure detected from referenced resource {source}: {message}"
+        machine = with_path(machine, _FAILURE_MESSAGE, told[: _LONGEST_LEGACY["message"]])
     return machine
 
 
@@ -123,19 +127,19 @@ def bootstrapped(machine: Obj, config: External, now: float) -> Obj:
         return with_legacy(_with(machine, DATA_SECRET_CREATED, True), "BootstrapReady", TRUE, now=now)
     created = fields.data_secret_created(config.obj, config.contract)
     machine = _with_mirrored(machine, "BootstrapReady", config.obj, created, "WaitingForDataSecret", now)
-    secret = fields.data_secret_name(config.obj)
-    if is_being_deleted(config.obj) or not created or not secret:
+    if is_being_deleted(config.obj) or bootstrap_lacks(machine, config):
         return machine
+    secret = fields.data_secret_name(config.obj)
     return _with(_with(machine, ("spec", "bootstrap", "dataSecretName"), secret), DATA_SECRET_CREATED, True)
 
 
 def bootstrap_lacks(machine: Obj, config: External) -> str:
-    """The field that the provider has not set yet; empty when all is there."""
+    """The field that the provider has not set yet, or not to what can be used; empty when all is there."""
     if dig(machine, "spec", "bootstrap", "dataSecretName") is not None:
         return ""
     if not fields.data_secret_created(config.obj, config.contract):
         return "status.ready" if config.contract == V1BETA1 else "status.initialization.dataSecretCreated"
-    return "" if fields.data_secret_name(config.obj) else "status.dataSecretName"
+    return "" if 0 < len(fields.data_secret_name(config.obj)) <= _LONGEST_SECRET_NAME else "status.dataSecretName"
 
 
 # --- infrastructure --------------------------------------------------------------------------------------------------------
@@ -150,20 +154,20 @@ def provisioned(machine: Obj, infra: External, now: float) -> Obj:
     found = dig(infra.obj, "status", "addresses")
     if isinstance(found, list):
         machine = _with(machine, ("status", "addresses"), usable_addresses(infra.obj) or None)
-    if isinstance(domain := dig(infra.obj, "spec", "failureDomain"), str):
-        machine = _with(machine, ("spec", "failureDomain"), domain or None)
-    if isinstance(domain := dig(infra.obj, "status", "failureDomain"), str):
-        machine = _with(machine, ("status", "failureDomain"), domain or None)
+    for part in ("spec", "status"):  # older providers have it in the spec, and so has the Machine then
+        domain = dig(infra.obj, part, "failureDomain")
+        if isinstance(domain, str) and len(domain) <= _LONGEST_DOMAIN:
+            machine = _with(machine, (part, "failureDomain"), domain or None)
     machine = _with(machine, ("spec", "providerID"), fields.provider_id(infra.obj))
     return _with(machine, INFRASTRUCTURE_PROVISIONED, True)
 
 
 def infrastructure_lacks(machine: Obj, infra: External) -> str:
-    """The field that the provider has not set yet; empty when all is there."""
+    """The field that the provider has not set yet, or not to what can be used; empty when all is there."""
     once = dig(machine, *INFRASTRUCTURE_PROVISIONED) is True
     if not once and not fields.provisioned(infra.obj, infra.contract):
         return "status.ready" if infra.contract == V1BETA1 else "status.initialization.provisioned"
-    return "" if fields.provider_id(infra.obj) else "spec.providerID"
+    return "" if 0 < len(fields.provider_id(infra.obj)) <= _LONGEST_PROVIDER_ID else "spec.providerID"
 
 
 def usable_addresses(infra: Obj) -> list[Obj]:
@@ -210,4 +214,6 @@ def _with(machine: Obj, path: tuple[str, ...], value: Any) -> Obj:
 def _with_mirrored(machine: Obj, kind: str, obj: Obj, done: bool, waiting: str, now: float) -> Obj:
     reason = "Deleting" if is_being_deleted(machine) else waiting
     fallback = LegacySum(TRUE) if done else LegacySum(FALSE, reason, "", INFO)
-    return with_legacy(machine, kind, *legacy_mirrored(obj, fallback), now=now)
+    said = legacy_mirrored(obj, fallback)
+    clipped = {field: getattr(said, field)[:longest] for field, longest in _LONGEST_LEGACY.items()}
+    return with_legacy(machine, kind, said.status, **clipped, now=now)

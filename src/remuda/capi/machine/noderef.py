@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from remuda.kube.clock import parse_rfc3339
+from remuda.kube.clock import deadline, parse_rfc3339
 from remuda.kube.conditions import ERROR, FALSE, INFO, UNKNOWN, WARNING, with_legacy
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, dig, is_being_deleted, labels_of, name_of, resource_version_of, uid_of, with_path
@@ -34,6 +34,8 @@ log = logger(__name__)
 # A Node that did not come for so long is looked for among those that nobody claims.
 _PATIENCE = 120.0
 _CANDIDATES = 3
+# A workload cluster that does not answer must not keep the status from being written.
+_ANSWER_SECONDS = 10.0
 _NODE_INFO = (
     "architecture",
     "bootID",
@@ -167,7 +169,10 @@ class Nodes:
         if patch is None:
             return
         try:
-            scope.node = await workload.client.patch(NODES, name_of(node), patch)
+            async with deadline(self._core.clock, _ANSWER_SECONDS):
+                scope.node = await workload.client.patch(NODES, name_of(node), patch)
+        except OSError as error:
+            raise Retry(f"Node {name_of(node)} can't be written: {error or 'no answer'}") from None
         except ApiError as error:
             if error.is_conflict or error.is_not_found:
                 # Somebody was faster; what they wrote wakes us.

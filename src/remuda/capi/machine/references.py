@@ -115,4 +115,4 @@ def _missing(scope: Scope, ref: Obj) -> Wait:
 
 
 def _lacking(scope: Scope, ref: Obj, field: str, code: Code = Code.PROVISIONING) -> Wait:
-    return Wait(code, machine_ref(scope), Actor.PROVIDER, _ref(scope, ref), evidence=f"it has no {field} yet")
+    return Wait(code, machine_ref(scope), Actor.PROVIDER, _ref(scope, ref), evidence=f"it has no usable {field} yet")
