@@ -130,10 +130,10 @@ class World:
 def rolled_out(bounds: Bounds, chance: random.Random) -> World:
     """A deployment that is complete, and whose template has just been changed."""
     first = Set("ms1", "0001", bounds.replicas, [Machine(available=True) for _ in range(bounds.replicas)])
-    made = World(bounds, [first, Set("ms2", "0002")], chance)
-    return made
+    return World(bounds, [first, Set("ms2", "0002")], chance)
 
 
+HEALTHY = st.lists(st.sampled_from(["plan", "set", "available", "gone", "change"]), max_size=80)
 STEPS = st.lists(st.sampled_from(["plan", "set", "available", "gone", "ill", "scale", "change"]), max_size=60)
 
 
