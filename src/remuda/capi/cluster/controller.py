@@ -1,0 +1,189 @@
+"""The Cluster controller.
+
+Phases in order: infrastructure, control plane (:mod:`.handoff`), then the kubeconfig (:mod:`.kubeconfig`) or, when the Cluster
+is going, :mod:`.deletion`. Whatever came of them, the status (:mod:`.status`) is written at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
+from remuda.kube.clock import Entropy
+from remuda.kube.conditions import get
+from remuda.kube.objects import Key, dig, labels_of, metadata, name_of, namespace_of
+from remuda.kube.owners import controller_of, with_finalizer
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.runtime import DONE, NORMAL, Controller, Result, Watch
+
+from ..cluster_secrets import SECRETS, cluster_secrets, only_kubeconfigs
+from ..core import Core, cluster_key_of, cluster_name_of
+from ..names import CLUSTER_FINALIZER, CLUSTER_NAME, ca_secret, kubeconfig_secret
+from ..pausing import is_paused, with_paused
+from ..phases import Phases
+from . import deletion, handoff
+from .descendants import Descendants
+from .kubeconfig import kubeconfig
+from .scope import COMPONENT, CONTROLLER, Scope, referred
+from .status import OWNED, control_plane_of_machines, with_status
+
+Obj = dict[str, Any]
+
+_REFERENCES = ("infrastructureRef", "controlPlaneRef")
+# What the sums of a Cluster are made of; other changes of a Machine don't show.
+_MACHINE_CONDITIONS = ("Ready", "Available", "UpToDate", "HealthCheckSucceeded", "OwnerRemediated")
+
+
+class Clusters:
+    controller = Controller(CONTROLLER, CLUSTERS)
+
+    def __init__(self, core: Core, entropy: Entropy | None = None) -> None:
+        self._core = core
+        self._entropy = entropy or Entropy()
+        self._events = core.recorder(COMPONENT)
+        namespace = core.options.namespace
+        self._secrets = cluster_secrets(core.manager.informers, namespace)
+        self.controller = replace(
+            type(self).controller,
+            watches=(
+                Watch(MACHINES, _cluster, _machine_matters, namespace),
+                Watch(MACHINE_DEPLOYMENTS, _cluster, namespace=namespace),
+                Watch(MACHINE_SETS, _cluster, _set_matters, namespace),
+                Watch(SECRETS, _cluster_of_secret, _came_or_went, namespace, CLUSTER_NAME, transform=only_kubeconfigs),
+            ),
+            namespace=namespace,
+            lane=lambda key: key,
+            concurrency=core.options.concurrency,
+            resync=core.options.sync_period,
+        )
+        core.externals.followed_by(CONTROLLER, core.clusters, _references)
+        core.workloads.on_change(self._wake)
+
+    def _wake(self, key: Key) -> None:
+        working = self._core.manager.working(CONTROLLER)
+        if working is not None and self._core.clusters.get(*key) is not None:
+            working.queue.add(key)
+
+    async def reconcile(self, key: Key) -> Result:
+        core = self._core
+        await core.fresh(CONTROLLER, key)
+        cluster = core.clusters.get(*key)
+        if cluster is None:
+            core.manager.freshness.forget((CONTROLLER, key))
+            return DONE
+        if not core.wants(cluster):
+            return DONE
+        patch = core.patch(CONTROLLER, core.clusters, cluster, OWNED)
+        finalized = with_finalizer(cluster, CLUSTER_FINALIZER)
+        if finalized is not cluster:
+            # Before anything else: whatever is done for the Cluster must be undone before it goes.
+            cluster = await patch.write(finalized)
+        now = core.now()
+        cluster = with_paused(cluster, cluster, now)
+        if is_paused(cluster, cluster):
+            await patch.write(cluster)
+            return Result(waits=(Wait(Code.PAUSED, Ref("cluster.x-k8s.io", "Cluster", *key), Actor.USER),))
+        if _topology_to_come(cluster):
+            await patch.write(cluster)
+            return DONE
+        scope = self._scope(cluster, now)
+        phases = await self._phases(scope)
+        outcome = with_status(scope)
+        written = await patch.write(outcome.cluster, observed=not phases.failed)
+        self._tell(scope, written, phase_changed=outcome.phase_changed)
+        if outcome.revisit is not None:
+            phases.add(Result(outcome.revisit))
+        phases.add(Result(rest=_rest(scope)))
+        return phases.outcome()
+
+    def _scope(self, cluster: Obj, now: float) -> Scope:
+        core, key = self._core, Key.of(cluster)
+        return Scope(
+            cluster,
+            now,
+            referred(cluster, "infrastructureRef"),
+            referred(cluster, "controlPlaneRef"),
+            Descendants(
+                cluster,
+                core.in_cluster(core.machine_deployments, key),
+                core.in_cluster(core.machine_sets, key),
+                core.in_cluster(core.machines, key),
+            ),
+            core.workloads.health(key),
+            core.options.remote_connection_grace,
+        )
+
+    async def _phases(self, scope: Scope) -> Phases:
+        core, phases = self._core, Phases()
+        await phases.run(handoff.infrastructure(core, scope))
+        await phases.run(handoff.control_plane(core, scope))
+        if scope.deleting:
+            await phases.run(deletion.delete(core, scope))
+            return phases
+        await phases.run(kubeconfig(core, scope, self._secrets, self._entropy))
+        scope.cluster = control_plane_of_machines(scope)
+        return phases
+
+    def _tell(self, scope: Scope, written: Obj, *, phase_changed: bool) -> None:
+        name, phase = scope.key.name, dig(written, "status", "phase") or ""
+        if phase_changed:
+            scope.events.append((phase, f"Cluster {name} is {phase}"))
+        for reason, message in scope.events:
+            self._events.event(written, NORMAL, reason, message)
+
+
+def _rest(scope: Scope) -> float:
+    """Once all is handed over there are only sums left to write, and nobody waits for those."""
+    if scope.deleting or not scope.initialized(handoff.PROVISIONED):
+        return 0.0
+    if scope.control_plane.ref and not scope.initialized(handoff.INITIALIZED):
+        return 0.0
+    return min(1.0, 0.2 + 0.001 * len(scope.descendants.machines))
+
+
+def _topology_to_come(cluster: Obj) -> bool:
+    """Whoever reconciles topologies has still to fill in the references."""
+    return bool(dig(cluster, "spec", "topology")) and not all(dig(cluster, "spec", field) for field in _REFERENCES)
+
+
+def _references(cluster: Obj) -> list[Obj]:
+    return [found for field in _REFERENCES if (found := dig(cluster, "spec", field))]
+
+
+def _cluster(obj: Obj) -> Iterable[Key]:
+    return (cluster_key_of(obj),) if cluster_name_of(obj) else ()
+
+
+def _machine_matters(new: Obj | None, old: Obj | None) -> bool:
+    if new is None or old is None:
+        return True
+    return _shown(new) != _shown(old)
+
+
+def _shown(machine: Obj) -> tuple[Any, ...]:
+    meta = metadata(machine)
+    conditions = [get(machine, kind) for kind in _MACHINE_CONDITIONS]
+    said = [(each.get("status"), each.get("message")) if each else None for each in conditions]
+    node = dig(machine, "status", "nodeRef", "name"), dig(machine, "status", "nodeInfo", "kubeletVersion")
+    return said, node, dig(machine, "spec", "version"), labels_of(machine), meta.get("ownerReferences")
+
+
+def _set_matters(new: Obj | None, old: Obj | None) -> bool:
+    """One that a MachineDeployment controls shows only by coming and going."""
+    if new is None or old is None:
+        return True
+    return controller_of(new) is None
+
+
+def _cluster_of_secret(secret: Obj) -> Iterable[Key]:
+    name = name_of(secret)
+    for suffix in (kubeconfig_secret(""), ca_secret("")):
+        if name.endswith(suffix):
+            return (Key(namespace_of(secret), name.removesuffix(suffix)),)
+    return ()
+
+
+def _came_or_went(new: Obj | None, old: Obj | None) -> bool:
+    return new is None or old is None

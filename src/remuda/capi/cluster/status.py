@@ -1,0 +1,302 @@
+"""The status of a Cluster, computed from what one reconcile found: phase, counters, and both sets of conditions.
+
+Pure: :func:`with_status` takes a :class:`.scope.Scope` and gives the Cluster with its status, and when to look again because
+time alone will change it. Texts are those of Cluster API, since people and programs know them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from remuda.kube.clock import parse_rfc3339, rfc3339
+from remuda.kube.condition_sums import Reasons, Sum, aggregate, summary
+from remuda.kube.conditions import FALSE, LEGACY, TRUE, UNKNOWN, get, is_true, with_condition, with_legacy
+from remuda.kube.legacy_sums import legacy_summary
+from remuda.kube.objects import dig, metadata, name_of, with_path
+
+from .. import fields
+from ..provider_conditions import InvalidCondition, as_ours, condition_of, mirrored
+from .descendants import Descendants, names_in
+from .replicas import of_control_plane, of_workers
+from .scope import UNREADABLE, Referred, Scope
+
+Obj = dict[str, Any]
+
+OWNED = frozenset(
+    [
+        *("Paused", "Available", "Deleting", "RemoteConnectionProbe", "InfrastructureReady", "ControlPlaneAvailable"),
+        *("ControlPlaneInitialized", "WorkersAvailable", "ControlPlaneMachinesReady", "WorkerMachinesReady"),
+        *("ControlPlaneMachinesUpToDate", "WorkerMachinesUpToDate", "RollingOut", "ScalingUp", "ScalingDown", "Remediating"),
+        *("Ready", "ControlPlaneReady"),
+    ]
+)
+# Probes that a connection which never was must fail before it counts as failed.
+_PATIENCE = 5
+# A machine may take so long to say whether it is up to date before that is missed.
+_FRESH_SECONDS = 10.0
+_GONE = ("ObjectDeleted", "ObjectDoesNotExist")
+_READY = Reasons("NotReady", "ReadyUnknown", "Ready")
+_UP_TO_DATE = Reasons("NotUpToDate", "UpToDateUnknown", "UpToDate")
+
+
+class Outcome(NamedTuple):
+    cluster: Obj
+    phase_changed: bool
+    revisit: float | None  # seconds
+
+
+def with_status(scope: Scope) -> Outcome:
+    cluster = scope.cluster
+    before = dig(cluster, "status", "phase") or ""
+    phase = phase_of(cluster, before, deleting=scope.deleting)
+    cluster = with_path(cluster, ("status", "phase"), phase)
+    counts = {
+        "controlPlane": of_control_plane(dig(cluster, "status", "controlPlane") or {}, scope.control_plane, scope.descendants),
+        "workers": of_workers(dig(cluster, "status", "workers") or {}, scope.descendants),
+    }
+    for field, found in counts.items():
+        cluster = with_path(cluster, ("status", field), found)
+    for kind, made in _CONDITIONS.items():
+        result = made(scope)
+        if result is not None:
+            cluster = with_condition(
+                cluster, kind, result.status, result.reason, result.message, now=scope.now, since=result.since
+            )
+    available = _available(cluster, deleting=scope.deleting)
+    cluster = with_condition(cluster, "Available", *available[:3], now=scope.now)
+    ready = legacy_summary(cluster, ("ControlPlaneReady", "InfrastructureReady"))
+    if ready is not None:
+        cluster = with_legacy(cluster, "Ready", ready.status, ready.reason, ready.message, ready.severity, now=scope.now)
+    return Outcome(cluster, phase != before, _revisit(scope))
+
+
+def phase_of(cluster: Obj, before: str, *, deleting: bool) -> str:
+    if deleting:
+        return "Deleting"
+    if dig(cluster, "status", "initialization", "infrastructureProvisioned") is True and fields.endpoint(cluster).valid:
+        return "Provisioned"
+    if dig(cluster, "spec", "infrastructureRef") or dig(cluster, "spec", "controlPlaneRef"):
+        return "Provisioning"
+    return before or "Pending"
+
+
+# --- the connection -----------------------------------------------------------------------------------------------------------
+
+
+def _remote_connection_probe(scope: Scope) -> Sum | None:
+    health = scope.health
+    if health.last_success is None and health.failures < _PATIENCE:
+        # Too early to say, after a start of this process, too: what was said before stays.
+        if get(scope.cluster, "RemoteConnectionProbe") is not None:
+            return None
+        return Sum(FALSE, "ProbeFailed", "Remote connection not established yet")
+    if health.last_success is None:
+        return Sum(FALSE, "ProbeFailed", "Remote connection probe failed")
+    if scope.now - health.last_success > scope.grace:
+        since = rfc3339(health.last_success)
+        return Sum(FALSE, "ProbeFailed", f"Remote connection probe failed, probe last succeeded at {since}")
+    return Sum(TRUE, "ProbeSucceeded", "")
+
+
+# --- infrastructure and control plane ---------------------------------------------------------------------------------------
+
+
+def _infrastructure_ready(scope: Scope) -> Sum:
+    provisioned = scope.initialized("infrastructureProvisioned")
+    message = f"{scope.infra.kind} status.initialization.provisioned is false"
+    fallback = Sum(TRUE, "Ready", "") if provisioned else Sum(FALSE, "NotReady", message)
+    return _of_referred(scope, scope.infra, "Ready", fallback, once=provisioned)
+
+
+def _control_plane_available(scope: Scope) -> Sum:
+    initialized = scope.initialized("controlPlaneInitialized")
+    message = f"{scope.control_plane.kind} status.initialization.controlPlaneInitialized is false"
+    fallback = Sum(TRUE, "Available", "") if initialized else Sum(FALSE, "NotAvailable", message)
+    return _of_referred(scope, scope.control_plane, "Available", fallback, once=initialized)
+
+
+def _of_referred(scope: Scope, referred: Referred, kind: str, fallback: Sum, *, once: bool) -> Sum:
+    """`once`: it has been there before."""
+    if referred.obj is not None:
+        try:
+            return mirrored(referred.obj, kind, fallback, kind)
+        except InvalidCondition as error:
+            return Sum(UNKNOWN, "InvalidConditionReported", str(error))
+    if not referred.missing:
+        return Sum(UNKNOWN, "InternalError", referred.unreadable)
+    if not once:
+        return Sum(FALSE, "ObjectDoesNotExist", f"{referred.kind} does not exist")
+    still = "" if scope.deleting else " while the cluster still exists"
+    return Sum(FALSE, "ObjectDeleted", f"{referred.kind} has been deleted{still}")
+
+
+def _control_plane_initialized(scope: Scope) -> Sum | None:
+    if is_true(scope.cluster, "ControlPlaneInitialized"):
+        return None
+    referred = scope.control_plane
+    if not referred.ref:
+        if any(dig(machine, "status", "nodeRef", "name") for machine in scope.descendants.control_plane_machines):
+            return Sum(TRUE, "Initialized", "")
+        return Sum(FALSE, "NotInitialized", "Waiting for the first control plane machine to have status.nodeRef set")
+    if referred.obj is None:
+        if not referred.missing:
+            return Sum(UNKNOWN, "InternalError", referred.unreadable)
+        return Sum(UNKNOWN, "ObjectDoesNotExist", f"{referred.kind} does not exist")
+    if fields.control_plane_initialized(referred.obj, referred.contract):
+        return Sum(TRUE, "Initialized", "")
+    return Sum(FALSE, "NotInitialized", "Control plane not yet initialized")
+
+
+# --- workers and machines -----------------------------------------------------------------------------------------------------
+
+
+def _workers_available(scope: Scope) -> Sum:
+    deployments = scope.descendants.machine_deployments
+    if not deployments:
+        return Sum(TRUE, "NoWorkers", "")
+    return aggregate(deployments, "Available", reasons=Reasons("NotAvailable", "AvailableUnknown", "Available"))
+
+
+def _of_machines(machines: Sequence[Obj], kind: str, reasons: Reasons) -> Sum:
+    return aggregate(machines, kind, reasons=reasons) if machines else Sum(TRUE, "NoReplicas", "")
+
+
+def _ready(choose: Callable[[Descendants], list[Obj]]) -> Callable[[Scope], Sum]:
+    return lambda scope: _of_machines(choose(scope.descendants), "Ready", _READY)
+
+
+def _up_to_date(choose: Callable[[Descendants], list[Obj]]) -> Callable[[Scope], Sum]:
+    def made(scope: Scope) -> Sum:
+        machines = [each for each in choose(scope.descendants) if _silence(each, scope.now) <= 0]
+        return _of_machines(machines, "UpToDate", _UP_TO_DATE)
+
+    return made
+
+
+def _silence(machine: Obj, now: float) -> float:
+    """For how long a machine may still keep silent about being up to date; nothing when it does not."""
+    if get(machine, "UpToDate") is not None:
+        return 0.0
+    try:
+        made = parse_rfc3339(metadata(machine).get("creationTimestamp") or "")
+    except ValueError:
+        return 0.0
+    return max(made + _FRESH_SECONDS - now, 0.0)
+
+
+def _remediating(scope: Scope) -> Sum:
+    found = scope.descendants
+    if found.to_be_remediated:
+        return Sum(TRUE, "Remediating", aggregate(found.to_be_remediated, "OwnerRemediated").message)
+    if not found.unhealthy:
+        return Sum(FALSE, "NotRemediating", "")
+    names = names_in(map(name_of, found.unhealthy), 3)
+    who = f"Machine {names} is" if len(found.unhealthy) == 1 else f"Machines {names} are"
+    return Sum(FALSE, "NotRemediating", f"{who} not healthy (not to be remediated)")
+
+
+def _moving(kind: str, *, sets: bool) -> Callable[[Scope], Sum]:
+    """RollingOut, ScalingUp, ScalingDown: True when any of the control plane, MachineDeployments and, maybe, sets is."""
+    reasons = Reasons(kind, f"{kind}Unknown", f"Not{kind}")
+
+    def made(scope: Scope) -> Sum:
+        referred, found = scope.control_plane, scope.descendants
+        if referred.ref and referred.obj is None and not referred.missing:
+            return Sum(UNKNOWN, "InternalError", referred.unreadable)
+        parts = [*found.machine_deployments, *(found.standalone_sets if sets else ())]
+        # A control plane need not tell; only one that does counts.
+        if referred.obj is not None and _tells(referred.obj, kind):
+            parts.insert(0, as_ours(referred.obj))
+        if not parts:
+            return Sum(FALSE, reasons.info, "")
+        return aggregate(parts, kind, negative=True, reasons=reasons)
+
+    return made
+
+
+def _tells(control_plane: Obj, kind: str) -> bool:
+    try:
+        return condition_of(control_plane, kind) is not None
+    except InvalidCondition:
+        return False
+
+
+def _deleting(scope: Scope) -> Sum:
+    if not scope.deleting:
+        return Sum(FALSE, "NotDeleting", "")
+    return Sum(TRUE, scope.deleting_reason or "InternalError", scope.deleting_message or UNREADABLE)
+
+
+_CONDITIONS: dict[str, Callable[[Scope], Sum | None]] = {
+    "RemoteConnectionProbe": _remote_connection_probe,
+    "InfrastructureReady": _infrastructure_ready,
+    "ControlPlaneAvailable": _control_plane_available,
+    "ControlPlaneInitialized": _control_plane_initialized,
+    "WorkersAvailable": _workers_available,
+    "ControlPlaneMachinesReady": _ready(lambda found: found.control_plane_machines),
+    "WorkerMachinesReady": _ready(lambda found: found.counted_workers),
+    "ControlPlaneMachinesUpToDate": _up_to_date(lambda found: found.control_plane_machines),
+    "WorkerMachinesUpToDate": _up_to_date(lambda found: found.counted_workers),
+    "RollingOut": _moving("RollingOut", sets=False),
+    "ScalingUp": _moving("ScalingUp", sets=True),
+    "ScalingDown": _moving("ScalingDown", sets=True),
+    "Remediating": _remediating,
+    "Deleting": _deleting,
+}
+
+
+# --- all of it ----------------------------------------------------------------------------------------------------------------
+
+
+def _available(cluster: Obj, *, deleting: bool) -> Sum:
+    kinds = ["Deleting", "RemoteConnectionProbe", "InfrastructureReady", "ControlPlaneAvailable", "WorkersAvailable"]
+    kinds.append("TopologyReconciled")
+    negative = ["Deleting"]
+    for gate in dig(cluster, "spec", "availabilityGates") or ():
+        kinds.append(gate.get("conditionType") or "")
+        if gate.get("polarity") == "Negative":
+            negative.append(gate.get("conditionType") or "")
+    return summary(
+        cluster,
+        kinds,
+        negative=negative,
+        optional=("TopologyReconciled",),
+        reasons=Reasons("NotAvailable", "AvailableUnknown", "Available"),
+        override=_excused(cluster, deleting=deleting),
+    )
+
+
+def _excused(cluster: Obj, *, deleting: bool) -> list[Obj]:
+    """Conditions that are false for a reason that is no issue, as if they were true."""
+    found = []
+    if deleting:
+        # What has been deleted already is no trouble then.
+        found += [each for kind in ("InfrastructureReady", "ControlPlaneAvailable") if (each := get(cluster, kind))]
+        found = [each for each in found if each.get("reason") in _GONE]
+    topology = get(cluster, "TopologyReconciled") or {}
+    if topology.get("status") == FALSE and topology.get("reason") not in ("ReconcileFailed", "ClusterClassNotReconciled"):
+        found.append(topology)
+    return [{**each, "status": TRUE} for each in found]
+
+
+def _revisit(scope: Scope) -> float | None:
+    times = [left for machine in scope.descendants.machines if (left := _silence(machine, scope.now)) > 0]
+    health = scope.health
+    if health.last_success is not None and health.failures:
+        until = health.last_success + scope.grace - scope.now
+        if until >= 0:
+            times.append(until + 0.1)
+    return min(times, default=None)
+
+
+def control_plane_of_machines(scope: Scope) -> Obj:
+    """The Cluster with what the older conditions say about a control plane of machines that stand by themselves."""
+    cluster = scope.cluster
+    if scope.control_plane.ref or is_true(cluster, "ControlPlaneInitialized", LEGACY):
+        return cluster
+    for machine in scope.descendants.control_plane_machines:
+        if not metadata(machine).get("deletionTimestamp") and dig(machine, "status", "nodeRef", "name"):
+            return with_legacy(cluster, "ControlPlaneInitialized", TRUE, now=scope.now)
+    message = "Waiting for the first control plane machine to have its status.nodeRef set"
+    return with_legacy(cluster, "ControlPlaneInitialized", FALSE, "MissingNodeRef", message, "Info", now=scope.now)
