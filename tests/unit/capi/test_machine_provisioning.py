@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_SETS, MACHINES
 from remuda.capi.core import Options
 from remuda.capi.machine.controller import Machines
+from remuda.capi.workloads import NODES
 from remuda.kube.conditions import LEGACY
-from remuda.kube.objects import dig, labels_of, owner_references_of, resource_version_of
+from remuda.kube.objects import GroupVersionResource, dig, labels_of, owner_references_of, resource_version_of
 from remuda.kube.owners import reference
 
 from .kit import (
@@ -27,7 +29,7 @@ from .kit import (
     world,
 )
 from .kit import provider_crd as crd
-from .nodes import initialized, told
+from .nodes import initialized, node, told
 
 Obj = dict[str, Any]
 
@@ -430,6 +432,61 @@ async def test_a_paused_machine_only_says_that_it_is() -> None:
 
 
 # --- few writes ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_machine_costs_few_writes() -> None:
+    async with world(Machines) as made:
+        sent: list[str] = []
+        patch = made.core.client.patch
+
+        async def counted(resource: GroupVersionResource, name: str, *rest: Any, **options: Any) -> Obj:
+            sent.append("/".join(filter(None, (resource.resource, options.get("subresource")))))
+            return await patch(resource, name, *rest, **options)
+
+        made.core.client.patch = counted  # type: ignore[method-assign]
+        workload = await initialized(made, (await make(made))["spec"]["clusterName"])
+        for step in (made.bootstrap, made.provision):
+            await step("m1")
+            await made.settle()
+        await workload.client.create(NODES, node("n", "test:///m1"))
+        await made.settle()
+        assert (await made.get(MACHINES, "m1"))["status"]["phase"] == "Running"
+        assert Counter(sent) == {
+            "machines": 3,  # its finalizer and owner, its data secret, its providerID
+            "machines/status": 5,  # waiting, with a cluster, bootstrapped, provisioned, running
+            "testmachines": 1,
+            "testconfigs": 1,
+        }
+
+
+async def test_a_control_planes_word_on_its_machine_is_left_as_it_is() -> None:
+    async with world(Machines) as made:
+        machine = await make(made)
+        since = machine["status"]["conditions"][0]["lastTransitionTime"]
+        said = {
+            "type": "UpToDate",
+            "status": "True",
+            "reason": "R",
+            "message": "",
+            "lastTransitionTime": since,
+            "observedGeneration": 1,
+        }
+        await made.patch(MACHINES, "m1", {"status": {"conditions": [*machine["status"]["conditions"], said]}}, "status")
+        await made.bootstrap("m1")
+        await made.settle()
+        machine = await made.get(MACHINES, "m1")
+        seen = {each["type"]: each["observedGeneration"] for each in machine["status"]["conditions"]}
+        assert seen.pop("UpToDate") == 1 and set(seen.values()) == {2}
+        assert machine["status"]["observedGeneration"] == 2
+
+
+async def test_a_machine_whose_cluster_is_gone_goes_with_all_that_is_its_own() -> None:
+    async with world(Machines) as made:
+        await make(made)
+        await made.delete(CLUSTERS, "c1")
+        await made.settle(60)
+        assert await made.find(MACHINES, "m1") is None
+        assert await made.find(TEST_MACHINES, "m1") is None
 
 
 async def test_a_machine_that_is_done_is_not_written_again() -> None:

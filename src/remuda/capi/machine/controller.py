@@ -43,12 +43,12 @@ from .status import Snapshot, computed
 Obj = dict[str, Any]
 
 _BY_DEPLOYMENT = "deployment"  # (namespace, name), by label
-# Nobody else writes these conditions of a Machine, of either set; UpToDate is ours only where a deployment made the Machine.
+# Nobody else writes these conditions of a Machine, of either set. UpToDate is ours only where a deployment made the Machine:
+# of its own machines a control plane says it.
 OWNED = frozenset(
     {
         "Available",
         "Ready",
-        "UpToDate",
         "BootstrapConfigReady",
         "BootstrapReady",
         "InfrastructureReady",
@@ -131,7 +131,10 @@ class Machines:
             cluster_ref = Ref(GROUP, "Cluster", *cluster_key_of(machine))
             return Result(waits=(Wait(Code.REFERENCE, _ref(machine), Actor.USER, cluster_ref, "it does not exist"),))
         now = core.now()
-        patch = core.patch(CONTROLLER, core.machines, machine, OWNED)
+        machine_set = self._machine_set_of(machine)
+        machine_deployment = self._machine_deployment_of(machine_set)
+        owned = OWNED if machine_deployment is None else OWNED | {"UpToDate"}
+        patch = core.patch(CONTROLLER, core.machines, machine, owned)
         paused = is_paused(cluster, machine)
         with_ours = with_finalizer(machine, MACHINE_FINALIZER)
         if with_ours is not machine:
@@ -141,14 +144,13 @@ class Machines:
         if paused:
             await patch.write(machine)
             return Result(waits=(Wait(Code.PAUSED, _ref(machine), Actor.USER),))
-        machine_set = self._machine_set_of(machine)
         scope = Scope(
             machine=adopted(machine, cluster),
             cluster=cluster,
             patch=patch,
             now=now,
             machine_set=machine_set,
-            machine_deployment=self._machine_deployment_of(machine_set),
+            machine_deployment=machine_deployment,
             workload=core.workloads.get(cluster_key_of(machine)),
         )
         return await self._in_phases(scope)
@@ -166,13 +168,18 @@ class Machines:
 
     async def _write(self, scope: Scope) -> Result:
         machine, after = computed(self._snapshot(scope))
-        if is_being_deleted(machine) and not finalizers_of(machine):
-            # The last write; there will be no status to write afterwards.
+        last = is_being_deleted(machine) and not finalizers_of(machine)
+        if last:
+            # With the last finalizer goes the Machine: there will be no status to write afterwards.
             machine = {**machine, "status": scope.patch.before.get("status") or {}}
-            await scope.patch.write(machine)
+        try:
+            await scope.patch.write(machine, observed=not scope.phases.failed and not last)
+        except ApiError as error:
+            # It went, and the cache has not seen that yet.
+            if not error.is_not_found or not is_being_deleted(machine):
+                raise
             return DONE
-        await scope.patch.write(machine, observed=not scope.phases.failed)
-        return Result(after=after)
+        return DONE if last else Result(after=after)
 
     def _snapshot(self, scope: Scope) -> Snapshot:
         disconnected = isinstance(scope.node_error, NotConnected)
