@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from remuda.api.cluster_x_k8s_io import CLUSTERS, GROUP
+from remuda.api.cluster_x_k8s_io import GROUP
 from remuda.client.api import Client
 from remuda.kube import conditions
 from remuda.kube.clock import deadline, parse_rfc3339
@@ -38,7 +38,7 @@ from ..names import (
 )
 from ..workloads import NODES, PROVIDER_ID
 from . import deletion_rules as rules
-from .deletion_externals import deleted, kind_is_gone
+from .deletion_externals import deleted, is_gone, kind_is_gone
 from .draining_rules import DrainError
 from .eviction import Ground, drain_round
 from .scope import COMPONENT, Scope
@@ -97,28 +97,15 @@ def _legacy(scope: Scope, kind: str, status: str, reason: str = "", message: str
 
 
 async def _why_node_stays(core: Core, scope: Scope) -> str:
+    if scope.cluster is not None and not is_being_deleted(scope.cluster):
+        _find_node_at_last(scope)
     try:
-        if scope.cluster is None:
-            await _cluster_is_gone(core, scope)
-        elif not is_being_deleted(scope.cluster):
-            _find_node_at_last(scope)
         control_plane = await _control_plane(core, scope.cluster)
     except (ApiError, Retry):
         scope.deleting_reason, scope.deleting_message = "InternalError", "Please check controller logs for errors"
         raise
     machines = core.machines.indexed(BY_CLUSTER, scope.cluster_key)
     return rules.why_node_stays(scope.cluster, scope.machine, control_plane, machines)
-
-
-async def _cluster_is_gone(core: Core, scope: Scope) -> None:
-    """Raises Retry when only the cache has no Cluster."""
-    try:
-        await core.client.get(CLUSTERS, scope.cluster_key.name, scope.cluster_key.namespace)
-    except ApiError as error:
-        if error.is_not_found:
-            return
-        raise
-    raise Retry("the Cluster is there, but not in the cache yet")
 
 
 def _find_node_at_last(scope: Scope) -> None:
@@ -175,7 +162,7 @@ def _hooks(scope: Scope, prefix: str, name: str, shown: str, field: str) -> Resu
 async def _infra_is_read(core: Core, scope: Scope) -> Result | None:
     """Go on once it is known whether there is an InfraMachine: draining is skipped where there is none."""
     ref = dig(scope.machine, "spec", "infrastructureRef") or {}
-    if scope.infra is not None or scope.infra_missing or await kind_is_gone(core, ref):
+    if scope.infra is not None or await is_gone(core, scope, ref, scope.infra_missing):
         return None
     return _wait_for_deletion(scope, "Infrastructure", ref)
 

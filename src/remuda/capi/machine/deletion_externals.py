@@ -11,6 +11,7 @@ from typing import Any
 
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import is_being_deleted, name_of, namespace_of, uid_of
+from remuda.kube.owners import controller_of, reference, same_owner
 from remuda.runtime import Retry
 
 from ..contracts import CRDS, NoContract, group_kind
@@ -25,7 +26,7 @@ Obj = dict[str, Any]
 async def deleted(core: Core, scope: Scope, ref: Obj, found: External | None, missing: bool) -> bool:
     """Ask for the deletion of a provider's object; whether it is gone. `missing` as :class:`Scope` has it. Raises ApiError."""
     if found is None:
-        return await _is_gone(core, ref, namespace_of(scope.machine), missing)
+        return await is_gone(core, scope, ref, missing)
     return not is_being_deleted(found.obj) and await _delete(core, scope, found)
 
 
@@ -42,21 +43,29 @@ async def _delete(core: Core, scope: Scope, found: External) -> bool:
     return answer.get("kind") == "Status"
 
 
-async def _is_gone(core: Core, ref: Obj, namespace: str, missing: bool) -> bool:
-    """Whether an object that was not found is not there indeed: what only the cache does not know yet would be left behind."""
+async def is_gone(core: Core, scope: Scope, ref: Obj, missing: bool) -> bool:
+    """Whether there is nothing (any more) that this Machine would have to delete. Raises ApiError, Retry."""
     try:
-        _, kind = await core.externals.of(ref.get("apiGroup") or "", ref.get("kind") or "")
+        informer, kind = await core.externals.of(ref.get("apiGroup") or "", ref.get("kind") or "")
     except NoContract:
         return await kind_is_gone(core, ref)
+    name, namespace = ref.get("name") or "", namespace_of(scope.machine)
     if not missing:
-        return False
+        return _is_of_another(informer.get(namespace, name), scope.machine)
     try:
-        await core.client.get(kind.resource, ref.get("name") or "", namespace)
+        await core.client.get(kind.resource, name, namespace)
     except ApiError as error:
         if error.is_not_found:
             return True
         raise
-    raise Retry(f"{kind.kind} {ref.get('name')} is there, but not in the cache yet")
+    # What only the cache does not know yet would be left behind.
+    raise Retry(f"{kind.kind} {name} is there, but not in the cache yet")
+
+
+def _is_of_another(found: Obj | None, machine: Obj) -> bool:
+    """A Machine that refers to what another controls has nothing to delete there."""
+    owner = None if found is None else controller_of(found)
+    return owner is not None and not same_owner(owner, reference(machine))
 
 
 async def kind_is_gone(core: Core, ref: Obj) -> bool:
