@@ -1,1 +1,5 @@
-"""The Machine controller: one machine, from its references to its node, and back to nothing."""
+"""Machines: each from its references to its node, and back to nothing; :mod:`.controller` is where to begin."""
+
+from .controller import Machines
+
+__all__ = ["Machines"]
