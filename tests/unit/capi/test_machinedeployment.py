@@ -20,6 +20,7 @@ from .kit import (
     BOOTSTRAP,
     INFRA,
     NAMESPACE,
+    TEST_CLUSTERS,
     TEST_CONFIG_TEMPLATES,
     TEST_MACHINE_TEMPLATES,
     World,
@@ -169,6 +170,26 @@ async def test_templates_belong_to_the_cluster(herd: Herd) -> None:
         owners = owner_references_of(await herd.world.get(resource, "t1"))
         assert [(owner["kind"], owner["uid"]) for owner in owners] == [("Cluster", cluster["metadata"]["uid"])]
         assert "controller" not in owners[0]
+
+
+async def test_whoever_is_faster_at_a_template_keeps_what_they_wrote(herd: Herd) -> None:
+    client = herd.world.core.client
+    patch = client.patch
+    raced: list[str] = []
+
+    async def late(resource: Any, name: str, *args: Any, **kwargs: Any) -> Obj:
+        if resource == TEST_MACHINE_TEMPLATES and not raced:
+            raced.append(name)
+            found = await herd.world.get(TEST_CLUSTERS, "c1")
+            other = {"apiVersion": f"{INFRA}/v1", "kind": "TestCluster", "name": "c1", "uid": found["metadata"]["uid"]}
+            await herd.world.patch(resource, name, {"metadata": {"ownerReferences": [other]}})
+        return await patch(resource, name, *args, **kwargs)
+
+    client.patch = late  # type: ignore[method-assign]
+    await herd.create()
+    owners = owner_references_of(await herd.world.get(TEST_MACHINE_TEMPLATES, "t1"))
+    assert [owner["kind"] for owner in owners] == ["TestCluster", "Cluster"]
+    assert (await herd.get())["status"]["phase"] == "ScalingUp"
 
 
 async def test_the_first_set_has_everything_of_the_deployment(herd: Herd) -> None:

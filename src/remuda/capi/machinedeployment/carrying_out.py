@@ -124,6 +124,9 @@ class Rollouts:
         if written is None:
             assert present is not None
             return present
+        if present is None:
+            # From now on it is applied with its uid, which says the same.
+            self._applier.remember(with_metadata(wanted, uid=uid_of(written)))
         self._core.wrote(NAME, scope.key, self._core.machine_sets, written)
         self._tell(scope, change, paused)
         return written

@@ -78,7 +78,7 @@ async def own_machine_sets(core: Core, scope: Scope, recorder: Recorder) -> list
         why = "label selector computed from MachineDeployment.spec.selector is empty or invalid"
         raise Stuck(scope.waits_for(Code.MALFORMED, Actor.USER, why))
     found = core.controlled(core.machine_sets, deployment)
-    for each in core.in_cluster(core.machine_sets, cluster_key_of(deployment)):
+    for each in core.machine_sets.indexed(BY_CLUSTER, cluster_key_of(deployment)):
         orphan = controller_of(each) is None and not is_being_deleted(each)
         if orphan and selector.matches(labels_of(each)):
             adopted = await _adopt(core, deployment, each, recorder)
