@@ -1,0 +1,222 @@
+"""Two management clusters, both real, with the same simulated providers: upstream's core reconciles one, Remuda's the other.
+
+Remuda's side also has its own CRDs and webhooks, so whatever differs is the core's doing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from pathlib import Path
+from typing import Any
+
+from remuda.api import crds
+from remuda.api.cluster_x_k8s_io import MACHINE_HEALTH_CHECKS, MACHINE_SETS
+from remuda.apiserver.pki import Pki
+from remuda.capi.admission import admitted
+from remuda.capi.assembly import CoreControllers
+from remuda.capi.clustercache import HttpsConnector
+from remuda.capi.conversion import converter
+from remuda.capi.names import CLUSTER_NAME
+from remuda.capi.workloads import NODES
+from remuda.client.https import HttpsClient
+from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
+from remuda.kube.objects import GroupVersionResource, Key
+from remuda.runtime import Manager
+from remuda.runtime.certificates import SharedCertificates
+from remuda.runtime.webhooks import Address, Registration, WebhookServer
+from remuda.sim.clusters import SimulatedClusters
+from remuda.sim.kinds import (
+    SIM_CLUSTERS,
+    SIM_CONFIG_TEMPLATES,
+    SIM_CONFIGS,
+    SIM_CONTROL_PLANES,
+    SIM_MACHINE_TEMPLATES,
+    SIM_MACHINES,
+)
+from remuda.sim.kinds import crds as sim_crds
+from remuda.sim.world import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINES, World
+from tests.api.harness import Endpoint
+from tests.e2e import upstream_capi
+from tests.real.cluster import RealCluster, free_ports
+
+from .reduction import Names, reduced
+
+Obj = dict[str, Any]
+OURS, THEIRS = "ours", "theirs"
+EVENTS = GroupVersionResource("", "v1", "events")
+SECRETS = GroupVersionResource("", "v1", "secrets")
+
+COMPARED = {
+    "clusters": CLUSTERS,
+    "machinedeployments": MACHINE_DEPLOYMENTS,
+    "machinesets": MACHINE_SETS,
+    "machines": MACHINES,
+    "machinehealthchecks": MACHINE_HEALTH_CHECKS,
+    "simclusters": SIM_CLUSTERS,
+    "simmachines": SIM_MACHINES,
+    "simmachinetemplates": SIM_MACHINE_TEMPLATES,
+    "simconfigs": SIM_CONFIGS,
+    "simconfigtemplates": SIM_CONFIG_TEMPLATES,
+    "simcontrolplanes": SIM_CONTROL_PLANES,
+}
+
+
+class Side(World):
+    """One core's namespace."""
+
+    core = ""
+
+    async def snapshot(self, cluster: str) -> Obj:
+        """Everything of a cluster, comparable."""
+        found: dict[str, list[Obj]] = {}
+        for name, resource in COMPARED.items():
+            listed = await self.all(resource)
+            found[name] = [obj for obj in listed if _of(obj, cluster)]
+        everything = [obj for objs in found.values() for obj in objs]
+        names = Names(everything)
+        result: Obj = {
+            kind: {names.plain(obj["metadata"]["name"]): reduced(obj, names) for obj in objs} for kind, objs in found.items()
+        }
+        result["events"] = await self._events(names, cluster)
+        result["nodes"] = await self._nodes(names, cluster)
+        result["secrets"] = {
+            names.plain(obj["metadata"]["name"]): sorted(obj.get("data") or {})
+            for obj in await self.all(SECRETS, f"{CLUSTER_NAME}={cluster}")
+        }
+        return result
+
+    async def _events(self, names: Names, cluster: str) -> list[str]:
+        found = set()
+        for event in await self.all(EVENTS):
+            about = event["involvedObject"]
+            if about["apiVersion"].startswith("cluster.x-k8s.io/") and about["name"].startswith(cluster):
+                found.add(f"{about['kind']} {names.plain(about['name'])} {event['type']} {event['reason']}")
+        return sorted(found)
+
+    async def _nodes(self, names: Names, cluster: str) -> Obj:
+        workload = self.clusters.get(Key(self.namespace, cluster))
+        if workload is None:
+            return {}
+        nodes = (await workload.client.list(NODES))["items"]
+        return {names.plain(node["metadata"]["name"]): _node(node, names) for node in nodes}
+
+    async def settled(self, cluster: str, quiet: float = 3.0, seconds: float = 90.0) -> Obj:
+        """The snapshot once nothing has changed for a while."""
+        before = await self.snapshot(cluster)
+        still = SYSTEM_CLOCK.monotonic()
+        end = still + seconds
+        while SYSTEM_CLOCK.monotonic() - still < quiet:
+            await self.settle(0.5)
+            now = await self.snapshot(cluster)
+            if now != before:
+                before, still = now, SYSTEM_CLOCK.monotonic()
+            if SYSTEM_CLOCK.monotonic() > end:
+                raise AssertionError(f"{self.core}: {cluster} does not come to rest")
+        return before
+
+
+def _of(obj: Obj, cluster: str) -> bool:
+    name: str = obj["metadata"]["name"]
+    return name == cluster or name.startswith(f"{cluster}-")
+
+
+def _node(node: Obj, names: Names) -> Obj:
+    meta = node["metadata"]
+    plain = {"metadata": {**meta, "uid": "", "creationTimestamp": ""}, "spec": node.get("spec") or {}}
+    return reduced(plain, names)
+
+
+Scenario = Callable[[Side], Awaitable[dict[str, Obj]]]
+
+
+class Both:
+    def __init__(self, ours: Side, theirs: Side) -> None:
+        self.ours = ours
+        self.theirs = theirs
+
+    async def play(self, scenario: Scenario) -> tuple[dict[str, Obj], dict[str, Obj]]:
+        """The same story on both sides, at the same time."""
+        found = await asyncio.gather(scenario(self.ours), scenario(self.theirs))
+        return found[0], found[1]
+
+
+@contextlib.asynccontextmanager
+async def both_sides(directory: Path, *upstream_flags: str) -> AsyncIterator[Both]:
+    # One API server each: upstream's `--namespace` does not work in the version that is pinned, so they can't share one.
+    with RealCluster(controllers=True, fsync=False) as mine, RealCluster(controllers=True, fsync=False) as other:
+        async with contextlib.AsyncExitStack() as stack:
+            theirs, ours = await asyncio.gather(
+                stack.enter_async_context(upstream_side(other, directory / THEIRS, *upstream_flags)),
+                stack.enter_async_context(our_side(mine, directory / OURS)),
+            )
+            yield Both(ours, theirs)
+
+
+@contextlib.asynccontextmanager
+async def upstream_side(real: RealCluster, directory: Path, *flags: str) -> AsyncIterator[Side]:
+    endpoint = Endpoint(real.url, Path(real.ca_pem), Path(real.admin_cert), Path(real.admin_key))
+    upstream = upstream_capi.Manager("upstream", endpoint, Path(real.kubeconfig), directory, *flags)
+    try:
+        await asyncio.to_thread(upstream.start)
+        async with _providers(real, directory, THEIRS) as side:
+            yield side
+    finally:
+        upstream.stop()
+
+
+@contextlib.asynccontextmanager
+async def our_side(real: RealCluster, directory: Path) -> AsyncIterator[Side]:
+    clock = SYSTEM_CLOCK
+    async with HttpsClient.from_kubeconfig(Path(real.kubeconfig)) as client, _providers(real, directory, OURS, crds()) as side:
+        manager = Manager(client, clock, Rng())
+        core = CoreControllers(manager, HttpsConnector(clock))
+        async with _webhooks(client, core), _running(manager.run()):
+            yield side
+
+
+@contextlib.asynccontextmanager
+async def _webhooks(client: HttpsClient, core: CoreControllers) -> AsyncIterator[None]:
+    types = admitted(converter(core.core.contracts))
+    (port,) = free_ports(1)
+    address = Address(url=f"https://127.0.0.1:{port}")
+    certificates = SharedCertificates(
+        client, SYSTEM_CLOCK, Entropy(), namespace="default", name="remuda-webhooks", names=address.names()
+    )
+    hooks = WebhookServer(types, certificates, Registration(client, "remuda", types, address), SYSTEM_CLOCK, Rng())
+    await hooks.open("127.0.0.1", port)
+    try:
+        yield
+    finally:
+        await hooks.close()
+
+
+@contextlib.asynccontextmanager
+async def _providers(real: RealCluster, directory: Path, name: str, definitions: Iterable[Obj] = ()) -> AsyncIterator[Side]:
+    """The simulated providers on one API server, their workload clusters listening."""
+    clock = SYSTEM_CLOCK
+    pki = Pki.ensure(directory / "workload-pki", ["127.0.0.1"], clock, Entropy())
+    clusters = SimulatedClusters(clock, Rng(), Entropy(), pki=pki, pods=True)
+    kubeconfig = Path(real.kubeconfig)
+    async with HttpsClient.from_kubeconfig(kubeconfig) as user, HttpsClient.from_kubeconfig(kubeconfig) as own:
+        side = Side(user, own, clock, clusters)
+        side.core = name
+        await side.prepare([*definitions, *sim_crds()])
+        try:
+            async with _running(side.manager.run()):
+                yield side
+        finally:
+            await clusters.close()
+
+
+@contextlib.asynccontextmanager
+async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(work)
+    try:
+        yield
+        if task.done():
+            task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
