@@ -277,7 +277,7 @@ def difference(ours: Any, real: Any, what: str) -> str:
 
 
 class RemudaProcess:
-    """`remuda serve` as a user starts it, on a directory of its own."""
+    """`remuda serve` on a directory of its own, with what every Kubernetes has: Cluster API is for tests that ask for it."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         self.directory = directory
@@ -300,6 +300,7 @@ class RemudaProcess:
                     str(self.directory),
                     "--listen",
                     f"127.0.0.1:{self.port}",
+                    "--controllers=-capi",
                     *self.options,
                 ],
                 stdout=log,

@@ -46,7 +46,8 @@ class Served(RemudaProcess):
 
     def command(self) -> list[str]:
         listen = f"127.0.0.1:{self.port}"
-        return [sys.executable, "-m", "remuda", "serve", "--data-dir", str(self.directory), "--listen", listen]
+        options = ["--data-dir", str(self.directory), "--listen", listen, "--controllers=-capi"]
+        return [sys.executable, "-m", "remuda", "serve", *options]
 
     def ready(self) -> bool:
         if not self.kubeconfig.exists():

@@ -17,6 +17,8 @@ class Entry(NamedTuple):
 
 COMMANDS = {
     "completion": Entry("completion", "Print the completion script of a shell."),
+    "controllers": Entry("controllers", "Run the controllers on any Kubernetes."),
+    "crds": Entry("crds", "Print or install the definitions of Remuda's kinds."),
     "doctor": Entry("doctor", "Check whether a server can run well here."),
     "kubeconfig": Entry("kubeconfig", "Print or merge the administrator's kubeconfig."),
     "serve": Entry("serve", "Run the server."),

@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import os
 import resource
-import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -20,11 +18,13 @@ import click
 
 from remuda import __version__
 
-from .exits import Code, Failure
+from .exits import Failure
 from .places import Listen, data_dir_option, listen_option, parse_duration
+from .signals import stop_on_signals
 
 if TYPE_CHECKING:
     from remuda.apiserver.server import Server
+    from remuda.runtime.choice import Choice
 
 ROLES = ("api",)
 
@@ -33,6 +33,14 @@ ROLES = ("api",)
 @data_dir_option
 @listen_option
 @click.option("--only", type=click.Choice(ROLES), help="Serve the API alone, without controllers.")
+@click.option(
+    "--controllers",
+    "wanted",
+    metavar="LIST",
+    default="*",
+    show_default=True,
+    help="Controllers to run: * for all, a for one, -a for all but one; -capi leaves Cluster API to somebody else.",
+)
 @click.option(
     "--history",
     type=parse_duration,
@@ -52,7 +60,14 @@ ROLES = ("api",)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of log lines.")
 @click.option("-v", "--verbose", count=True, help="Log more; twice for even more.")
 def command(
-    data_dir: Path, listen: Listen, only: str | None, history: int, watch_window: int, log_format: str, verbose: int
+    data_dir: Path,
+    listen: Listen,
+    only: str | None,
+    wanted: str,
+    history: int,
+    watch_window: int,
+    log_format: str,
+    verbose: int,
 ) -> None:
     """Run the server.
 
@@ -62,12 +77,23 @@ def command(
     from . import logs
 
     logs.set_up(log_format, verbose)
-    _raise_file_limit()
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(_serve(data_dir.absolute(), listen, controllers=only != "api", history=history, window=watch_window))
+    choice = _choice(wanted)
+    raise_file_limit()
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(_serve(data_dir.absolute(), listen, choice, controllers=only != "api", history=history, window=watch_window))
 
 
-async def _serve(data_dir: Path, listen: Listen, *, controllers: bool, history: int, window: int) -> None:
+def _choice(wanted: str) -> Choice:
+    from remuda.embedded import chosen
+    from remuda.runtime.choice import UnknownController
+
+    try:
+        return chosen(wanted)
+    except UnknownController as error:
+        raise click.BadParameter(str(error), param_hint="--controllers") from error
+
+
+async def _serve(data_dir: Path, listen: Listen, choice: Choice, *, controllers: bool, history: int, window: int) -> None:
     from remuda.apiserver.pki import PkiError
     from remuda.apiserver.server import Config, PartFailed
     from remuda.apiserver.store import StoreError
@@ -76,10 +102,10 @@ async def _serve(data_dir: Path, listen: Listen, *, controllers: bool, history: 
     from .notify import tell
 
     stop = asyncio.Event()
-    _on_signals(stop)
+    stop_on_signals(stop)
     config = Config(data_dir=data_dir, host=listen.host, port=listen.port, history_seconds=history, window_seconds=max(window, 1))
     try:
-        async with running(config, controllers=controllers) as server:
+        async with running(config, controllers=controllers, choice=choice) as server:
             _announce(server, data_dir)
             tell(f"READY=1\nSTATUS=serving at {server.url}")
             await server.serve_forever(stop)
@@ -102,20 +128,7 @@ def _announce(server: Server, data_dir: Path) -> None:
     )
 
 
-def _on_signals(stop: asyncio.Event) -> None:
-    loop = asyncio.get_running_loop()
-
-    def interrupt() -> None:
-        if stop.is_set():
-            # Every acknowledged write is on disk already: leaving now loses nothing.
-            os._exit(Code.INTERRUPTED)
-        stop.set()
-
-    loop.add_signal_handler(signal.SIGTERM, stop.set)
-    loop.add_signal_handler(signal.SIGINT, interrupt)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     with contextlib.suppress(ImportError):
         import uvloop
 
@@ -127,7 +140,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return None
 
 
-def _raise_file_limit() -> None:
+def raise_file_limit() -> None:
     """Every watch is an open file; the soft limit is often far below what the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
