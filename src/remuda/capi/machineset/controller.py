@@ -29,7 +29,7 @@ from .claiming import Claiming, selector_of
 from .clones import Clones
 from .creation import Creation
 from .deletion_order import UnknownOrder, first_to_go
-from .desired import settled
+from .desired import machine_labels, settled
 from .gate import Gate
 from .legacy_status import with_legacy_status
 from .parallel import for_each
@@ -205,6 +205,11 @@ class MachineSets:
         if surplus > 0:
             await self._shrink(scope, surplus)
         elif surplus < 0:
+            if not selector.matches(machine_labels(scope.machine_set)):
+                # It would never count what it makes, and go on making for ever.
+                why = "spec.selector does not match the labels of spec.template"
+                scope.failure = Failure("MachineCreationFailed", why)
+                raise Stuck(Wait(Code.MALFORMED, scope.ref(), Actor.USER, evidence=why))
             return await self._grow(scope, -surplus)
         return None
 

@@ -120,8 +120,8 @@ def metadata_again(machine_set: Obj, obj: Obj) -> Obj:
     """An infrastructure machine or a bootstrap configuration with the set's labels and annotations, and nothing else."""
     meta: Obj = {"name": name_of(obj), "namespace": namespace_of(obj), "uid": uid_of(obj)}
     meta["labels"] = machine_labels(machine_set)
-    if annotations := machine_annotations(machine_set):
-        meta["annotations"] = annotations
+    # Also when there are none: whoever applies nothing of what they owned before takes all that nobody owns with it.
+    meta["annotations"] = machine_annotations(machine_set)
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": meta}
 
 

@@ -28,8 +28,8 @@ def stale_machines(machines: Iterable[Obj], now: float) -> str:
     if not stale:
         return ""
     message = f"{subject([name_of(machine) for machine in stale])} in deletion since more than 15m"
-    told = [message for machine in stale if (message := _drain_message(machine, now))]
-    causes = [cause for words, cause in _CAUSES if any(words in message for message in told)]
+    told = [_drain_message(machine, now) for machine in stale]
+    causes = [cause for words, cause in _CAUSES if any(words in each for each in told)]
     return f"{message}, delay likely due to {', '.join(causes)}" if causes else message
 
 
