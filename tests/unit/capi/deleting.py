@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from remuda import kcm
 from remuda.api.cluster_x_k8s_io import MACHINES
 from remuda.capi.machine.controller import Machines
+from remuda.client.api import Client
 from remuda.client.inprocess import InProcessClient
-from remuda.kube.clock import Rng
+from remuda.kube.clock import Rng, VirtualClock
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
@@ -27,6 +28,25 @@ NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 DAEMON_SETS = GroupVersionResource("apps", "v1", "daemonsets")
 BUDGETS = GroupVersionResource("policy", "v1", "poddisruptionbudgets")
 HOLD = "test.io/hold"
+
+
+class Hanging:
+    """A client whose server does not answer some requests: those for which `when` (verb, resource, subresource) holds."""
+
+    def __init__(self, client: Client, clock: VirtualClock, when: Callable[[str, str, str], bool]) -> None:
+        self._client = client
+        self._clock = clock
+        self._when = when
+        self.asked = 0
+
+    def __getattr__(self, verb: str) -> Any:
+        async def call(resource: GroupVersionResource, *given: Any, **options: Any) -> Any:
+            if self._when(verb, resource.resource, options.get("subresource", "")):
+                self.asked += 1
+                await self._clock.sleep(10_000)
+            return await getattr(self._client, verb)(resource, *given, **options)
+
+        return call
 
 
 class Ranch:
@@ -96,6 +116,12 @@ class Ranch:
         """What a kubelet does at last."""
         for name in names:
             await self.workload.client.delete(PODS, name, namespace, grace_seconds=0)
+
+    def hang(self, when: Callable[[str, str, str], bool]) -> Hanging:
+        """From now on the workload cluster does not answer such requests."""
+        hanging = Hanging(self.workload.client, self.world.clock, when)
+        self.workload.client = hanging  # type: ignore[assignment]
+        return hanging
 
     async def set_ready(self, status: str) -> None:
         patch = {"status": {"conditions": [{"type": "Ready", "status": status}]}}

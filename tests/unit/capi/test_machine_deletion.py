@@ -365,7 +365,7 @@ async def test_a_machine_goes_although_nothing_is_left_to_reach_its_cluster_with
         found.world.workloads.cut("c1")
         await found.delete(290)
         assert not await found.infra_is_going()
-        await found.world.settle(700)
+        await found.world.settle(60)
         assert await found.is_gone()
 
 

@@ -382,6 +382,44 @@ async def test_a_rule_that_can_not_be_read_stops_the_drain_and_says_which() -> N
         assert await found.pod_is_going("web")
 
 
+async def test_evictions_that_get_no_answer_are_tried_again() -> None:
+    async with ranch() as found:
+        for number in range(20):
+            await found.pod(f"web-{number:02}")
+        hanging = found.hang(lambda verb, resource, subresource: subresource == "eviction")
+        await found.delete(9)
+        assert hanging.asked == 16  # no more at a time
+        await found.world.settle(1.5)
+        late = "failed to evict Pod, eviction timeout of 10s reached, eviction will be retried"
+        assert await lines(found) == [f"* Pods default/web-00, default/web-01, default/web-02, ... (17 more): {late}"]
+
+
+async def test_a_cluster_that_does_not_answer_keeps_nobody_from_knowing_and_the_timeout_from_counting() -> None:
+    async with ranch(deletion={"nodeDrainTimeoutSeconds": 100, "nodeVolumeDetachTimeoutSeconds": 100}) as found:
+        found.hang(lambda verb, resource, subresource: (verb, resource) in (("list", "pods"), ("list", "volumeattachments")))
+        await found.delete(30)
+        assert await found.deleting() == ("DrainingNode", "Error draining Node, please check controller logs for errors")
+        assert (await found.legacy("DrainingSucceeded"))["message"] == "failed to drain Node n1: no answer in 25s"
+        await found.world.settle(270)
+        assert await found.is_gone()
+
+
+async def test_a_server_that_refuses_is_quoted() -> None:
+    async with ranch() as found:
+        meta = {"name": "n1", "resourceVersion": "1"}
+        patch = found.workload.client.patch
+
+        async def stale(resource: Any, name: str, body: Obj, *given: Any, **options: Any) -> Any:
+            if (body.get("spec") or {}).get("unschedulable"):
+                body = {**body, "metadata": meta}
+            return await patch(resource, name, body, *given, **options)
+
+        found.workload.client.patch = stale  # type: ignore[method-assign]
+        await found.delete()
+        message = (await found.legacy("DrainingSucceeded"))["message"]
+        assert message.startswith("failed to cordon Node n1: failed to cordon Node: Operation cannot be fulfilled on nodes")
+
+
 # --- after a restart ---------------------------------------------------------------------------------------------------------
 
 

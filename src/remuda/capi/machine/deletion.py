@@ -55,6 +55,9 @@ _DRAIN_SECONDS, _DETACH_SECONDS, _NODE_SECONDS, _NODE_PAUSE = 25.0, 15.0, 10.0, 
 # How long the kubeconfig of a cluster that can't be reached must be missing until nobody waits for it any more.
 _PATIENCE_SECONDS = 300.0
 
+# Of a condition; a longer one would make the whole status unwritable.
+_LONGEST_MESSAGE = 10_240
+
 _Stage = Callable[[Core, Scope], Awaitable[Result | None]]
 
 
@@ -76,7 +79,7 @@ async def reconcile_delete(core: Core, scope: Scope) -> Result | None:
 
 
 def _waiting(scope: Scope, reason: str, message: str, wait: Wait, after: float | None = None, rest: float = 0.0) -> Result:
-    scope.deleting_reason, scope.deleting_message = reason, message
+    scope.deleting_reason, scope.deleting_message = reason, message[:_LONGEST_MESSAGE]
     return Result(after, (wait,), rest)
 
 
@@ -90,7 +93,7 @@ def _node_ref(scope: Scope) -> Ref:
 
 
 def _legacy(scope: Scope, kind: str, status: str, reason: str = "", message: str = "", severity: str = "") -> None:
-    scope.machine = with_legacy(scope.machine, kind, status, reason, message, severity, now=scope.now)
+    scope.machine = with_legacy(scope.machine, kind, status, reason, message[:_LONGEST_MESSAGE], severity, now=scope.now)
 
 
 # --- whether the node goes, too ----------------------------------------------------------------------------------------------
@@ -180,7 +183,7 @@ async def _drain(core: Core, scope: Scope) -> Result | None:
         _legacy(scope, "DrainingSucceeded", FALSE, "Draining", "Draining the node before deletion", INFO)
     name = rules.node_name(scope.machine)
     if scope.workload is None:
-        if await _is_out_of_reach(core, scope, parse_rfc3339(begun)):
+        if await _is_out_of_reach(core, scope):
             return None
         return _drain_failed(core, scope, f"failed to drain Node {name}: error getting client: {_NOT_CONNECTED}")
     try:
@@ -226,7 +229,7 @@ async def _detach(core: Core, scope: Scope) -> Result | None:
         _legacy(scope, "VolumeDetachSucceeded", FALSE, "WaitingForVolumeDetach", message, INFO)
     name = rules.node_name(scope.machine)
     if scope.workload is None:
-        if await _is_out_of_reach(core, scope, parse_rfc3339(begun)):
+        if await _is_out_of_reach(core, scope):
             return None
         return _detach_failed(core, scope, f"error getting client: {_NOT_CONNECTED}")
     try:
@@ -293,13 +296,14 @@ def _with_outlook(core: Core, scope: Scope, message: str, reason: str, field: st
     return f"{message}\n{outlook}"
 
 
-async def _is_out_of_reach(core: Core, scope: Scope, begun: float) -> bool:
+async def _is_out_of_reach(core: Core, scope: Scope) -> bool:
     """Whether nobody will ever reach the workload cluster: there is no kubeconfig (any more), and that for a while.
 
     A cluster that only does not answer is waited for: its pods and volumes may well be alive.
     """
+    asked = parse_rfc3339(metadata(scope.machine)["deletionTimestamp"])
     last = core.workloads.health(scope.cluster_key).last_success or 0.0
-    if core.now() - max(begun, last) < _PATIENCE_SECONDS:
+    if core.now() - max(asked, last) < _PATIENCE_SECONDS:
         return False
     namespace, name = scope.cluster_key
     try:
@@ -363,8 +367,7 @@ async def _delete_node(core: Core, scope: Scope) -> Result | None:
     now = core.now()
     if rules.node_deletion_expired(scope.machine, now):
         return None
-    asked = parse_rfc3339(metadata(scope.machine)["deletionTimestamp"])
-    if core.workloads.get(scope.cluster_key) is None and await _is_out_of_reach(core, scope, asked):
+    if core.workloads.get(scope.cluster_key) is None and await _is_out_of_reach(core, scope):
         return None
     wait = _wait(scope, Code.NODE, Actor.OTHER_CONTROLLER, _node_ref(scope), why)
     return _waiting(scope, "DeletingNode", f"Error deleting Node, {_CHECK_LOGS}", wait, _NODE_SECONDS, 1.0)

@@ -5,11 +5,12 @@ Pure. :mod:`.drain` asks them about every pod that nothing else has decided on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from remuda.kube.errors import aggregate_text, go_quote
+from remuda.kube.errors import ApiError, aggregate_text, go_quote
 from remuda.kube.objects import dig, labels_of, name_of, namespace_of
 from remuda.kube.selectors import EVERYTHING, LabelSelector, from_structure
 
@@ -23,6 +24,15 @@ BEHAVIORS = (DRAIN, SKIP, WAIT_COMPLETED)
 
 class DrainError(Exception):
     """What keeps a node from being drained until somebody repairs it, or until the next look."""
+
+
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Say what was being done when a request fails."""
+    try:
+        yield
+    except (ApiError, OSError, DrainError) as error:
+        raise DrainError(f"{what}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +65,7 @@ def _labels(pod: Obj, namespaces: Mapping[str, Obj]) -> dict[str, str]:
 
 def pods_error(why: str, pod: Obj) -> DrainError:
     shown = f"{namespace_of(pod)}/{name_of(pod)}"
-    return DrainError(f"failed to get Pods for eviction: Pods with error {go_quote(why)}: {shown}")
+    return DrainError(f"Pods with error {go_quote(why)}: {shown}")
 
 
 def rules_for(machine: Obj, cluster: Obj, rules: Iterable[Obj]) -> list[Rule]:
@@ -68,7 +78,7 @@ def rules_for(machine: Obj, cluster: Obj, rules: Iterable[Obj]) -> list[Rule]:
         if (errors := selector_errors(rule))
     ]
     if wrong:
-        raise DrainError(f"failed to get Pods for eviction: failed to get matching MachineDrainRules: {aggregate_text(wrong)}")
+        raise DrainError(f"failed to get matching MachineDrainRules: {aggregate_text(wrong)}")
     return [_read(rule) for rule in found if _applies_to_machine(rule, machine, cluster)]
 
 

@@ -18,7 +18,7 @@ from remuda.runtime import logger
 
 from ..workloads import NODES
 from .drain import UNREACHABLE_GRACE_SECONDS, Plan, Remaining, Snapshot, needs_daemon_set, plan
-from .draining_rules import Rule, rules_for
+from .draining_rules import Rule, doing, rules_for
 
 Obj = dict[str, Any]
 log = logger(__name__)
@@ -76,31 +76,34 @@ def is_unreachable(node: Obj) -> bool:
 
 
 async def read_plan(client: Client, ground: Ground, node: str, now: float, *, unreachable: bool = False) -> Plan:
-    """What is to be done about the pods of a node. Raises DrainError, ApiError."""
-    pods = await read_all(client, PODS, fields=f"spec.nodeName={node}")
-    if not pods:
-        return Plan()
-    rules = rules_for(ground.machine, ground.cluster, ground.rules)
-    sets = await read_all(client, DAEMON_SETS, metadata_only=True) if any(map(needs_daemon_set, pods)) else ()
-    return plan(
-        Snapshot(pods, now, unreachable, frozenset(map(Key.of, sets)), rules, await _namespaces(client, rules)),
-    )
+    """What is to be done about the pods of a node. Raises DrainError."""
+    with doing("failed to get Pods for eviction"):
+        pods = await read_all(client, PODS, fields=f"spec.nodeName={node}")
+        if not pods:
+            return Plan()
+        rules = rules_for(ground.machine, ground.cluster, ground.rules)
+        sets = await read_all(client, DAEMON_SETS, metadata_only=True) if any(map(needs_daemon_set, pods)) else ()
+        namespaces = await _namespaces(client, rules)
+        return plan(Snapshot(pods, now, unreachable, frozenset(map(Key.of, sets)), rules, namespaces))
 
 
 async def _namespaces(client: Client, rules: Iterable[Rule]) -> dict[str, Obj]:
     if not any(rule.needs_namespaces for rule in rules):
         return {}
-    return {name_of(each): each for each in await read_all(client, NAMESPACES, metadata_only=True)}
+    with doing("failed to list Namespaces"):
+        return {name_of(each): each for each in await read_all(client, NAMESPACES, metadata_only=True)}
 
 
 async def drain_round(client: Client, clock: Clock, ground: Ground, name: str, now: float) -> Remaining:
-    """Cordon and evict; what is left of the pods. Nothing is left on a node that is gone. Raises DrainError, ApiError."""
-    node = await find_node(client, name)
+    """Cordon and evict; what is left of the pods. Nothing is left on a node that is gone. Raises DrainError."""
+    with doing(f"unable to get Node {name}"):
+        node = await find_node(client, name)
     if node is None:
         log.info("node %s is gone, so there is nothing to drain", name)
         return Remaining()
     if not dig(node, "spec", "unschedulable"):
-        await client.patch(NODES, name, {"spec": {"unschedulable": True}})
+        with doing(f"failed to cordon Node {name}: failed to cordon Node"):
+            await client.patch(NODES, name, {"spec": {"unschedulable": True}})
     unreachable = is_unreachable(node)
     found = await read_plan(client, ground, name, now, unreachable=unreachable)
     grace = UNREACHABLE_GRACE_SECONDS if unreachable else None

@@ -15,6 +15,7 @@ from remuda.client.api import Client
 from remuda.kube.objects import GroupVersionResource, dig, name_of, namespace_of
 
 from .drain import listed
+from .draining_rules import doing
 from .eviction import Ground, find_node, is_unreachable, read_all, read_plan
 
 Obj = dict[str, Any]
@@ -108,14 +109,17 @@ def _attached_name(volume: Obj) -> str:
 async def attached_volumes(client: Client, ground: Ground, name: str, now: float) -> Attached:
     """What still has to be detached from a node; nothing when the node is gone or out of reach, since then nobody can.
 
-    Raises DrainError, ApiError.
+    Raises DrainError, and what the client raises.
     """
     node = await find_node(client, name)
     if node is None or is_unreachable(node):
         return Attached()
     on_node = names_on_node(node)
-    attachments = attachments_of(await read_all(client, ATTACHMENTS), name)
+    with doing("failed to list VolumeAttachments: failed to list VolumeAttachments"):
+        attachments = attachments_of(await read_all(client, ATTACHMENTS), name)
     if not on_node and not attachments:
         return Attached()
-    skipped = (await read_plan(client, ground, name, now)).skipped
-    return matched(on_node, attachments, await read_all(client, VOLUMES), claims_of(skipped))
+    with doing("failed to find PersistentVolumeClaims from Pods ignored during drain"):
+        skipped = (await read_plan(client, ground, name, now)).skipped
+    with doing("failed to list PersistentVolumes"):
+        return matched(on_node, attachments, await read_all(client, VOLUMES), claims_of(skipped))
