@@ -41,14 +41,13 @@ class Snapshot:
 
 
 class Verdict(NamedTuple):
-    """About one pod; `why` for who reads the log."""
+    """About one pod."""
 
     behavior: str
     order: int = 0
-    why: str = ""
 
 
-_GO = Verdict(DRAIN)
+_GO, _STAY = Verdict(DRAIN), Verdict(SKIP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ class Plan:
 
 def plan(snapshot: Snapshot) -> Plan:
     """Raises DrainError when a pod can't be judged."""
-    pods = sorted(snapshot.pods, key=lambda pod: shown(pod))
+    pods = sorted(snapshot.pods, key=shown)
     judged = [(pod, verdict(pod, snapshot)) for pod in pods]
     # Only the lowest order that is still on the node has its turn, be it that its pods are only going yet.
     first = min((found.order for _, found in judged if found.behavior != SKIP), default=0)
@@ -92,11 +91,11 @@ def _place(pod: Obj, found: Verdict, first: int) -> str:
 
 def verdict(pod: Obj, snapshot: Snapshot) -> Verdict:
     if snapshot.unreachable and _gone_for(pod, snapshot.now) > UNREACHABLE_GRACE_SECONDS:
-        return Verdict(SKIP, why="is only there because its node can't say that it ended")
+        return _STAY  # it is only there because its node can't say that it ended
     if needs_daemon_set(pod) and daemon_set_of(pod) in snapshot.daemon_sets:
-        return Verdict(SKIP, why="ignoring DaemonSet-managed Pod")
+        return _STAY
     if MIRROR in annotations_of(pod):
-        return Verdict(SKIP, why="is static")
+        return _STAY
     return _by_label(pod) or _by_rules(pod, snapshot)
 
 
@@ -123,9 +122,9 @@ def needs_daemon_set(pod: Obj) -> bool:
 def _by_label(pod: Obj) -> Verdict | None:
     value = (labels_of(pod).get(POD_DRAIN) or "").lower()
     if value == SKIP.lower():
-        return Verdict(SKIP, why=f"has the label {POD_DRAIN}")
+        return _STAY
     if value.replace("-", "", 1) == WAIT_COMPLETED.lower():
-        return _wait_for(pod, f"has the label {POD_DRAIN}")
+        return _wait_for(pod)
     return None
 
 
@@ -136,15 +135,14 @@ def _by_rules(pod: Obj, snapshot: Snapshot) -> Verdict:
     if rule.behavior not in BEHAVIORS:
         named = f"MachineDrainRule {go_quote(rule.name)} has unknown spec.drain.behavior: {go_quote(rule.behavior)}"
         raise pods_error(named, pod)
-    why = f"MachineDrainRule {rule.name} applies"
     if rule.behavior == WAIT_COMPLETED:
-        return _wait_for(pod, why)
-    return Verdict(rule.behavior, rule.order if rule.behavior == DRAIN else 0, why)
+        return _wait_for(pod)
+    return Verdict(DRAIN, rule.order) if rule.behavior == DRAIN else _STAY
 
 
-def _wait_for(pod: Obj, why: str) -> Verdict:
+def _wait_for(pod: Obj) -> Verdict:
     """A pod that completed is what was waited for; its object may stay for as long as its Job likes."""
-    return Verdict(SKIP, why="has completed") if is_finished(pod) else Verdict(WAIT_COMPLETED, why=why)
+    return _STAY if is_finished(pod) else Verdict(WAIT_COMPLETED)
 
 
 def shown(pod: Obj) -> str:
