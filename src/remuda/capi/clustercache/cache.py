@@ -21,6 +21,7 @@ from ..names import WATCH_FILTER, kubeconfig_secret
 from ..workloads import NODES, Connector, Health
 from . import nodes
 from .link import CacheOptions, Connected, Link, Turns
+from .rhythm import Rhythm
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class ClusterCache:
         self._handlers: list[Callable[[Key], None]] = []
         self._followers: list[tuple[str, Callable[[Key, Obj], Iterable[Key]]]] = []
         self._turns = Turns(options.connecting)
+        self._rhythm = Rhythm(manager.clock, options.probe)
         self._count(manager)
 
     # --- the port -------------------------------------------------------------------------------------------------------
@@ -76,7 +78,7 @@ class ClusterCache:
                     self._secrets.on_change(self._secret_changed),
                 ]
                 try:
-                    await asyncio.get_running_loop().create_future()
+                    await self._rhythm.run()
                 finally:
                     for stop in stops:
                         stop()
@@ -106,7 +108,15 @@ class ClusterCache:
     def _begin(self, group: asyncio.TaskGroup, key: Key) -> None:
         manager = self._manager
         link = Link(
-            key, self._connector, self._kubeconfig, self._turns, self._options, manager.clock, manager.rng, self._link_changed
+            key,
+            self._connector,
+            self._kubeconfig,
+            self._turns,
+            self._rhythm,
+            self._options,
+            manager.clock,
+            manager.rng,
+            self._link_changed,
         )
         self._links[key] = link, group.create_task(link.run(), name=f"cluster {key}")
 

@@ -24,6 +24,7 @@ from remuda.runtime import Informer
 
 from ..workloads import NODES, PROVIDER_ID, Connector, Health
 from . import nodes
+from .rhythm import Rhythm
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +106,7 @@ class Link:
         connector: Connector,
         kubeconfig: ReadKubeconfig,
         turns: Turns,
+        rhythm: Rhythm,
         options: CacheOptions,
         clock: Clock,
         rng: Rng,
@@ -118,15 +120,22 @@ class Link:
         self._connector = connector
         self._kubeconfig = kubeconfig
         self._turns = turns
+        self._rhythm = rhythm
         self._options = options
         self._clock = clock
         self._rng = rng
         self._on_change = on_change
         self._nudged = asyncio.Event()
+        self._news = self._due = False
         self._counted = float("-inf")
 
     def nudge(self) -> None:
         """Look again now."""
+        self._news = True
+        self._nudged.set()
+
+    def _to_be_probed(self) -> None:
+        self._due = True
         self._nudged.set()
 
     async def run(self) -> None:
@@ -207,21 +216,20 @@ class Link:
 
     async def _hold(self, found: Connected) -> None:
         """Probe until the connection must be given up, or another kubeconfig has come."""
-        options = self._options
-        # What was connected together must not be probed together for ever.
-        pause = self._rng.uniform(0.0, options.probe)
-        while True:
-            if await self._rest(pause):
+        leave = self._rhythm.join(self._to_be_probed)
+        try:
+            while True:
+                await self._nudged.wait()
                 self._nudged.clear()
-                if await self._replaced(found.kubeconfig):
+                news, due, self._news, self._due = self._news, self._due, False, False
+                if news and await self._replaced(found.kubeconfig):
                     log.info("%s: the kubeconfig has changed", self.cluster)
                     return
-                continue
-            pause = options.probe
-            unauthorized = await self._checked(found)
-            if unauthorized or self.health.failures >= options.failures:
-                log.warning("%s: disconnected: %s", self.cluster, "unauthorized" if unauthorized else "probes fail")
-                return
+                if due and (why := await self._lost(found)):
+                    log.warning("%s: disconnected: %s", self.cluster, why)
+                    return
+        finally:
+            leave()
 
     async def _replaced(self, kubeconfig: bytes) -> bool:
         try:
@@ -232,8 +240,8 @@ class Link:
             return False
         return present is not None and present != kubeconfig
 
-    async def _checked(self, found: Connected) -> bool:
-        """Probe once and note how it went; whether the server does not know us any more."""
+    async def _lost(self, found: Connected) -> str:
+        """Probe once and note how it went; why the connection must be given up, if it must."""
         before = self.health.failures
         try:
             await self._probe(found.client)
@@ -243,12 +251,14 @@ class Link:
             log.debug("%s: probe failed: %s", self.cluster, error or type(error).__name__)
             if before == 0:
                 self._on_change(self.cluster, found)
-            return isinstance(error, ApiError) and error.code == 401
+            if isinstance(error, ApiError) and error.code == 401:
+                return "unauthorized"
+            return "" if self.health.failures < self._options.failures else f"probes fail: {error or type(error).__name__}"
         self.good_probes += 1
         self._succeeded()
         if before:
             self._on_change(self.cluster, found)
-        return False
+        return ""
 
     async def _probe(self, client: Client) -> None:
         # In this process the cheapest answer will do; a server elsewhere must also know who asks.
