@@ -1,6 +1,6 @@
 """Our controllers on somebody else's Kubernetes: what `remuda controllers` runs.
 
-Definitions first, then the webhooks that default, check and convert, then the controllers, of one replica at a time. Every
+Webhooks first, which default, check and convert, then the definitions, then the controllers, of one replica at a time. Every
 replica serves webhooks as long as it runs. The API server is told where they are by all of them if it reaches them through a
 Service, and by the one that leads if by URL, since then each has an address of its own. Objects in older stored versions are
 rewritten by whoever leads, once the webhooks that convert them answer.
@@ -14,11 +14,11 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from remuda import api
 from remuda.api.cluster_x_k8s_io import GROUP
-from remuda.api.installation import InstallError, Outcome, established, install, migrate
+from remuda.api.installation import CRDS, InstallError, NotConverted, Outcome, established, install, migrate
 from remuda.capi import CAPI, CONTROLLERS
 from remuda.capi.assembly import CoreControllers, admitted_types
 from remuda.capi.clustercache import HttpsConnector
@@ -27,13 +27,13 @@ from remuda.capi.core import Options
 from remuda.client.api import Client
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import GroupVersionResource
+from remuda.kube.objects import GroupVersionResource, dig, name_of
 from remuda.runtime import Elector, Informers, Manager, Registry, Term
 from remuda.runtime.admission import AdmittedType
 from remuda.runtime.certificates import SharedCertificates
 from remuda.runtime.choice import Choice, choose
 from remuda.runtime.endpoints import Endpoints
-from remuda.runtime.webhooks import Address, Registration, WebhookServer
+from remuda.runtime.webhooks import Address, Registration, WebhookServer, conversion_of
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,8 @@ class Socket:
 class Settings:
     """`namespace` is where the Lease and the certificates are. `term` None: no election, this is the only replica.
 
-    `address` is how the API server reaches the webhooks that listen at `webhooks`.
+    `address` is how the API server reaches the webhooks that listen at `webhooks`; certificates and registration are looked at
+    every `look` seconds.
     """
 
     address: Address
@@ -76,6 +77,12 @@ class Settings:
     term: Term | None = Term()  # noqa: RUF009 - a constant
     metrics: Socket | None = None
     health: Socket | None = None
+    look: float = 60.0
+
+
+class _Webhooks(NamedTuple):
+    certificates: SharedCertificates
+    registration: Registration
 
 
 class CantListen(Exception):
@@ -111,17 +118,39 @@ class Attached:
         async with AsyncExitStack() as stack:
             await self._open_endpoints(stack)
             await self._ensure_namespace()
-            definitions = await install(self._client, self._clock, api.crds([GROUP]))
-            await established(self._client, self._clock, definitions)
-            told(_installed(definitions))
             contracts = await stack.enter_async_context(self._contracts())
-            await stack.enter_async_context(self._webhooks(admitted_types(contracts)))
+            # Before the definitions: from the moment that they have a new version, somebody must convert to it.
+            webhooks = await stack.enter_async_context(self._webhooks(admitted_types(contracts)))
+            definitions = await self._install(webhooks)
+            told(_installed(definitions))
             self._manager.beside(lambda: self._migrate(list(definitions)))
             connector = HttpsConnector(self._clock)
             CoreControllers(self._manager, connector, self.settings.options, self.settings.choice.of(CONTROLLERS))
             where = self.settings.address
             told(f"webhooks listen at {self.settings.webhooks}, as {where.url or f'Service {where.namespace}/{where.service}'}")
             await self._manager.run(stop)
+
+    async def _install(self, webhooks: _Webhooks) -> dict[str, Outcome]:
+        definitions = api.crds([GROUP])
+        bundle = (await webhooks.certificates.current()).bundle
+        for definition in definitions:
+            await self._ensure_some_conversion(name_of(definition), bundle)
+        outcomes = await install(self._client, self._clock, definitions)
+        await established(self._client, self._clock, outcomes)
+        await webhooks.registration.ensure(bundle)
+        return outcomes
+
+    async def _ensure_some_conversion(self, name: str, bundle: bytes) -> None:
+        """What is there and converts by nobody converts by us, whoever leads; other replicas' webhooks are as good as ours."""
+        try:
+            crd = await self._client.get(CRDS, name)
+        except ApiError as error:
+            if error.is_not_found:
+                return
+            raise
+        if dig(crd, "spec", "conversion", "strategy") != "Webhook":
+            patch = {"spec": {"conversion": conversion_of(self.settings.address, bundle)}}
+            await self._client.patch(CRDS, name, patch, field_manager=REGISTRATION)
 
     # --- what must be there ---------------------------------------------------------------------------------------------
 
@@ -169,6 +198,9 @@ class Attached:
             try:
                 await migrate(self._manager.client, self._clock, left[0])
                 left.pop(0)
+            except NotConverted:
+                # By us, in a moment.
+                await self._clock.sleep(_SOON_SECONDS)
             except (ApiError, InstallError) as error:
                 log.warning("stored versions of %s: %s; again in %.0fs", left[0], error, _AGAIN_SECONDS)
                 await self._clock.sleep(_AGAIN_SECONDS)
@@ -189,7 +221,7 @@ class Attached:
                 await _listening(endpoints.open(where.host, where.port), where)
 
     @asynccontextmanager
-    async def _webhooks(self, types: tuple[AdmittedType, ...]) -> AsyncIterator[None]:
+    async def _webhooks(self, types: tuple[AdmittedType, ...]) -> AsyncIterator[_Webhooks]:
         address = self.settings.address
         certificates = SharedCertificates(
             self._client,
@@ -204,12 +236,12 @@ class Attached:
             registration = _LeadersRegistration(self._client, REGISTRATION, types, address, self)
 
             self._manager.beside(lambda: self._take_over(registration, certificates))
-        server = WebhookServer(types, certificates, registration, self._clock, self._rng)
+        server = WebhookServer(types, certificates, registration, self._clock, self._rng, every=self.settings.look)
         try:
             await _listening(server.open(self.settings.webhooks.host, self.settings.webhooks.port), self.settings.webhooks)
             async with _beside(server.run()):
                 self._serving = True
-                yield
+                yield _Webhooks(certificates, registration)
         finally:
             self._serving = False
             await server.close()

@@ -69,9 +69,11 @@ async def _install_one(client: Client, clock: Clock, definition: Obj, in_process
     if before is not None and _is_newer(before, definition):
         log.warning("the definition of %s is newer than that of this program (%s); it is left as it is", name, __version__)
         return Outcome.NEWER
-    if before is not None and set(dig(before, "status", "storedVersions") or ()) - _versions(definition):
-        # A version that ours does not have may only go when nothing is stored in it: rewrite under the definition that has it.
-        await migrate(client, clock, name, in_process=in_process)
+    if before is not None:
+        await _check_converted(client, before, storage_version(definition), in_process)
+        if set(dig(before, "status", "storedVersions") or ()) - _versions(definition):
+            # A version that ours lacks may only go when nothing is stored in it: rewrite under the definition that has it.
+            await migrate(client, clock, name, in_process=in_process)
     marked = with_path(definition, ("metadata", "annotations", INSTALLED_BY), __version__)
     after = await client.apply(CRDS, marked, field_manager=FIELD_MANAGER, force=True)
     if before is None:
@@ -144,7 +146,7 @@ class NotConverted(InstallError):
 
     def __init__(self, name: str, stored: Sequence[str]) -> None:
         which = ", ".join(stored)
-        super().__init__(f"{name} may still have objects stored in {which}, and nobody converts them: run remuda controllers")
+        super().__init__(f"{name} has objects stored in {which}, and nobody who converts them: run remuda controllers")
 
 
 async def migrate(client: Client, clock: Clock, name: str, *, in_process: bool = False) -> int:
@@ -157,14 +159,23 @@ async def migrate(client: Client, clock: Clock, name: str, *, in_process: bool =
     stored = dig(crd, "status", "storedVersions") or []
     if stored in ([], [present]):
         return 0
-    if not in_process and dig(crd, "spec", "conversion", "strategy") != "Webhook":
-        raise NotConverted(name, [version for version in stored if version != present])
+    await _check_converted(client, crd, present, in_process)
     if client.remote:
         await clock.sleep(_SETTLE_SECONDS)
     count = await _rewrite(client, crd, present)
     await _forget_others(client, crd, present)
     log.info("%s: %d objects are stored in %s now, and none in %s", name, count, present, ", ".join(set(stored) - {present}))
     return count
+
+
+async def _check_converted(client: Client, crd: Obj, version: str, in_process: bool) -> None:
+    """Nothing that is stored may be called `version` by somebody who can't convert it. Raises NotConverted."""
+    others = [each for each in dig(crd, "status", "storedVersions") or () if each != version]
+    if not others or in_process or dig(crd, "spec", "conversion", "strategy") == "Webhook":
+        return
+    resource = GroupVersionResource(crd["spec"]["group"], storage_version(crd), crd["spec"]["names"]["plural"])
+    if (await client.list(resource, limit=1, metadata_only=True))["items"]:
+        raise NotConverted(name_of(crd), others)
 
 
 async def _forget_others(client: Client, crd: Obj, version: str) -> None:

@@ -195,9 +195,28 @@ async def test_objects_in_an_old_version_are_stored_anew_before_that_version_is_
 async def test_nothing_is_rewritten_and_nothing_forgotten_where_nobody_converts() -> None:
     async with ranch() as made:
         await upgraded(made, "bay")
-        with pytest.raises(NotConverted, match="may still have objects stored in v1, and nobody converts them"):
+        with pytest.raises(NotConverted, match="has objects stored in v1, and nobody who converts them: run remuda controllers"):
             await migrate(made.client, made.clock, NAME)
         assert (await made.stored(), await made.stored_versions()) == (["v1"], ["v1", "v2"])
+
+
+async def test_a_definition_is_not_brought_up_to_date_while_nobody_could_read_what_is_stored() -> None:
+    async with ranch() as made:
+        await made.install(definition("v1", storage="v1"))
+        await made.horses("bay")
+        with pytest.raises(NotConverted, match="has objects stored in v1"):
+            await install(made.client, made.clock, [definition("v1", "v2", storage="v2")])
+        assert len((await made.client.get(CRDS, NAME))["spec"]["versions"]) == 1
+
+
+async def test_where_nothing_is_stored_nobody_needs_to_convert() -> None:
+    async with ranch() as made:
+        await made.install(definition("v1", storage="v1"))
+        wanted = definition("v1", "v2", storage="v2")
+        assert await install(made.client, made.clock, [wanted]) == {NAME: Outcome.CONFIGURED}
+        await made.clock.advance(1)
+        assert await migrate(made.client, made.clock, NAME) == 0
+        assert await made.stored_versions() == ["v2"]
 
 
 async def test_an_old_version_is_not_forgotten_while_one_object_can_not_be_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
