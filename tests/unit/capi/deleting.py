@@ -9,15 +9,17 @@ from typing import Any
 
 from remuda import kcm
 from remuda.api.cluster_x_k8s_io import MACHINES
+from remuda.capi.core import Core
 from remuda.capi.machine.controller import Machines
 from remuda.client.api import Client
 from remuda.client.inprocess import InProcessClient
 from remuda.kube.clock import Rng, VirtualClock
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import GroupVersionResource
+from remuda.kube.objects import GroupVersionResource, Key
+from remuda.runtime import Manager, Watch
 
-from .kit import TEST_MACHINES, MemoryWorkload, World, world
+from .kit import NAMESPACE, TEST_MACHINES, MemoryWorkload, World, world
 
 Obj = dict[str, Any]
 
@@ -28,6 +30,7 @@ NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 DAEMON_SETS = GroupVersionResource("apps", "v1", "daemonsets")
 BUDGETS = GroupVersionResource("policy", "v1", "poddisruptionbudgets")
 HOLD = "test.io/hold"
+CLUSTER = Key(NAMESPACE, "c1")
 
 
 class Hanging:
@@ -55,6 +58,24 @@ class Ranch:
     def __init__(self, made: World, workload: MemoryWorkload) -> None:
         self.world = made
         self.workload = workload
+        self._running: asyncio.Task[None] | None = None
+
+    # --- the controller ---------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """A process of its own: it knows nothing of an earlier one."""
+        made = self.world
+        manager = Manager(InProcessClient(made.server, manager="manager"), made.clock, Rng(1))
+        machines = Machines(Core(manager, made.workloads))
+        manager.add(machines)
+        manager.follow("machine", Watch(NODES, lambda node: machines._of_node(CLUSTER, node)), self.workload.nodes)
+        self._running = asyncio.create_task(manager.run())
+
+    async def kill(self) -> None:
+        """Whatever it is in the middle of."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
 
     # --- the management cluster -------------------------------------------------------------------------------------------
 
@@ -111,6 +132,9 @@ class Ranch:
     async def pod_is_going(self, name: str, namespace: str = "default") -> bool:
         found = await self._find(PODS, name, namespace)
         return found is None or bool(found["metadata"].get("deletionTimestamp"))
+
+    async def pod_exists(self, name: str, namespace: str = "default") -> bool:
+        return await self._find(PODS, name, namespace) is not None
 
     async def stop(self, *names: str, namespace: str = "default") -> None:
         """What a kubelet does at last."""
@@ -174,7 +198,7 @@ async def ranch(
     *, budgets: bool = False, control_plane_object: bool = False, control_plane_machine: bool = True, **spec: Any
 ) -> AsyncIterator[Ranch]:
     """`spec` is added to the Machine's; with `budgets` PodDisruptionBudgets are counted in the workload cluster."""
-    async with world(Machines) as made:
+    async with world() as made:
         workload = await made.workloads.connect("c1")
         await namespace(workload, "default")
         await made.cluster("c1", control_plane=control_plane_object)
@@ -184,19 +208,21 @@ async def ranch(
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": {"providerID": "test:///m1"}}
         await workload.client.create(NODES, node)
         found = Ranch(made, workload)
+        await found.start()
         await found.set_ready("True")
         await made.provision("m1")
         await made.bootstrap("m1")
         await made.settle(2)
-        assert (await found.machine())["status"]["nodeRef"] == {"name": "n1"}
         keeper = None
         if budgets:
             client = InProcessClient(workload.server, manager="kube-controller-manager")
             keeper = asyncio.create_task(kcm.run(client, made.clock, Rng(7)))
             await made.settle(1)
         try:
+            assert (await found.machine())["status"]["nodeRef"] == {"name": "n1"}
             yield found
         finally:
+            await found.kill()
             if keeper is not None:
                 keeper.cancel()
                 await asyncio.gather(keeper, return_exceptions=True)

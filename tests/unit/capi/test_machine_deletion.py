@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -421,3 +422,33 @@ async def test_what_was_deleted_once_is_not_deleted_again() -> None:
         machine = await found.machine()
         await found.world.settle(1000)
         assert await found.machine() == machine
+
+
+async def play(found: Ranch) -> None:
+    """What kubelet and provider do when they are asked."""
+    if await found.pod_exists("web") and await found.pod_is_going("web"):
+        await found.stop("web")
+    if await found.world.find(TEST_MACHINES, "m1") is not None and await found.infra_is_going():
+        await found.release_infra()
+
+
+@pytest.mark.parametrize("turns", [1, 4, 10, 15, 20, 25, 30, 40, 60, 100])
+async def test_a_process_that_dies_at_any_point_leaves_nothing_behind(turns: int) -> None:
+    async with ranch() as found:
+        await found.pod("web")
+        await found.hold_infra()
+        await found.world.delete(MACHINES, "m1")
+        for _ in range(10):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await found.kill()
+            await found.start()
+            await play(found)
+        for _ in range(3):
+            await found.world.settle(3)
+            await play(found)
+        await found.world.settle(1)
+        assert await found.is_gone()
+        assert await found.node() is None
+        assert await found.world.find(TEST_MACHINES, "m1") is None
+        assert await found.world.find(TEST_CONFIGS, "m1") is None
