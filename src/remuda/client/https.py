@@ -75,6 +75,7 @@ class HttpsClient:
         self._credentials = source_for(target, clock)
         self._proxy = _proxy(target)
         self._sessions: tuple[aiohttp.ClientSession, aiohttp.ClientSession] | None = None
+        self._closed = False
         self._tls: ssl.SSLContext | None = None
         self._shown = (b"", b"")
 
@@ -271,6 +272,11 @@ class HttpsClient:
     # --- requests ------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
+        """For good: whoever still holds it gets Unreachable, and no connection that nobody would close."""
+        self._closed = True
+        await self._drop_sessions()
+
+    async def _drop_sessions(self) -> None:
         sessions, self._sessions = self._sessions, None
         for session in sessions or ():
             await session.close()
@@ -366,7 +372,9 @@ class HttpsClient:
         pair = (credential.certificate, credential.key)
         if self._sessions is not None and pair == self._shown:
             return self._sessions
-        await self.close()
+        if self._closed:
+            raise Unreachable(self.target.server, "the client is closed")
+        await self._drop_sessions()
         self._shown = pair
         self._tls = client_context(self.target, *pair) if self.target.server.startswith("https:") else None
         requests, watches = self._limits

@@ -375,3 +375,12 @@ async def test_a_silent_server_is_given_up_on(peer: Peer) -> None:
 async def test_a_socks_proxy_is_refused_with_a_sentence() -> None:
     with pytest.raises(ConfigError, match="neither http nor https"):
         HttpsClient(Target("https://x", proxy_url="socks5://p:1"))
+
+
+async def test_a_closed_client_opens_no_connections(peer: Peer) -> None:
+    client = HttpsClient(peer.target())
+    peer.answers.append(says({"major": "1"}))
+    await client.raw("GET", "/version")
+    await client.close()
+    with pytest.raises(Unreachable, match="the client is closed"):
+        await client.raw("GET", "/version")

@@ -128,6 +128,7 @@ class Link:
         self._nudged = asyncio.Event()
         self._news = self._due = False
         self._counted = float("-inf")
+        self._complained = ""
 
     def nudge(self) -> None:
         """Look again now."""
@@ -171,7 +172,7 @@ class Link:
                 self._failed_to_connect()
             except _UNABLE as error:
                 self._failed_to_connect()
-                log.info("%s: can't connect: %s; again in %.0fs", self.cluster, error or type(error).__name__, pause)
+                self._complain(str(error) or type(error).__name__)
             except Exception:
                 self._failed_to_connect()
                 log.exception("%s: can't connect; again in %.0fs", self.cluster, pause)
@@ -199,18 +200,25 @@ class Link:
             await client.close()
             raise
         log.info("%s: connected", self.cluster)
+        self._complained = ""
         return Connected(client, informer, following, kubeconfig)
 
     def _failed_to_connect(self) -> None:
         now = self._clock.time()
-        # Quick tries in a row count as one, so that a count means as much time as it does when probes fail.
-        if now - self._counted >= 0.7 * self._options.retry:
-            self._counted = now
-            self._failed(now)
-        else:
+        if now - self._counted < 0.7 * self._options.retry:
+            # Quick tries in a row count as one, so that a count means as much time as it does when probes fail.
             self.health = Health(self.health.last_success, now, self.health.failures)
+            return
+        self._counted = now
+        self._failed(now)
         if self.health.last_success is None and self.health.failures == self._options.failures:
             self._on_change(self.cluster, None)
+
+    def _complain(self, why: str) -> None:
+        """Say why it can't be connected to; once, as long as it stays the same."""
+        if why != self._complained:
+            log.warning("%s: can't connect: %s", self.cluster, why)
+        self._complained = why
 
     # --- connected ------------------------------------------------------------------------------------------------------
 
