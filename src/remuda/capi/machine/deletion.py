@@ -54,7 +54,6 @@ _NOT_CONNECTED = "connection to the workload cluster is down"
 _DRAIN_SECONDS, _DETACH_SECONDS, _NODE_SECONDS, _NODE_PAUSE = 25.0, 15.0, 10.0, 2.0
 # How long the kubeconfig of a cluster that can't be reached must be missing until nobody waits for it any more.
 _PATIENCE_SECONDS = 300.0
-
 # Of a condition; a longer one would make the whole status unwritable.
 _LONGEST_MESSAGE = 10_240
 
@@ -103,7 +102,7 @@ async def _why_node_stays(core: Core, scope: Scope) -> str:
     if scope.cluster is not None and not is_being_deleted(scope.cluster):
         _find_node_at_last(scope)
     try:
-        control_plane = await _control_plane(core, scope.cluster)
+        control_plane = await _control_plane(core, scope.cluster) if rules.node_name(scope.machine) else None
     except (ApiError, Retry):
         scope.deleting_reason, scope.deleting_message = "InternalError", "Please check controller logs for errors"
         raise
