@@ -10,6 +10,7 @@ from remuda.api.cluster_x_k8s_io import API_VERSION, CLUSTERS, MACHINE_DEPLOYMEN
 from remuda.capi.cluster import Clusters
 from remuda.capi.core import Options
 from remuda.kube.conditions import LEGACY, get
+from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 
 from .kit import (
@@ -287,6 +288,45 @@ async def test_a_providers_nonsense_is_told_and_stops_nothing() -> None:
             "status must be set for the Ready condition",
         )
         assert cluster["status"]["controlPlane"]["versions"] == [{"version": "v1.36.3"}]
+
+
+async def test_more_than_a_cluster_can_take_stops_nothing() -> None:
+    async with world(Clusters) as w:
+        await w.cluster()
+        await w.provision_cluster("c1")
+        await w.patch(TEST_CLUSTERS, "c1", {"spec": {"controlPlaneEndpoint": {"host": "h", "port": 70000}}})
+        domains = [{"name": f"d{number:03}", "attributes": {"n": number}} for number in range(150)]
+        await w.patch(TEST_CLUSTERS, "c1", {"status": {"failureDomains": domains}}, "status")
+        versions = [{"version": f"v1.{number}.0"} for number in range(40)]
+        await w.patch(TEST_CONTROL_PLANES, "c1", {"status": {"versions": versions}}, "status")
+        await w.settle(2)
+        cluster = await read(w)
+        assert "controlPlaneEndpoint" not in cluster["spec"]
+        assert len(cluster["status"]["failureDomains"]) == 100
+        assert len(cluster["status"]["controlPlane"]["versions"]) == 32
+
+
+async def test_an_object_that_refuses_to_be_owned_is_told() -> None:
+    async with world(Clusters) as w:
+        await w.cluster()
+        patch = w.core.client.patch
+
+        async def refusing(resource: GroupVersionResource, *args: Any, **options: Any) -> Obj:
+            if resource == TEST_CLUSTERS:
+                raise ApiError(403, "Forbidden", "not yours")
+            return await patch(resource, *args, **options)
+
+        w.core.client.patch = refusing  # type: ignore[method-assign]
+        await w.patch(TEST_CLUSTERS, "c1", {"metadata": {"ownerReferences": None, "labels": None}})
+        await w.settle(2)
+        assert said(await read(w), "InfrastructureReady") == (
+            "Unknown",
+            "InternalError",
+            "Please check controller logs for errors: not yours",
+        )
+        w.core.client.patch = patch  # type: ignore[method-assign]
+        await w.settle(10)
+        assert said(await read(w), "InfrastructureReady")[1] == "NotReady"
 
 
 async def test_a_failure_that_a_provider_reports_is_shown() -> None:

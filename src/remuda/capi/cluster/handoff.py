@@ -42,7 +42,9 @@ Obj = dict[str, Any]
 
 PROVISIONED, INITIALIZED = "infrastructureProvisioned", "controlPlaneInitialized"
 INITIALIZED_CONDITION = "ControlPlaneInitialized"
-_LONGEST_FAILURE = 10240
+# A Cluster takes no more than this, and a provider that says more must not make its status unwritable.
+_LONGEST_FAILURE, _MOST_DOMAINS = 10240, 100
+_LONGEST_HOST, _HIGHEST_PORT = 512, 65535
 
 
 async def infrastructure(core: Core, scope: Scope) -> Result | None:
@@ -62,7 +64,7 @@ async def infrastructure(core: Core, scope: Scope) -> Result | None:
     if not provisioned and not scope.initialized(PROVISIONED):
         return Result(waits=(_wait(scope, scope.infra, Code.PROVISIONING, "it is not provisioned yet"),))
     _copy_endpoint(scope, found.obj)
-    domains = fields.failure_domains(found.obj, found.contract)
+    domains = fields.failure_domains(found.obj, found.contract)[:_MOST_DOMAINS]
     path = ("status", "failureDomains")
     scope.cluster = with_path(scope.cluster, path, domains) if domains else without_path(scope.cluster, path)
     _reach(scope, PROVISIONED, "InfrastructureReady", "InfrastructureProvisioned")
@@ -123,9 +125,18 @@ async def _read(core: Core, scope: Scope, referred: Referred) -> External | None
     if found is None:
         referred.missing = True
         return None
-    referred.found = found
     _note_failures(scope, found.obj)
-    referred.found = found = await _own(core, scope, found)
+    referred.found = found
+    try:
+        referred.found = found = await _own(core, scope, found)
+    except ApiError as error:
+        if error.is_not_found:
+            referred.found, referred.missing = None, True
+            return None
+        if 400 <= error.code < 500 and not error.is_conflict and error.code != 429:
+            # Refused, and so it will be until somebody changes something: whoever looks at the Cluster should see that.
+            referred.found, referred.trouble = None, error.message
+        raise
     return found
 
 
@@ -216,6 +227,8 @@ def _copy_endpoint(scope: Scope, obj: Obj) -> None:
     if fields.endpoint(scope.cluster).valid:
         return
     host, port = fields.endpoint(obj)
+    if len(host) > _LONGEST_HOST or not 0 <= port <= _HIGHEST_PORT:
+        return
     made = {key: value for key, value in (("host", host), ("port", port)) if value}
     path = ("spec", "controlPlaneEndpoint")
     scope.cluster = with_path(scope.cluster, path, made) if made else without_path(scope.cluster, path)

@@ -19,6 +19,7 @@ from .scope import Referred
 Obj = dict[str, Any]
 
 _COUNTERS = ("desiredReplicas", "replicas", "readyReplicas", "availableReplicas", "upToDateReplicas")
+_MOST_VERSIONS = 32
 _CONDITIONS = {"readyReplicas": "Ready", "availableReplicas": "Available", "upToDateReplicas": "UpToDate"}
 
 
@@ -95,5 +96,5 @@ def _counted(machines: list[Obj]) -> Obj:
 
 
 def _with_versions(counters: Obj, found: Iterable[Obj] | None) -> Obj:
-    listed = list(found or ())
+    listed = list(found or ())[:_MOST_VERSIONS]
     return {**counters, "versions": listed} if listed else counters
