@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
+from remuda.api.cluster_x_k8s_io import CLUSTERS, GROUP, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
 from remuda.kube.clock import Entropy
 from remuda.kube.conditions import get
 from remuda.kube.objects import Key, dig, labels_of, metadata, name_of, namespace_of
@@ -84,7 +84,7 @@ class Clusters:
         cluster = with_paused(cluster, cluster, now)
         if is_paused(cluster, cluster):
             await patch.write(cluster)
-            return Result(waits=(Wait(Code.PAUSED, Ref("cluster.x-k8s.io", "Cluster", *key), Actor.USER),))
+            return Result(waits=(Wait(Code.PAUSED, Ref(GROUP, "Cluster", *key), Actor.USER),))
         if _topology_to_come(cluster):
             await patch.write(cluster)
             return DONE
@@ -135,12 +135,10 @@ class Clusters:
 
 
 def _rest(scope: Scope) -> float:
-    """Once all is handed over there are only sums left to write, and nobody waits for those."""
-    if scope.deleting or not scope.initialized(handoff.PROVISIONED):
-        return 0.0
-    if scope.control_plane.ref and not scope.initialized(handoff.INITIALIZED):
-        return 0.0
-    return min(1.0, 0.2 + 0.001 * len(scope.descendants.machines))
+    """Once all is handed over there are only sums left to write, and nobody waits for those; many machines make them dear."""
+    planned = not scope.control_plane.ref or scope.initialized(handoff.INITIALIZED)
+    settled = not scope.deleting and planned and scope.initialized(handoff.PROVISIONED)
+    return min(1.0, (0.2 if settled else 0.0) + 0.001 * len(scope.descendants.machines))
 
 
 def _topology_to_come(cluster: Obj) -> bool:
