@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from pathlib import Path
 from typing import Any, TypeVar
 
 from remuda import kcm
@@ -264,16 +265,22 @@ async def embedded(
     options: Options = Options(),  # noqa: B008 - a constant
     clock: Clock | None = None,
     pods: bool = False,
+    data_dir: Path | None = None,
 ) -> AsyncIterator[EmbeddedWorld]:
-    """A world in memory, by default on a virtual clock, with the core running. `pods`: workload clusters can run pods in name."""
+    """A world in memory, by default on a virtual clock, with the core running. `pods`: workload clusters can run pods in name.
+
+    With `data_dir` the management API is on disk, as that of `remuda serve`, and no journal of it is kept.
+    """
     clock = clock or VirtualClock()
     entropy = Entropy(seed)
-    server = await Server.open(Config(data_dir=None, clock=clock, rng=Rng(seed), entropy=entropy, default_roles=False))
+    server = await Server.open(Config(data_dir=data_dir, clock=clock, rng=Rng(seed), entropy=entropy, default_roles=False))
     clusters = SimulatedClusters(clock, Rng(seed), entropy, pods=pods)
     world = EmbeddedWorld(server, clusters, weather=weather, seed=seed, options=options)
     install(admitted(converter(world.land.contracts)), server.hooks, server.converters)
     keeper = InProcessClient(server, manager="kube-controller-manager")
-    running = [asyncio.create_task(kcm.run(keeper, clock, Rng(seed))), asyncio.create_task(world.keep_journal())]
+    running = [asyncio.create_task(kcm.run(keeper, clock, Rng(seed)))]
+    if data_dir is None:
+        running.append(asyncio.create_task(world.keep_journal()))
     try:
         await world.prepare([*core_crds(), *crds()])
         await world.settle(1)
