@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from remuda import api
 from remuda.api.cluster_x_k8s_io import GROUP
-from remuda.api.installation import CRDS, InstallError, NotConverted, Outcome, established, install, migrate
+from remuda.api.installation import CRDS, InstallError, NotConverted, Outcome, established, install, install_missing, migrate
 from remuda.capi import CAPI, CONTROLLERS
 from remuda.capi.assembly import CoreControllers, admitted_types
 from remuda.capi.clustercache import HttpsConnector
@@ -136,6 +136,7 @@ class Attached:
         for definition in definitions:
             await self._ensure_some_conversion(name_of(definition), bundle)
         outcomes = await install(self._client, self._clock, definitions)
+        await install_missing(self._client, api.placeholders(GROUP))
         await established(self._client, self._clock, outcomes)
         await webhooks.registration.ensure(bundle)
         return outcomes

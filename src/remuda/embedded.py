@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from remuda import api, kcm
 from remuda.api.cluster_x_k8s_io import GROUP
-from remuda.api.installation import established, install, migrate
+from remuda.api.installation import established, install, install_missing, migrate
 from remuda.apiserver.server import Config, Server
 from remuda.capi import CAPI, CONTROLLERS
 from remuda.capi.contracts import Contracts
@@ -118,6 +118,7 @@ async def _run_core(server: Server, choice: Choice, options: Options, registry: 
     clock, rng = server.config.clock, server.config.rng
     client = InProcessClient(server, manager="remuda")
     names = list(await install(client, clock, api.crds([GROUP]), in_process=True))
+    await install_missing(client, api.placeholders(GROUP))
     await established(client, clock, names)
     for name in names:
         await migrate(client, clock, name, in_process=True)

@@ -32,4 +32,10 @@ def crds(groups: Iterable[str] | None = None) -> list[dict[str, Any]]:
     return [definition(kind) for kind in kinds(groups)]
 
 
-__all__ = ["cluster_x_k8s_io", "crds", "kinds"]
+def placeholders(group: str) -> list[dict[str, Any]]:
+    """Definitions of kinds of a group that Remuda does not have, for those who take them for granted."""
+    module = import_module(f"{__name__}.{_GROUPS[group]}.placeholders")
+    return [definition(kind) for kind in module.PLACEHOLDERS]
+
+
+__all__ = ["cluster_x_k8s_io", "crds", "kinds", "placeholders"]

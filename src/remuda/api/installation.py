@@ -63,6 +63,23 @@ async def install(client: Client, clock: Clock, definitions: Iterable[Obj], *, i
     return found
 
 
+async def install_missing(client: Client, definitions: Iterable[Obj]) -> list[str]:
+    """Create those that are not there in any form; their names. Raises ApiError."""
+    made = []
+    for definition in definitions:
+        if await _get(client, name_of(definition)) is not None:
+            continue
+        marked = with_path(definition, ("metadata", "annotations", INSTALLED_BY), __version__)
+        try:
+            await client.create(CRDS, marked, field_manager=FIELD_MANAGER)
+        except ApiError as error:
+            if not error.is_already_exists:
+                raise
+        else:
+            made.append(name_of(definition))
+    return made
+
+
 async def _install_one(client: Client, clock: Clock, definition: Obj, in_process: bool) -> Outcome:
     name = name_of(definition)
     before = await _get(client, name)
