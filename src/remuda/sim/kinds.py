@@ -23,6 +23,8 @@ SIM_CONTROL_PLANES = GroupVersionResource(CONTROL_PLANE, VERSION, "simcontrolpla
 FINALIZER = "sim.remuda.dev/provider"
 # An object with this annotation is left alone by the simulation: a test plays its provider by hand.
 HOLD = "sim.remuda.dev/hold"
+# What clusterctl writes on objects that it deletes here because they are somewhere else by now.
+MOVED_AWAY = "clusterctl.cluster.x-k8s.io/delete-for-move"
 
 _KINDS = (
     (INFRASTRUCTURE, "SimCluster"),

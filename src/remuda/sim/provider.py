@@ -19,7 +19,7 @@ from remuda.runtime import Informer, Manager
 from remuda.runtime.patching import Patch
 
 from .clusters import SimulatedClusters
-from .kinds import HOLD
+from .kinds import HOLD, MOVED_AWAY
 from .weather import Weather
 
 Obj = dict[str, Any]
@@ -101,4 +101,5 @@ def handed_over(new: Obj | None, old: Obj | None) -> bool:
 
 
 def held(obj: Obj) -> bool:
-    return HOLD in annotations_of(obj)
+    """Not ours to touch: played by hand, or on its way to another management cluster."""
+    return not annotations_of(obj).keys().isdisjoint((HOLD, MOVED_AWAY))
