@@ -194,6 +194,7 @@ class Manager:
         self._recorders: dict[str, Recorder] = {}
         self._working: dict[str, Working] = {}
         self._followed: list[_Following] = []
+        self._aside: list[asyncio.Task[None]] = []
         self._beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     def add(self, reconciler: Reconciler) -> None:
@@ -212,6 +213,8 @@ class Manager:
         found = self._recorders.get(component)
         if found is None:
             found = self._recorders[component] = Recorder(self.client, self.clock, component)
+            if self._working:
+                self._aside.append(asyncio.create_task(found.run()))
         return found
 
     def follow(self, name: str, watch: Watch, informer: Informer | None = None) -> Callable[[], None]:
@@ -274,7 +277,9 @@ class Manager:
             if (found := self._working.get(following.name)) is not None:
                 following.begin(found)
         tasks = [asyncio.create_task(working.run(), name=working.name) for working in made]
-        aside = [asyncio.create_task(run()) for run in (*self._beside, *(each.run for each in self._recorders.values()))]
+        aside = self._aside = [
+            asyncio.create_task(run()) for run in (*self._beside, *(each.run for each in self._recorders.values()))
+        ]
         waiting = [asyncio.create_task(stop.wait())] + ([asyncio.create_task(lost.wait())] if lost is not None else [])
         try:
             done, _ = await asyncio.wait([*tasks, *aside, *waiting], return_when=asyncio.FIRST_COMPLETED)
