@@ -28,9 +28,9 @@ from .informers import Informers, synced
 from .leader import Elector
 from .metrics import QueueMetrics, ReconcileMetrics, Registry
 from .queue import FRESH, LOW, WorkQueue
-from .workers import Result, Workers
+from .workers import DONE, Result, Workers, logger
 
-log = logging.getLogger(__name__)
+log = logger(__name__)
 
 Obj = dict[str, Any]
 
@@ -44,6 +44,10 @@ def _informer(informers: Informers, watch: Watch) -> Informer:
         metadata_only=watch.metadata_only,
         transform=watch.transform,
     )
+
+
+def _said(result: Result) -> list[str]:
+    return [f"{wait.message()} ({wait.code})" for wait in result.waits]
 
 
 class Working:
@@ -82,10 +86,11 @@ class Working:
         self._stops.append(gauge.read(self._waiting))
 
     def _noted(self, key: Key, result: Result) -> None:
+        before = self.waits.pop(key, DONE)
         if result.waits:
             self.waits[key] = result
-        else:
-            self.waits.pop(key, None)
+        if log.isEnabledFor(logging.DEBUG) and (said := _said(result)) != _said(before):
+            log.debug("%s", "; ".join(said) or "waits for nothing any more")
 
     def _waiting(self) -> list[tuple[tuple[str, ...], float]]:
         codes = Counter(wait.code.value for result in self.waits.values() for wait in result.waits)

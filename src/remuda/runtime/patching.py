@@ -4,7 +4,7 @@
     machine = with_condition(machine, …)
     await patch.write(machine)
 
-What differs from the object as it was read goes out as at most three patches: metadata and spec first (a finalizer must be
+What differs from the object as it was read goes out as at most two patches: metadata and spec first (a finalizer must be
 there before a status tells of it), then the status with its conditions. Conditions are lists that several controllers
 write, so their patch is bound to the revision it was computed from; when somebody was faster, the changes are carried over to
 the newer state (:func:`remuda.kube.conditions.merged`) and sent again. The rest is merged by the server, field by field.

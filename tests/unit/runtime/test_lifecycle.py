@@ -107,6 +107,26 @@ async def test_a_controller_sees_its_objects_and_what_belongs_to_them(
     assert manager.working("copies") is None
 
 
+async def test_what_an_object_waits_for_is_logged_when_it_changes(
+    server: Server, clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = InProcessClient(server)
+    await client.create(CONFIG_MAPS, made("ConfigMap", "a", copied="yes"))
+    manager = Manager(client, clock, Rng(1))
+    manager.add(Copies(manager))
+    stop = asyncio.Event()
+    caplog.set_level(logging.DEBUG, "remuda.runtime.lifecycle")
+    running = asyncio.create_task(manager.run(stop))
+    await clock.advance(120)
+    await client.create(SECRETS, made("Secret", "a", **{"for": "a"}))
+    await clock.advance(1)
+    stop.set()
+    await clock.advance(1)
+    await running
+    told = [record.getMessage() for record in caplog.records if record.name == "remuda.runtime.lifecycle"]
+    assert [line.partition("]: ")[2] for line in told] == ["waiting (Dependents)", "waits for nothing any more"]
+
+
 async def test_everything_is_looked_at_again_now_and_then(server: Server, clock: VirtualClock) -> None:
     client = InProcessClient(server)
     await client.create(SECRETS, made("Secret", "a", **{"for": "a"}))
