@@ -43,7 +43,10 @@ BY_PROVIDER_ID = "providerID"  # machines: (namespace, cluster name, providerID)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What an operator may choose; names and defaults as the flags of Cluster API's manager. Times are seconds."""
+    """What an operator may choose; names and defaults as the flags of Cluster API's manager. Times are seconds.
+
+    concurrency: of each controller. Upstream's 50 and 100 make up for waiting on requests, which here are few.
+    """
 
     namespace: str = ""
     watch_filter: str = ""
@@ -73,7 +76,7 @@ class Core:
         self.options = options
         self.workloads = workloads
         self.contracts = Contracts(manager.informers)
-        self.externals = Externals(manager, self.contracts)
+        self.externals = Externals(manager, self.contracts, options.namespace)
         of = manager.informers.of
         self.clusters = of(CLUSTERS, options.namespace)
         self.machines = of(MACHINES, options.namespace)

@@ -48,8 +48,10 @@ class _Follower(NamedTuple):
 
 
 class Externals:
-    def __init__(self, manager: Manager, contracts: Contracts) -> None:
+    def __init__(self, manager: Manager, contracts: Contracts, namespace: str = "") -> None:
+        """`namespace`: the only one to look at; all."""
         self._manager = manager
+        self._namespace = namespace
         self.contracts = contracts
         self._followers: list[_Follower] = []
         self._started: dict[GroupVersionResource, Informer] = {}
@@ -91,7 +93,7 @@ class Externals:
     async def _filled(self, resource: GroupVersionResource, kind: str) -> Informer:
         informer = self._started.get(resource)
         if informer is None:
-            informer = self._started[resource] = self._manager.informers.of(resource)
+            informer = self._started[resource] = self._manager.informers.of(resource, self._namespace)
             for follower in self._followers:
                 self._follow(follower, informer)
         if not informer.synced.is_set():
