@@ -95,15 +95,6 @@ def addresses(obj: Obj) -> list[Obj]:
     return [address for address in found if isinstance(address, dict)] if isinstance(found, list) else []
 
 
-def failure_domain(obj: Obj) -> str:
-    return _text(obj, "status", "failureDomain")
-
-
-def old_failure_domain(obj: Obj) -> str:
-    """Where older providers say it."""
-    return _text(obj, "spec", "failureDomain")
-
-
 def interruptible(obj: Obj) -> bool:
     return _flag(obj, "status", "interruptible") is True
 

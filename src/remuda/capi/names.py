@@ -19,11 +19,9 @@ WATCH_FILTER = "cluster.x-k8s.io/watch-filter"
 PROVIDER = "cluster.x-k8s.io/provider"
 INTERRUPTIBLE = "cluster.x-k8s.io/interruptible"
 POD_DRAIN = "cluster.x-k8s.io/drain"
-TOPOLOGY_OWNED = "topology.cluster.x-k8s.io/owned"
 
 # Annotations.
 PAUSED = "cluster.x-k8s.io/paused"
-MANAGED_BY = "cluster.x-k8s.io/managed-by"
 DELETE_MACHINE = "cluster.x-k8s.io/delete-machine"
 DISABLE_MACHINE_CREATE = "cluster.x-k8s.io/disable-machine-create"
 SKIP_REMEDIATION = "cluster.x-k8s.io/skip-remediation"

@@ -52,7 +52,7 @@ def next_step(scope: Scope) -> Step:
         children = tuple(child for child in scope.descendants.children if not is_being_deleted(child))
         waits = tuple(
             Wait(Code.DELETION, scope.ref, Actor.REMUDA, Ref(GROUP, each.get("kind") or "", *Key.of(each)))
-            for each in pending[:5]
+            for each in pending[:_WAITS_SHOWN]
         )
         lines = "\n".join(scope.descendants.pending_lines)
         return Step("WaitingForWorkersDeletion", lines, children, waits=waits, after=RECHECK_SECONDS)
