@@ -115,11 +115,13 @@ class Remuda:
     def start(self) -> None:
         (port,) = free_ports(1)
         self.url = f"https://{HOST}:{port}"
-        command = [sys.executable, "-m", "remuda", "serve", "--data-dir", str(self._data), "--listen", f"{HOST}:{port}"]
+        # The API alone, as the server beside it is.
+        options = ["--data-dir", str(self._data), "--listen", f"{HOST}:{port}", "--controllers=-capi"]
+        command = [sys.executable, "-m", "remuda", "serve", *options]
         started = time.monotonic()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment(), preexec_fn=_die_with_parent
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._environment(), preexec_fn=die_with_parent
             )
         while not self._ready(port):
             if self._process.poll() is not None or time.monotonic() > started + 60:
@@ -180,5 +182,5 @@ class Kubernetes:
         self._cluster.stop()
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
