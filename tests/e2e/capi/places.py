@@ -1,0 +1,155 @@
+"""Management clusters as users have them: `remuda serve`, or a real kube-apiserver with `remuda controllers`.
+
+Each is a process or several. The simulated providers run in the test, over HTTPS, and all places may share one set of simulated
+workload clusters, which listen: a cluster can move from one place to another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINES
+from remuda.apiserver.pki import Pki
+from remuda.client.https import HttpsClient
+from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import dig
+from remuda.sim.clusters import SimulatedClusters
+from remuda.sim.kinds import BOOTSTRAP, INFRASTRUCTURE, SIM_CLUSTERS, ref
+from remuda.sim.kinds import crds as sim_crds
+from remuda.sim.world import World
+from tests.api.harness import Endpoint, RemudaProcess
+from tests.e2e.test_controllers_command import replica
+from tests.real.cluster import RealCluster
+
+Obj = dict[str, Any]
+
+
+@dataclass
+class Place:
+    name: str
+    kubeconfig: Path
+    world: World
+    endpoint: Endpoint
+    log: Path
+
+    def tracebacks(self) -> list[str]:
+        """What no log of ours may hold."""
+        return [line for line in self.log.read_text().splitlines() if "Traceback" in line or "was never retrieved" in line]
+
+
+async def started(stack: contextlib.AsyncExitStack) -> RealCluster:
+    """A real control plane, stopped with the stack."""
+    real = RealCluster(controllers=True, fsync=False)
+    stack.callback(real.stop)
+    await asyncio.to_thread(real.start)
+    return real
+
+
+@contextlib.asynccontextmanager
+async def workloads(directory: Path) -> AsyncIterator[SimulatedClusters]:
+    """Simulated workload clusters that anybody can reach."""
+    pki = Pki.ensure(directory / "workload-pki", ["127.0.0.1"], SYSTEM_CLOCK, Entropy())
+    clusters = SimulatedClusters(SYSTEM_CLOCK, Rng(), Entropy(), pki=pki)
+    try:
+        yield clusters
+    finally:
+        await clusters.close()
+
+
+@contextlib.asynccontextmanager
+async def embedded(directory: Path, clusters: SimulatedClusters, definitions: Iterable[Obj] = ()) -> AsyncIterator[Place]:
+    """`remuda serve`."""
+    process = RemudaProcess(directory / "data", "--controllers=*")
+    await asyncio.to_thread(process.start)
+    try:
+        async with _furnished(process.kubeconfig, clusters, definitions) as world:
+            yield Place("embedded", process.kubeconfig, world, process.endpoint, process.log)
+    finally:
+        await asyncio.to_thread(process.stop)
+
+
+@contextlib.asynccontextmanager
+async def attached(
+    real: RealCluster, directory: Path, clusters: SimulatedClusters, definitions: Iterable[Obj] = ()
+) -> AsyncIterator[Place]:
+    """A real kube-apiserver, and `remuda controllers` on it."""
+    kubeconfig = Path(real.kubeconfig)
+    endpoint = Endpoint(real.url, Path(real.ca_pem), Path(real.admin_cert), Path(real.admin_key))
+    manager = replica(kubeconfig, directory, "controllers")
+    made = await asyncio.to_thread(manager.__enter__)
+    try:
+        async with _furnished(kubeconfig, clusters, definitions) as world:
+            yield Place("attached", kubeconfig, world, endpoint, made.log)
+    finally:
+        await asyncio.to_thread(manager.__exit__, None, None, None)
+
+
+@contextlib.asynccontextmanager
+async def _furnished(kubeconfig: Path, clusters: SimulatedClusters, definitions: Iterable[Obj]) -> AsyncIterator[World]:
+    async with HttpsClient.from_kubeconfig(kubeconfig) as user, HttpsClient.from_kubeconfig(kubeconfig) as own:
+        world = World(user, own, SYSTEM_CLOCK, clusters)
+        await world.prepare([*sim_crds(), *definitions])
+        await patiently(lambda: user.list(SIM_CLUSTERS))
+        await patiently(lambda: _defaulted(world))
+        task = asyncio.create_task(world.manager.run())
+        try:
+            yield world
+            if task.done():
+                task.result()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def _defaulted(world: World) -> bool:
+    """Whether the core's rules are there: they come a moment after its definitions."""
+    await world.client.list(CLUSTERS._replace(version="v1beta1"))
+    spec = {
+        "clusterName": "c",
+        "bootstrap": {"configRef": ref(BOOTSTRAP, "SimConfig", "probe")},
+        "infrastructureRef": ref(INFRASTRUCTURE, "SimMachine", "probe"),
+    }
+    made = await world.client.create(MACHINES, world.core_object("Machine", "probe", spec), world.namespace, dry_run=True)
+    return bool(dig(made, "spec", "deletion", "nodeDeletionTimeoutSeconds") == 10)
+
+
+async def patiently(found: Callable[[], Awaitable[Any]], seconds: float = 60) -> Any:
+    """What is found, once it is; answers of a server that still sets things up are no answers."""
+    async with asyncio.timeout(seconds):
+        while True:
+            with contextlib.suppress(ApiError):
+                if answer := await found():
+                    return answer
+            await asyncio.sleep(0.05)
+
+
+class Tool:
+    """A program of somebody else, with a home of its own."""
+
+    def __init__(self, program: Path, home: Path) -> None:
+        self._program = program
+        self._environ = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "XDG_CONFIG_HOME": str(home),
+            # It would ask the Internet for a newer one.
+            "CLUSTERCTL_DISABLE_VERSIONCHECK": "true",
+            "NO_COLOR": "1",
+        }
+
+    async def __call__(self, *arguments: str | Path) -> str:
+        """Its standard output; what it says besides if it fails."""
+        command = [str(self._program), *map(str, arguments)]
+        done = await asyncio.to_thread(
+            subprocess.run, command, env=self._environ, capture_output=True, text=True, timeout=180, check=False
+        )
+        assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout}\n{done.stderr}"
+        return done.stdout

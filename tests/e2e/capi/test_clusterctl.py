@@ -1,0 +1,313 @@
+"""The real clusterctl on Remuda: it draws clusters, hands out their kubeconfigs, and moves them away and back.
+
+One story, played once: a cluster is born in `remuda serve`, is looked at, moves to a real kube-apiserver with
+`remuda controllers` and back again. A second one is born under upstream's own core, to be drawn by the same command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_HEALTH_CHECKS, MACHINE_SETS, MACHINES
+from remuda.capi.workloads import NODES
+from remuda.kube.conditions import get
+from remuda.kube.objects import GroupVersionResource, Key, dig
+from remuda.sim.clusters import SimulatedClusters
+from remuda.sim.kinds import (
+    SIM_CLUSTERS,
+    SIM_CONFIG_TEMPLATES,
+    SIM_CONFIGS,
+    SIM_CONTROL_PLANES,
+    SIM_MACHINE_TEMPLATES,
+    SIM_MACHINES,
+)
+from remuda.sim.world import World
+from tests.real import need
+
+from .places import Place, Tool, attached, embedded, started, workloads
+from .reduction import Names, differences, reduced
+from .side import upstream_side
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+Obj = dict[str, Any]
+NAME, NAMESPACE = "c1", "herd"
+SECRETS = GroupVersionResource("", "v1", "secrets")
+MOVED = {
+    "Cluster": CLUSTERS,
+    "MachineDeployment": MACHINE_DEPLOYMENTS,
+    "MachineSet": MACHINE_SETS,
+    "Machine": MACHINES,
+    "MachineHealthCheck": MACHINE_HEALTH_CHECKS,
+    "SimCluster": SIM_CLUSTERS,
+    "SimMachine": SIM_MACHINES,
+    "SimMachineTemplate": SIM_MACHINE_TEMPLATES,
+    "SimConfig": SIM_CONFIGS,
+    "SimConfigTemplate": SIM_CONFIG_TEMPLATES,
+    "SimControlPlane": SIM_CONTROL_PLANES,
+    "Secret": SECRETS,
+}
+TREES = {
+    "plain": (),
+    "all conditions": ("--show-conditions", "all", "--grouping=false"),
+    "everything": ("--echo", "--grouping=false", "--show-machinesets", "--show-templates"),
+    "as v1beta1": ("--v1beta2=false",),
+}
+
+
+@dataclass
+class Station:
+    """What there is of the cluster, when it has come to rest."""
+
+    objects: dict[str, Obj]
+    nodes: dict[str, Obj]
+    # What became of Machines and SimMachines here, in order: ADDED or DELETED, kind, name.
+    journal: list[tuple[str, str, str]]
+
+
+@dataclass
+class Told:
+    # Trees as they were drawn here and under upstream's core.
+    ours: dict[str, str] = field(default_factory=dict)
+    theirs: dict[str, str] = field(default_factory=dict)
+    nodes: list[str] = field(default_factory=list)
+    stations: dict[str, Station] = field(default_factory=dict)
+    left_behind: dict[str, list[str]] = field(default_factory=dict)
+    tracebacks: list[str] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    programs = need.programs("kubernetes", "etcd", "capi", "clusterctl")
+    directory = Path(tmp_path_factory.mktemp("clusterctl"))
+    yield asyncio.run(_story(directory, Tool(programs["clusterctl"], directory), Tool(programs["kubectl"], directory)))
+
+
+async def _story(directory: Path, clusterctl: Tool, kubectl: Tool) -> Told:
+    told = Told()
+    await asyncio.gather(_our_story(told, directory, clusterctl, kubectl), _their_story(told, directory, clusterctl))
+    return told
+
+
+async def _our_story(told: Told, directory: Path, clusterctl: Tool, kubectl: Tool) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        real = await started(stack)
+        clusters = await stack.enter_async_context(workloads(directory))
+        here = await stack.enter_async_context(embedded(directory, clusters))
+        there = await stack.enter_async_context(attached(real, directory, clusters))
+        await _populate(here.world)
+        told.ours = await _draw(clusterctl, here.kubeconfig)
+        told.nodes = await _nodes(clusterctl, kubectl, directory, here.kubeconfig)
+        await _travel(told, clusterctl, here, there, clusters)
+        told.nodes += await _nodes(clusterctl, kubectl, directory, here.kubeconfig)
+        told.tracebacks = here.tracebacks() + there.tracebacks()
+
+
+async def _their_story(told: Told, directory: Path, clusterctl: Tool) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        real = await started(stack)
+        side = await stack.enter_async_context(upstream_side(real, directory / "upstream"))
+        await _populate(side)
+        told.theirs = await _draw(clusterctl, Path(real.kubeconfig))
+
+
+async def _populate(world: World) -> None:
+    await world.add_cluster(NAME, workers=2)
+    selector = {"matchLabels": {"cluster.x-k8s.io/deployment-name": f"{NAME}-md"}}
+    check = world.core_object("MachineHealthCheck", f"{NAME}-mhc", {"clusterName": NAME, "selector": selector})
+    await world.create(MACHINE_HEALTH_CHECKS, check)
+    await world.until("all is well", lambda: _well(world), 120)
+
+
+async def _well(world: World) -> bool:
+    """Everybody is Available, and has said all that they have to say."""
+    cluster = await world.find(CLUSTERS, NAME)
+    deployment = await world.find(MACHINE_DEPLOYMENTS, f"{NAME}-md")
+    check = await world.find(MACHINE_HEALTH_CHECKS, f"{NAME}-mhc")
+    plane = await world.find(SIM_CONTROL_PLANES, NAME)
+    if cluster is None or deployment is None or check is None or plane is None:
+        return False
+    return (
+        (get(cluster, "Available") or {}).get("status") == "True"
+        and dig(cluster, "status", "workers", "availableReplicas") == 2
+        and dig(cluster, "status", "controlPlane", "availableReplicas") == 1
+        and dig(cluster, "status", "phase") == "Provisioned"
+        and (get(cluster, "Paused") or {}).get("status") == "False"
+        and dig(deployment, "status", "phase") == "Running"
+        and dig(check, "status", "currentHealthy") == 2
+        and await world.running(NAME, 3)
+    )
+
+
+# --- looking ---------------------------------------------------------------------------------------------------------------
+
+
+async def _draw(clusterctl: Tool, kubeconfig: Path) -> dict[str, str]:
+    command = ("describe", "cluster", NAME, "-n", NAMESPACE, "--kubeconfig", kubeconfig)
+    return {name: await clusterctl(*command, *options) for name, options in TREES.items()}
+
+
+async def _nodes(clusterctl: Tool, kubectl: Tool, directory: Path, management: Path) -> list[str]:
+    kubeconfig = directory / "workload.kubeconfig"
+    kubeconfig.write_text(await clusterctl("get", "kubeconfig", NAME, "-n", NAMESPACE, "--kubeconfig", management))
+    return (await kubectl("--kubeconfig", kubeconfig, "get", "nodes", "-o", "name")).split()
+
+
+# --- moving ----------------------------------------------------------------------------------------------------------------
+
+
+async def _travel(told: Told, clusterctl: Tool, here: Place, there: Place, clusters: SimulatedClusters) -> None:
+    for station, start, end in (("away", here, there), ("back", there, here)):
+        async with _journal(end.world) as journal:
+            if not told.stations:
+                told.stations["home"] = await _look(start.world, clusters, [])
+            await clusterctl("move", "-n", NAMESPACE, "--kubeconfig", start.kubeconfig, "--to-kubeconfig", end.kubeconfig)
+            await end.world.until("all is well again", lambda end=end: _well(end.world), 60)  # type: ignore[misc]
+            await asyncio.sleep(2)
+            told.stations[station] = await _look(end.world, clusters, journal)
+            told.left_behind[station] = list(await _objects(start.world))
+
+
+async def _objects(world: World) -> dict[str, Obj]:
+    found = {}
+    for kind, resource in MOVED.items():
+        for obj in await world.all(resource):
+            found[f"{kind} {obj['metadata']['name']}"] = {
+                "apiVersion": f"{resource.group}/{resource.version}",
+                "kind": kind,
+            } | obj
+    return found
+
+
+async def _look(world: World, clusters: SimulatedClusters, journal: list[tuple[str, str, str]]) -> Station:
+    workload = clusters.get(Key(NAMESPACE, NAME))
+    assert workload is not None
+    nodes = (await workload.client.list(NODES))["items"]
+    return Station(await _objects(world), {node["metadata"]["name"]: node for node in nodes}, list(journal))
+
+
+@contextlib.asynccontextmanager
+async def _journal(world: World) -> AsyncIterator[list[tuple[str, str, str]]]:
+    """Machines and SimMachines that come and go in a place, from now on."""
+    found: list[tuple[str, str, str]] = []
+
+    async def follow(kind: str) -> None:
+        since = (await world.client.list(MOVED[kind], NAMESPACE))["metadata"]["resourceVersion"]
+        watching = world.client.watch(MOVED[kind], NAMESPACE, resource_version=since, bookmarks=False)
+        async for event in watching:
+            if event.type != "MODIFIED":
+                found.append((event.type, kind, event.object["metadata"]["name"]))
+
+    tasks = [asyncio.create_task(follow(kind)) for kind in ("Machine", "SimMachine")]
+    try:
+        yield found
+        assert not any(task.done() for task in tasks), "a watch ended"
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+# --- what must be true -----------------------------------------------------------------------------------------------------
+
+
+# Machines of a simulated control plane never say this; for their first ten seconds nobody minds. When the Cluster is summed up
+# anew after that is chance.
+BY_AGE = "ControlPlaneMachinesUpToDate"
+
+
+def _rows(tree: str) -> list[str]:
+    """Without chance, time and padding."""
+    masked = re.sub(r"-[bcdfghjklmnpqrstvwxz2456789]{5}(?=[-, \n]|$)", "-#", tree, flags=re.MULTILINE)
+    rows = [row for row in masked.splitlines() if row.strip() and BY_AGE not in row]
+    return [" ".join(re.sub(r"\b\d+[smh]\d*s?\b", "<since>", row).split()) for row in rows]
+
+
+def test_describe_draws_the_tree(told: Told) -> None:
+    rows = _rows(told.ours["plain"])
+    assert rows == [
+        "NAME REPLICAS AVAILABLE READY UP TO DATE STATUS REASON SINCE MESSAGE",
+        "Cluster herd/c1 3/3 3 3 3 True Available <since>",
+        "├─SimCluster herd/c1 True Ready <since>",
+        "├─SimControlPlane herd/c1, v1.36.3 1/1 1 1 1 True Available <since>",
+        "│ └─Machine herd/c1-#, v1.36.3 1 1 1 0 True Ready <since>",
+        "└─Workers",
+        "└─MachineDeployment herd/c1-md, v1.36.3 2/2 2 2 2 True Available <since>",
+        "└─2 Machines... 2 2 2 True Ready <since> See c1-md-#-#, c1-md-#-#",
+    ]
+
+
+@pytest.mark.parametrize("how", TREES)
+def test_describe_draws_what_it_draws_under_upstreams_core(told: Told, how: str) -> None:
+    ours, theirs = told.ours[how], told.theirs[how]
+    assert _rows(ours) == _rows(theirs), f"{ours}\n{theirs}"
+
+
+def test_get_kubeconfig_opens_the_workload_cluster_also_after_moves(told: Told) -> None:
+    nodes = [f"node/{name}" for name in sorted(told.stations["home"].nodes)]
+    assert len(nodes) == 3
+    assert told.nodes == nodes + nodes
+
+
+@pytest.mark.parametrize("station", ["away", "back"])
+def test_a_move_recreates_nothing(told: Told, station: str) -> None:
+    before, after = told.stations["home"], told.stations[station]
+    assert after.nodes == before.nodes, "nodes were touched"
+    machines = sorted(name for name in before.objects if name.startswith(("Machine ", "SimMachine ")))
+    assert sorted(f"{kind} {name}" for _, kind, name in after.journal) == machines
+    assert {change for change, _, _ in after.journal} == {"ADDED"}
+    assert _identities(after) == _identities(before)
+    assert None not in _identities(after).values()
+
+
+def _identities(station: Station) -> dict[str, Any]:
+    return {
+        name: dig(obj, "spec", "providerID")
+        for name, obj in station.objects.items()
+        if name.startswith(("Machine ", "SimMachine "))
+    }
+
+
+@pytest.mark.parametrize("station", ["away", "back"])
+def test_a_move_leaves_everything_as_it_was(told: Told, station: str) -> None:
+    before, after = told.stations["home"], told.stations[station]
+    wrong = differences(_comparable(after), _comparable(before))
+    assert not wrong, "\n".join(wrong)
+
+
+def _comparable(station: Station) -> dict[str, Obj]:
+    found = {name: reduced(obj, Names(())) for name, obj in station.objects.items()}
+    for obj in found.values():
+        status = obj.get("status") or {}
+        status["conditions"] = [each for each in status.get("conditions") or () if each["type"] != BY_AGE]
+    return found
+
+
+@pytest.mark.parametrize("station", ["away", "back"])
+def test_owners_are_those_of_the_place(told: Told, station: str) -> None:
+    objects = told.stations[station].objects
+    uids = {obj["metadata"]["uid"] for obj in objects.values()}
+    for name, obj in objects.items():
+        for owner in obj["metadata"].get("ownerReferences") or ():
+            assert owner["uid"] in uids, f"{name}: {owner}"
+
+
+@pytest.mark.parametrize("station", ["away", "back"])
+def test_nothing_is_left_behind_and_nothing_is_left_paused(told: Told, station: str) -> None:
+    assert told.left_behind[station] == []
+    objects = told.stations[station].objects
+    assert "paused" not in objects[f"Cluster {NAME}"]["spec"]
+    for name, obj in objects.items():
+        assert (get(obj, "Paused") or {"status": "False"})["status"] == "False", name
+
+
+def test_nobody_stumbled(told: Told) -> None:
+    assert told.tracebacks == []
