@@ -1,5 +1,8 @@
 """`make bench`: Remuda and a real kube-apiserver with etcd, one after the other, on the same filesystem, with fsync on.
 
+`api` are the speeds and sizes of the servers, which are here; `capi` is Cluster API's core on them (`capi/`), with options of its
+own. Without a word it is both.
+
 The same compiled client (`load/`) drives both over TLS with a client certificate and keep-alive, each client on a connection
 of its own, with HTTP/1.1: kube-apiserver would rather speak HTTP/2 (`--http2` lets it), but is slower then. A missed goal is
 shown, it is no failure. `docs/performance.md` says what the rows mean.
@@ -19,6 +22,7 @@ import time
 from pathlib import Path
 
 from tests.bench import machine, table
+from tests.bench.capi import __main__ as capi
 from tests.bench.loader import LoadError
 from tests.bench.series import FULL, QUICK, Found, Series, Sizes
 from tests.bench.servers import REPOSITORY, Kubernetes, Remuda, ServerError
@@ -29,6 +33,16 @@ BOTH = ("kubernetes", "remuda")
 
 
 def main(arguments: list[str]) -> int:
+    match arguments:
+        case ["api", *rest]:
+            return api(rest)
+        case ["capi", *rest]:
+            return capi.main(rest)
+    code = api(arguments)
+    return code or capi.main(["--quick"] if "--quick" in arguments else [])
+
+
+def api(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Speeds and sizes beside a real kube-apiserver.")
     parser.add_argument("--quick", action="store_true", help="smaller loads and shorter runs: a minute and a half")
     parser.add_argument("--only", choices=BOTH, help="one server")

@@ -36,3 +36,11 @@ def _resident_kib(pid: int) -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1])
     raise RuntimeError(f"process {pid} has ended")
+
+
+def peak_mib(pid: int | str) -> float:
+    """The most memory that a process ever had resident."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError(f"process {pid} has ended")
