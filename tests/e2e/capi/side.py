@@ -22,7 +22,7 @@ from remuda.capi.names import CLUSTER_NAME
 from remuda.capi.workloads import NODES
 from remuda.client.https import HttpsClient
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
-from remuda.kube.objects import GroupVersionResource, Key
+from remuda.kube.objects import GroupVersionResource, Key, dig
 from remuda.runtime import Manager
 from remuda.runtime.certificates import SharedCertificates
 from remuda.runtime.webhooks import Address, Registration, WebhookServer
@@ -41,7 +41,7 @@ from tests.api.harness import Endpoint
 from tests.e2e import upstream_capi
 from tests.real.cluster import RealCluster, free_ports
 
-from .reduction import Names, reduced
+from .reduction import POKE, Names, reduced
 
 Obj = dict[str, Any]
 OURS, THEIRS = "ours", "theirs"
@@ -67,6 +67,8 @@ class Side(World):
     """One core's namespace."""
 
     core = ""
+    pokes = 0
+    pki: Pki
 
     async def snapshot(self, cluster: str) -> Obj:
         """Everything of a cluster, comparable."""
@@ -87,23 +89,36 @@ class Side(World):
         }
         return result
 
-    async def _events(self, names: Names, cluster: str) -> list[str]:
+    async def _events(self, names: Names, cluster: str) -> dict[str, str]:
         found = set()
         for event in await self.all(EVENTS):
             about = event["involvedObject"]
             if about["apiVersion"].startswith("cluster.x-k8s.io/") and about["name"].startswith(cluster):
-                found.add(f"{about['kind']} {names.plain(about['name'])} {event['type']} {event['reason']}")
-        return sorted(found)
+                found.add(f"{about['kind']} {names.gone(names.plain(about['name']))} {event['type']} {event['reason']}")
+        return dict.fromkeys(sorted(found), "sent")
 
     async def _nodes(self, names: Names, cluster: str) -> Obj:
         workload = self.clusters.get(Key(self.namespace, cluster))
         if workload is None:
             return {}
         nodes = (await workload.client.list(NODES))["items"]
-        return {names.plain(node["metadata"]["name"]): _node(node, names) for node in nodes}
+        known = {dig(machine, "status", "nodeRef", "name") for machine in await self.machines(cluster)}
+        return {
+            names.plain(node["metadata"]["name"]): _node(node, names) for node in nodes if node["metadata"]["name"] in known
+        } | {"without a machine": sum(node["metadata"]["name"] not in known for node in nodes)}
 
-    async def settled(self, cluster: str, quiet: float = 3.0, seconds: float = 90.0) -> Obj:
-        """The snapshot once nothing has changed for a while."""
+    async def settled(self, cluster: str, quiet: float = 3.0) -> Obj:
+        """The snapshot once nothing has changed for a while, nor after the core was made to look at the Cluster again.
+
+        Upstream's sums of machines follow only some of what they sum up; the rest waits for the next look.
+        """
+        await self._quiet(cluster, quiet)
+        if await self.find(CLUSTERS, cluster) is not None:
+            self.pokes += 1
+            await self.patch(CLUSTERS, cluster, {"metadata": {"annotations": {POKE: str(self.pokes)}}})
+        return await self._quiet(cluster, quiet)
+
+    async def _quiet(self, cluster: str, quiet: float, seconds: float = 90.0) -> Obj:
         before = await self.snapshot(cluster)
         still = SYSTEM_CLOCK.monotonic()
         end = still + seconds
@@ -202,6 +217,7 @@ async def _providers(real: RealCluster, directory: Path, name: str, definitions:
     async with HttpsClient.from_kubeconfig(kubeconfig) as user, HttpsClient.from_kubeconfig(kubeconfig) as own:
         side = Side(user, own, clock, clusters)
         side.core = name
+        side.pki = pki
         await side.prepare([*definitions, *sim_crds()])
         try:
             async with _running(side.manager.run()):

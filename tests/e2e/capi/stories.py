@@ -5,16 +5,34 @@ A story uses a cluster of its own, so that all of them can be played at once.
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
-from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_HEALTH_CHECKS, MACHINE_SETS, MACHINES
+from remuda.api.cluster_x_k8s_io import (
+    CLUSTERS,
+    MACHINE_DEPLOYMENTS,
+    MACHINE_DRAIN_RULES,
+    MACHINE_HEALTH_CHECKS,
+    MACHINE_SETS,
+    MACHINES,
+)
 from remuda.capi.names import CLUSTER_NAME
 from remuda.kube.objects import GroupVersionResource, Key, dig
 from remuda.sim.clusters import SimulatedCluster
 from remuda.sim.infrastructure import set_ready
-from remuda.sim.kinds import BOOTSTRAP, HOLD, INFRASTRUCTURE, SIM_CLUSTERS, SIM_CONFIGS, SIM_CONTROL_PLANES, SIM_MACHINES, ref
+from remuda.sim.kinds import (
+    BOOTSTRAP,
+    HOLD,
+    INFRASTRUCTURE,
+    SIM_CLUSTERS,
+    SIM_CONFIGS,
+    SIM_CONTROL_PLANES,
+    SIM_MACHINE_TEMPLATES,
+    SIM_MACHINES,
+    ref,
+)
 
-from .side import Scenario, Side
+from .side import SECRETS, Scenario, Side
 
 Obj = dict[str, Any]
 PODS = GroupVersionResource("", "v1", "pods")
@@ -25,11 +43,12 @@ LONG = 180.0
 async def _running(side: Side, name: str, workers: int = 2, **deployment: Any) -> None:
     await side.add_cluster(name, workers=workers, deployment=deployment)
     await side.until(f"{name} runs", lambda: side.running(name, workers + 1), LONG)
+    await side.settled(name)
 
 
 async def _workers(side: Side, name: str) -> list[Obj]:
     found = await side.all(MACHINES, f"{CLUSTER_NAME}={name},cluster.x-k8s.io/deployment-name={name}-md")
-    return sorted(found, key=lambda machine: (machine["metadata"]["creationTimestamp"], machine["metadata"]["name"]))
+    return sorted(found, key=Key.of)
 
 
 def _workload(side: Side, name: str) -> SimulatedCluster:
@@ -419,6 +438,194 @@ async def skew(side: Side) -> dict[str, Obj]:
     return {"refused": await side.settled(name)}
 
 
+async def no_control_plane(side: Side) -> dict[str, Obj]:
+    """Without a control plane object: machines stand for it, and the core makes the kubeconfig from the CA."""
+    name = "bare"
+    found = {}
+    await side.add_cluster(name, control_plane=0)
+    found["no CA"] = await side.settled(name)
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "cluster.x-k8s.io/secret",
+        "metadata": {"name": f"{name}-ca", "namespace": side.namespace, "labels": {CLUSTER_NAME: name}},
+        "data": {
+            "tls.crt": base64.b64encode(side.pki.ca_certificate.read_bytes()).decode(),
+            "tls.key": base64.b64encode(side.pki.ca_key.read_bytes()).decode(),
+        },
+    }
+    await side.create(SECRETS, secret)
+    for kind, group, resource in (("SimConfig", BOOTSTRAP, SIM_CONFIGS), ("SimMachine", INFRASTRUCTURE, SIM_MACHINES)):
+        await side.create(resource, side.thing(group, kind, f"{name}-cp"))
+    machine = side.core_object(
+        "Machine",
+        f"{name}-cp",
+        {
+            "clusterName": name,
+            "version": "v1.36.3",
+            "bootstrap": {"configRef": ref(BOOTSTRAP, "SimConfig", f"{name}-cp")},
+            "infrastructureRef": ref(INFRASTRUCTURE, "SimMachine", f"{name}-cp"),
+        },
+    )
+    machine["metadata"]["labels"] = {"cluster.x-k8s.io/control-plane": ""}
+    await side.create(MACHINES, machine)
+    await side.until("it runs", lambda: side.running(name, 1), LONG)
+    found["running"] = await side.settled(name)
+    await side.delete(CLUSTERS, name)
+    await side.until("it is gone", lambda: side.gone(CLUSTERS, name), LONG)
+    return found
+
+
+async def minimum_ready(side: Side) -> dict[str, Obj]:
+    """Available only after a while of being ready; a gate that nobody opens keeps machines from it."""
+    name = "slowly"
+    found = {}
+    await side.add_cluster(name)
+    await side.until("the control plane runs", lambda: side.running(name, 1), LONG)
+    template = {"spec": {**side.machine_spec(name), "minReadySeconds": 3600}}
+    await side.add_workers(name, 2, template=template)
+    await side.until("all run", lambda: side.running(name, 3), LONG)
+    found["not yet available"] = await side.settled(name)
+    await side.patch(MACHINE_DEPLOYMENTS, f"{name}-md", {"spec": {"template": {"spec": {"minReadySeconds": 0}}}})
+
+    async def available() -> bool:
+        deployment = await side.get(MACHINE_DEPLOYMENTS, f"{name}-md")
+        return dig(deployment, "status", "availableReplicas") == 2
+
+    await side.until("available", available, LONG)
+    found["available"] = await side.settled(name)
+    return found
+
+
+async def stuck_rollout(side: Side) -> dict[str, Obj]:
+    """A rollout that can't go on, since its new machine never comes up."""
+    name = "stuck"
+    await _running(side, name)
+    broken = side.thing(
+        INFRASTRUCTURE, "SimMachineTemplate", f"{name}-t", {"template": {"metadata": {"annotations": {HOLD: ""}}, "spec": {}}}
+    )
+    await side.create(SIM_MACHINE_TEMPLATES, broken)
+    change = {"infrastructureRef": {"name": f"{name}-t"}}
+    await side.patch(MACHINE_DEPLOYMENTS, f"{name}-md", {"spec": {"template": {"spec": change}}})
+
+    async def begun() -> bool:
+        return len(await _workers(side, name)) == 3
+
+    await side.until("one more machine", begun, LONG)
+    return {"stuck": await side.settled(name)}
+
+
+async def failing_control_plane(side: Side) -> dict[str, Obj]:
+    """What providers say of themselves is shown on Cluster and Machine, in both kinds of conditions."""
+    name = "telling"
+    await _running(side, name, workers=1)
+    worker = (await _workers(side, name))[0]["metadata"]["name"]
+    hold = {"metadata": {"annotations": {HOLD: ""}}}
+    told = {
+        "conditions": [
+            {"type": "Ready", "status": "False", "reason": "Broken", "message": "the disk is full", "lastTransitionTime": _EARLY}
+        ],
+        "failureReason": "InsufficientResources",
+        "failureMessage": "no room",
+    }
+    for resource, which in ((SIM_CLUSTERS, name), (SIM_MACHINES, worker), (SIM_CONFIGS, worker)):
+        await side.patch(resource, which, hold)
+        await side.patch(resource, which, {"status": told}, "status")
+    await side.patch(SIM_CONTROL_PLANES, name, hold)
+    plane = [
+        {"type": kind, "status": "False", "reason": "Broken", "message": "quorum is lost", "lastTransitionTime": _EARLY}
+        for kind in ("Available", "RollingOut")
+    ]
+    await side.patch(
+        SIM_CONTROL_PLANES,
+        name,
+        {"status": {"conditions": plane, "failureReason": "CreateError", "failureMessage": "no"}},
+        "status",
+    )
+    return {"told": await side.settled(name, quiet=5)}
+
+
+async def deployment_paused(side: Side) -> dict[str, Obj]:
+    """A deployment that is paused by itself scales, and rolls nothing out."""
+    name = "halted"
+    found = {}
+    await _running(side, name)
+    await side.patch(MACHINE_DEPLOYMENTS, f"{name}-md", {"spec": {"paused": True}})
+    change = {"replicas": 3, "template": {"spec": {"failureDomain": "b"}}}
+    await side.patch(MACHINE_DEPLOYMENTS, f"{name}-md", {"spec": change})
+    await side.until("four run", lambda: side.running(name, 4), LONG)
+    found["scaled, not rolled"] = await side.settled(name)
+    await side.patch(MACHINE_DEPLOYMENTS, f"{name}-md", {"spec": {"paused": None}})
+
+    async def rolled() -> bool:
+        workers = await _workers(side, name)
+        return len(workers) == 3 and all(
+            worker["spec"].get("failureDomain") == "b" and dig(worker, "status", "phase") == "Running" for worker in workers
+        )
+
+    await side.until("rolled out", rolled, LONG)
+    found["rolled"] = await side.settled(name)
+    return found
+
+
+async def external_remediation(side: Side) -> dict[str, Obj]:
+    """Somebody else repairs: a request is made from a template, and goes when the machine is healthy again."""
+    name = "repair"
+    found = {}
+    await _running(side, name, workers=1)
+    template = {"apiVersion": f"{INFRASTRUCTURE}/v1", "kind": "SimMachineTemplate", "name": f"{name}-r"}
+    await side.create(MACHINE_HEALTH_CHECKS, _health_check(side, name, templateRef=template))
+    worker = (await _workers(side, name))[0]["metadata"]["name"]
+    await set_ready(_workload(side, name), worker, False, side.clock.time())
+
+    async def unhealthy() -> bool:
+        return _condition(await side.get(MACHINES, worker), "HealthCheckSucceeded").get("status") == "False"
+
+    # Without a template upstream writes nothing on the machine, so there is nothing to compare before it is there.
+    body = {"template": {"spec": {"size": "large"}, "metadata": {"annotations": {HOLD: ""}}}}
+    await side.create(SIM_MACHINE_TEMPLATES, side.thing(INFRASTRUCTURE, "SimMachineTemplate", f"{name}-r", body))
+    await side.until("found unhealthy", unhealthy, LONG)
+    return {**found, "asked": await side.settled(name, quiet=5)}
+
+
+async def drain_rules(side: Side) -> dict[str, Obj]:
+    """Pods that a rule lets stay, pods that are waited for, and pods that go in their order."""
+    name = "ordered"
+    found = {}
+    await _running(side, name, workers=1)
+    rules = {
+        "skip": ({"behavior": "Skip"}, "agent"),
+        "wait": ({"behavior": "WaitCompleted"}, "batch"),
+        "late": ({"behavior": "Drain", "order": 10}, "db"),
+    }
+    for rule, (behavior, app) in rules.items():
+        spec = {"drain": behavior, "pods": [{"selector": {"matchLabels": {"app": app}}}]}
+        await side.create(MACHINE_DRAIN_RULES, side.core_object("MachineDrainRule", f"{name}-{rule}", spec))
+    worker = (await _workers(side, name))[0]["metadata"]["name"]
+    client = _workload(side, name).client
+    for app in ("agent", "batch", "db", "web"):
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": app, "namespace": "default", "labels": {"app": app}},
+            "spec": {"nodeName": worker, "containers": [{"name": app, "image": app}]},
+        }
+        await client.create(PODS, pod, "default")
+    await side.delete(MACHINES, worker)
+
+    async def draining() -> bool:
+        return "waiting for completion" in _condition(await side.find(MACHINES, worker), "Deleting").get("message", "")
+
+    await side.until("draining", draining, LONG)
+    found["waiting for the batch"] = await side.settled(name, quiet=22)
+    await client.delete(PODS, "batch", "default", grace_seconds=0)
+    await side.until("it is gone", lambda: side.gone(MACHINES, worker), LONG)
+    return found
+
+
+_EARLY = "2026-01-01T00:00:00Z"
+
+
 STORIES: tuple[Scenario, ...] = (
     birth,
     scaling,
@@ -436,4 +643,11 @@ STORIES: tuple[Scenario, ...] = (
     vanished,
     strangers,
     skew,
+    no_control_plane,
+    minimum_ready,
+    stuck_rollout,
+    failing_control_plane,
+    deployment_paused,
+    external_remediation,
+    drain_rules,
 )

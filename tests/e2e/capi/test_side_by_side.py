@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,33 @@ from .side import Both, Scenario, both_sides
 from .stories import STORIES
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A difference that stays, and why; `where` is a regular expression for the place."""
+
+    story: str
+    where: str
+    why: str
+
+    def fits(self, story: str, line: str) -> bool:
+        return story == self.story and re.match(self.where, line) is not None
+
+
+ACCEPTED = (
+    Accepted(
+        "strangers",
+        r"unknown kinds\.clusters\.strange\.status\.conditions\[\d\]\.message",
+        "we say after upstream's sentence which kind nobody defines, instead of sending people to the logs only",
+    ),
+    Accepted(
+        "pause",
+        r"paused\.machines\.pause-#1\.status\.conditions\[7\]",
+        "a pause reaches machines of a control plane at once; upstream's hear of it at the next resync",
+    ),
+)
+
 Played = dict[str, tuple[Any, Any] | BaseException]
 
 
@@ -42,5 +71,20 @@ def test_a_story_ends_alike(played: Played, story: str) -> None:
     if isinstance(found, BaseException):
         raise found
     ours, theirs = found
+    *before, last = theirs
+    for station in before:
+        # Upstream sends events late when much happens; what is missing must be there at the end.
+        ours[station].pop("events"), theirs[station].pop("events")
+    wrong = [f"{station}{line}" for station in (*before, last) for line in differences(ours[station], theirs[station])]
+    unexpected = [line for line in wrong if not any(accepted.fits(story, line) for accepted in ACCEPTED)]
+    assert not unexpected, "\n".join(unexpected)
+
+
+@pytest.mark.parametrize("accepted", ACCEPTED, ids=lambda accepted: accepted.story + ":" + accepted.where)
+def test_an_accepted_difference_is_still_there(played: Played, accepted: Accepted) -> None:
+    found = played[accepted.story]
+    if isinstance(found, BaseException):
+        raise found
+    ours, theirs = found
     wrong = [f"{station}{line}" for station in theirs for line in differences(ours[station], theirs[station])]
-    assert not wrong, "\n".join(wrong)
+    assert any(accepted.fits(accepted.story, line) for line in wrong), "gone: take it from the list"

@@ -1,0 +1,167 @@
+"""Two replicas of `remuda controllers` on a real kube-apiserver, whose leader somebody keeps killing."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from remuda.attached import LEASE
+from remuda.client.api import Client
+from remuda.kube.clock import SYSTEM_CLOCK, Rng
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import GroupVersionResource
+from tests.real.cluster import free_ports
+
+Obj = dict[str, Any]
+
+
+class Replica:
+    def __init__(self, kubeconfig: Path, log: Path) -> None:
+        self.webhooks, self.metrics, self.health = free_ports(3)
+        self.log = log
+        with log.open("ab") as out:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "remuda", "controllers", "--kubeconfig", str(kubeconfig)),
+                    *("--webhook-host", "127.0.0.1", "--webhook-port", str(self.webhooks)),
+                    *("--webhook-url", f"https://127.0.0.1:{self.webhooks}"),
+                    *("--metrics-bind-address", f"127.0.0.1:{self.metrics}"),
+                    *("--health-probe-bind-address", f"127.0.0.1:{self.health}"),
+                    # Short, so that a new leader comes soon after a kill.
+                    *("--leader-elect-lease-duration", "3s", "--leader-elect-renew-deadline", "2s"),
+                    *("--leader-elect-retry-period", "500ms"),
+                ],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+
+    def page(self, port: int, path: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        except OSError:
+            return 0, ""
+        finally:
+            connection.close()
+
+    async def ready(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()[-4000:]
+        return (await asyncio.to_thread(self.page, self.health, "/readyz"))[0] == 200
+
+    async def leading(self) -> bool:
+        text = (await asyncio.to_thread(self.page, self.metrics, "/metrics"))[1]
+        return f'leader_election_master_status{{name="{LEASE}"}} 1' in text
+
+    async def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        await asyncio.to_thread(self.process.wait)
+
+
+class Replicas:
+    """Always two: a leader and one that waits. Those that are killed are started again."""
+
+    def __init__(self, kubeconfig: Path, directory: Path, count: int = 2) -> None:
+        self._kubeconfig = kubeconfig
+        self._directory = directory
+        self._count = count
+        self._made = 0
+        self.running: list[Replica] = []
+        self.kills = 0
+
+    async def start(self) -> None:
+        while len(self.running) < self._count:
+            self._made += 1
+            self.running.append(Replica(self._kubeconfig, self._directory / f"replica-{self._made}.log"))
+        await self._until(self._all_ready)
+
+    async def _all_ready(self) -> bool:
+        return all([await replica.ready() for replica in self.running])
+
+    async def kill_leaders(self, rng: Rng, between: tuple[float, float]) -> None:
+        """Until cancelled: after a random while, kill whoever leads, and start another."""
+        while True:
+            await SYSTEM_CLOCK.sleep(rng.uniform(*between))
+            await self._until(self._somebody_leads)
+            for replica in list(self.running):
+                if await replica.leading():
+                    await replica.kill()
+                    self.running.remove(replica)
+                    self.kills += 1
+                    break
+            await self.start()
+
+    async def _somebody_leads(self) -> bool:
+        return any([await replica.leading() for replica in self.running])
+
+    @staticmethod
+    async def _until(check: Callable[[], Awaitable[bool]], seconds: float = 60) -> None:
+        end = SYSTEM_CLOCK.monotonic() + seconds
+        while not await check():
+            assert SYSTEM_CLOCK.monotonic() < end, "the replicas did not come up"
+            await SYSTEM_CLOCK.sleep(0.1)
+
+    async def stop(self) -> None:
+        for replica in self.running:
+            await replica.kill()
+
+    def logs(self) -> str:
+        return "".join(path.read_text() for path in sorted(self._directory.glob("replica-*.log")))
+
+
+class Patient:
+    """A user who tries again while nobody answers the webhooks, as `kubectl apply` in a loop would. Implements `Client`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.remote = client.remote
+
+    async def _again(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        end = SYSTEM_CLOCK.monotonic() + 40
+        while True:
+            try:
+                return await call()
+            except ApiError as error:
+                if "webhook" not in error.message or error.code != 500 or SYSTEM_CLOCK.monotonic() > end:
+                    raise
+            await SYSTEM_CLOCK.sleep(0.3)
+
+    async def get(self, resource: GroupVersionResource, name: str, namespace: str = "", **options: Any) -> Obj:
+        return await self._again(lambda: self._client.get(resource, name, namespace, **options))
+
+    async def list(self, resource: GroupVersionResource, namespace: str = "", **options: Any) -> Obj:
+        return await self._again(lambda: self._client.list(resource, namespace, **options))
+
+    def watch(self, resource: GroupVersionResource, namespace: str = "", **options: Any) -> Any:
+        return self._client.watch(resource, namespace, **options)
+
+    async def create(self, resource: GroupVersionResource, obj: Obj, namespace: str = "", **options: Any) -> Obj:
+        return await self._again(lambda: self._client.create(resource, obj, namespace, **options))
+
+    async def update(self, resource: GroupVersionResource, obj: Obj, **options: Any) -> Obj:
+        return await self._again(lambda: self._client.update(resource, obj, **options))
+
+    async def patch(self, resource: GroupVersionResource, name: str, patch: Any, namespace: str = "", **options: Any) -> Obj:
+        return await self._again(lambda: self._client.patch(resource, name, patch, namespace, **options))
+
+    async def apply(self, resource: GroupVersionResource, obj: Obj, **options: Any) -> Obj:
+        return await self._again(lambda: self._client.apply(resource, obj, **options))
+
+    async def delete(self, resource: GroupVersionResource, name: str, namespace: str = "", **options: Any) -> Obj:
+        return await self._again(lambda: self._client.delete(resource, name, namespace, **options))
+
+    async def delete_collection(self, resource: GroupVersionResource, namespace: str = "", **options: Any) -> Obj:
+        return await self._again(lambda: self._client.delete_collection(resource, namespace, **options))
+
+    async def raw(self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None) -> Any:
+        return await self._again(lambda: self._client.raw(method, path, query=query, body=body))
+
+    async def close(self) -> None:
+        await self._client.close()
