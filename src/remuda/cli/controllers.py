@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import click
 
 from .exits import Code, Failure
-from .places import parse_duration
+from .places import parse_interval
 from .signals import stop_on_signals
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _SERVICE = "remuda-webhook-service"
 @click.option("--watch-filter", default="", help="Look after objects only whose label cluster.x-k8s.io/watch-filter says this.")
 @click.option(
     "--sync-period",
-    type=parse_duration,
+    type=parse_interval,
     metavar="DURATION",
     default="10m",
     show_default=True,
@@ -55,7 +55,7 @@ _SERVICE = "remuda-webhook-service"
 @click.option("--leader-elect/--no-leader-elect", default=True, show_default=True, help="Work only while holding the Lease.")
 @click.option(
     "--leader-elect-lease-duration",
-    type=parse_duration,
+    type=parse_interval,
     metavar="DURATION",
     default="15s",
     show_default=True,
@@ -63,7 +63,7 @@ _SERVICE = "remuda-webhook-service"
 )
 @click.option(
     "--leader-elect-renew-deadline",
-    type=parse_duration,
+    type=parse_interval,
     metavar="DURATION",
     default="10s",
     show_default=True,
@@ -71,7 +71,7 @@ _SERVICE = "remuda-webhook-service"
 )
 @click.option(
     "--leader-elect-retry-period",
-    type=parse_duration,
+    type=parse_interval,
     metavar="DURATION",
     default="2s",
     show_default=True,
@@ -117,11 +117,11 @@ def command(
     wanted: str,
     namespace: str,
     watch_filter: str,
-    sync_period: int,
+    sync_period: float,
     leader_elect: bool,
-    leader_elect_lease_duration: int,
-    leader_elect_renew_deadline: int,
-    leader_elect_retry_period: int,
+    leader_elect_lease_duration: float,
+    leader_elect_renew_deadline: float,
+    leader_elect_retry_period: float,
     system_namespace: str,
     webhook_host: str,
     webhook_port: int,
@@ -202,7 +202,7 @@ def _first(error: Exception) -> Exception:
     return error
 
 
-def _term(lease: int, renew: int, retry: int) -> Term:
+def _term(lease: float, renew: float, retry: float) -> Term:
     from remuda.runtime import Term
 
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -63,6 +64,19 @@ def parse_duration(text: str | int) -> int:
     if not number.isascii() or not number.isdigit() or len(number) > 9:
         raise click.BadParameter(f"{text!r} is not a duration such as 30m, 12h or 7d")
     return int(number) * (unit or 1)
+
+
+_PARTS = re.compile(r"(?:\d{1,9}(?:\.\d{1,9})?(?:ms|s|m|h|d))+")
+_PART = re.compile(r"([\d.]+)(ms|s|m|h|d)")
+
+
+def parse_interval(text: str | float) -> float:
+    """Seconds of a duration as Go's flags take it, such as `500ms` or `1m30s`; days and a bare number of seconds, too."""
+    if isinstance(text, float | int):
+        return float(text)
+    if not _PARTS.fullmatch(text):
+        return float(parse_duration(text))
+    return sum(float(number) * {**_UNITS, "ms": 0.001}[unit] for number, unit in _PART.findall(text))
 
 
 def data_dir_option(function: _Function) -> _Function:

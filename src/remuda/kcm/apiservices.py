@@ -100,9 +100,17 @@ class ApiServices:
                 await self._remove(name)
             return
         if found is None:
-            await self._client.create(API_SERVICES, wanted, field_manager=MANAGER)
+            await self._create(wanted)
         elif found["spec"] != wanted["spec"]:
             await self._client.update(API_SERVICES, {**found, "spec": wanted["spec"]}, field_manager=MANAGER)
+
+    async def _create(self, wanted: Obj) -> None:
+        try:
+            await self._client.create(API_SERVICES, wanted, field_manager=MANAGER)
+        except ApiError as error:
+            # The cache has not seen our own yet; when it does, this comes again.
+            if not error.is_already_exists:
+                raise
 
     async def _remove(self, name: str) -> None:
         try:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from remuda.cli.places import Listen, default_data_dir, parse_duration, parse_listen
+from remuda.cli.places import Listen, default_data_dir, parse_duration, parse_interval, parse_listen
 
 
 def test_the_data_directory_is_the_systems_for_root_and_xdgs_for_others() -> None:
@@ -46,3 +46,14 @@ def test_durations(text: str, seconds: int) -> None:
 def test_durations_that_are_none(text: str) -> None:
     with pytest.raises(click.BadParameter):
         parse_duration(text)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("500ms", 0.5), ("1m30s", 90.0), ("1.5h", 5400.0), ("15", 15.0), ("2d", 172800.0)])
+def test_intervals_as_go_writes_them(text: str, seconds: float) -> None:
+    assert parse_interval(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1s", "1.s", "s", "1s2", "1m 30s"])
+def test_intervals_that_are_none(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="is not a duration"):
+        parse_interval(text)
