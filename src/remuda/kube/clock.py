@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Timer(Protocol):
@@ -196,6 +196,14 @@ def parse_rfc3339(text: str) -> float:
     if when.tzinfo is None:
         raise ValueError(f"not an RFC 3339 time: {text!r}")
     return when.timestamp()
+
+
+def time_of(text: Any) -> float | None:
+    """The same of what somebody else wrote: None when it is no time."""
+    try:
+        return parse_rfc3339(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
 
 
 class Rng:

@@ -16,6 +16,7 @@ from remuda.kube.clock import (
     parse_rfc3339,
     rfc3339,
     rfc3339_micro,
+    time_of,
     wait_until,
     yield_to_loop,
 )
@@ -127,3 +128,12 @@ def test_chance_repeats_with_its_seed_and_entropy_only_in_simulation() -> None:
 def test_a_uuid_says_that_it_is_random() -> None:
     text = Entropy(1).uuid()
     assert len(text) == 36 and text[14] == "4" and text[19] in "89ab"
+
+
+@pytest.mark.parametrize("text", [None, "", "yesterday", "2024-01-01", "2024-01-01T00:00:00", 1704067200, ["2024-01-01T00:00:00Z"]])
+def test_what_somebody_else_wrote_may_be_no_time(text: object) -> None:
+    assert time_of(text) is None
+
+
+def test_what_somebody_else_wrote_is_read_like_our_own() -> None:
+    assert time_of("2024-01-01T00:00:00Z") == parse_rfc3339("2024-01-01T00:00:00Z")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import GROUP
-from remuda.kube.clock import parse_rfc3339
+from remuda.kube.clock import time_of
 from remuda.kube.conditions import FALSE, INFO, with_legacy
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, finalizers_of, is_being_deleted, metadata, name_of, uid_of
@@ -77,19 +77,12 @@ def _waiting_for(scope: Scope, referred: Referred, reason: str, gone: tuple[str,
     evidence = ""
     if is_being_deleted(obj):
         evidence = f"finalizers {', '.join(finalizers_of(obj))}"
-        if scope.now - _since(obj, scope.now) > _STUCK_SECONDS:
-            since = metadata(obj)["deletionTimestamp"]
+        since = metadata(obj)["deletionTimestamp"]
+        if scope.now - (time_of(since) or scope.now) > _STUCK_SECONDS:
             message += f" ({name_of(obj)} has been deleting since {since}, held by {evidence})"
     wait = Wait(Code.DELETION, scope.ref, Actor.PROVIDER, referred.named(scope.key.namespace), evidence)
     external = None if is_being_deleted(obj) else referred
     return Step(reason, message, external=external, waits=(wait,), gone=gone)
-
-
-def _since(obj: Obj, now: float) -> float:
-    try:
-        return parse_rfc3339(metadata(obj).get("deletionTimestamp") or "")
-    except ValueError:
-        return now
 
 
 def _unreadable(scope: Scope, referred: Referred, gone: tuple[str, ...]) -> Step:

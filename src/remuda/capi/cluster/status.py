@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from remuda.kube.clock import parse_rfc3339, rfc3339
+from remuda.kube.clock import rfc3339, time_of
 from remuda.kube.condition_sums import Reasons, Sum, aggregate, summary
 from remuda.kube.conditions import FALSE, LEGACY, TRUE, UNKNOWN, get, is_true, with_condition, with_legacy
 from remuda.kube.legacy_sums import legacy_summary
@@ -178,11 +178,8 @@ def _silence(machine: Obj, now: float) -> float:
     """For how long a machine may still keep silent about being up to date; nothing when it does not."""
     if get(machine, "UpToDate") is not None:
         return 0.0
-    try:
-        made = parse_rfc3339(metadata(machine).get("creationTimestamp") or "")
-    except ValueError:
-        return 0.0
-    return max(made + _FRESH_SECONDS - now, 0.0)
+    made = time_of(metadata(machine).get("creationTimestamp"))
+    return 0.0 if made is None else max(made + _FRESH_SECONDS - now, 0.0)
 
 
 def _remediating(scope: Scope) -> Sum:

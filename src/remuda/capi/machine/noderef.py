@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from remuda.kube.clock import deadline, parse_rfc3339
+from remuda.kube.clock import deadline, time_of
 from remuda.kube.conditions import ERROR, FALSE, INFO, UNKNOWN, WARNING, with_legacy
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, dig, is_being_deleted, labels_of, name_of, resource_version_of, uid_of, with_path
@@ -195,10 +195,10 @@ def _revision(obj: Obj) -> int:
 
 def _waits_long(scope: Scope) -> bool:
     """Since its phase is Provisioned."""
-    since = dig(scope.machine, "status", "lastUpdated")
-    if not since or dig(scope.machine, "status", "phase") != "Provisioned":
+    since = time_of(dig(scope.machine, "status", "lastUpdated"))
+    if since is None or dig(scope.machine, "status", "phase") != "Provisioned":
         return False
-    return scope.now - parse_rfc3339(since) >= _PATIENCE
+    return scope.now - since >= _PATIENCE
 
 
 def _note(scope: Scope, status: str, reason: str = "", message: str = "", severity: str = "") -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from remuda.kube.clock import parse_rfc3339, rfc3339
+from remuda.kube.clock import rfc3339, time_of
 from remuda.kube.condition_sums import Sum
 from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, get, is_true, with_condition, with_legacy
 from remuda.kube.legacy_sums import legacy_summary
@@ -191,7 +191,7 @@ def _given_up_at(seen: Snapshot) -> float | None:
     initialized = get(seen.cluster, "ControlPlaneInitialized") if seen.cluster is not None else None
     if initialized is None or initialized.get("status") != TRUE:
         return None
-    since = max(seen.health.last_success or 0.0, _time(initialized.get("lastTransitionTime")) or 0.0)
+    since = max(seen.health.last_success or 0.0, time_of(initialized.get("lastTransitionTime")) or 0.0)
     return since + seen.grace
 
 
@@ -217,7 +217,7 @@ def availability(machine: Obj, now: float) -> tuple[Sum, float | None]:
     ready = get(machine, "Ready")
     if ready is None or ready.get("status") != TRUE:
         return Sum(FALSE, "NotReady", ""), None
-    missing = (_time(ready.get("lastTransitionTime")) or now) + (dig(machine, "spec", "minReadySeconds") or 0) - now
+    missing = (time_of(ready.get("lastTransitionTime")) or now) + (dig(machine, "spec", "minReadySeconds") or 0) - now
     if missing <= 0:
         return Sum(TRUE, "Available", ""), None
     return Sum(FALSE, "WaitingForMinReadySeconds", ""), missing
@@ -249,10 +249,3 @@ def with_legacy_ready(machine: Obj, now: float) -> Obj:
     being_made = not metadata(machine).get("deletionTimestamp") and not dig(machine, "spec", "providerID")
     found = legacy_summary(machine, _LEGACY_READY, steps=being_made, steps_if_only=_LEGACY_STEPS)
     return machine if found is None else with_legacy(machine, "Ready", *found, now=now)
-
-
-def _time(text: Any) -> float | None:
-    try:
-        return parse_rfc3339(text) if text else None
-    except ValueError:
-        return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.kube.clock import parse_rfc3339
+from remuda.kube.clock import time_of
 from remuda.kube.condition_sums import Sum
 from remuda.kube.conditions import FALSE, TRUE
 from remuda.kube.objects import dig, metadata
@@ -50,16 +50,9 @@ def _kind(template: str | None) -> str:
 
 def rollout_expired(machine_set: Obj, machine_deployment: Obj, now: float) -> bool:
     """Whether everything older than `spec.rollout.after` must go, and the set is."""
-    after = _time(dig(machine_deployment, "spec", "rollout", "after"))
-    made = _time(metadata(machine_set).get("creationTimestamp"))
+    after = time_of(dig(machine_deployment, "spec", "rollout", "after"))
+    made = time_of(metadata(machine_set).get("creationTimestamp"))
     return after is not None and after < now and made is not None and made < after
-
-
-def _time(text: Any) -> float | None:
-    try:
-        return parse_rfc3339(text) if text else None
-    except ValueError:
-        return None
 
 
 def up_to_date(machine: Obj, machine_set: Obj, machine_deployment: Obj, now: float) -> Sum:

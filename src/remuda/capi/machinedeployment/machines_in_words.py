@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from remuda.kube.clock import time_of
 from remuda.kube.conditions import TRUE, get
 from remuda.kube.objects import dig, metadata, name_of
-
-from .reading import time_of
 
 Obj = dict[str, Any]
 

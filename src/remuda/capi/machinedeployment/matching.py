@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from remuda.kube import jsonio
+from remuda.kube.clock import time_of
 from remuda.kube.objects import dig, name_of, uid_of
 
 from ..machine.uptodate import template_differences
 from ..names import fnv32a
-from .reading import created, spec_replicas, time_of
+from .reading import created, spec_replicas
 
 Obj = dict[str, Any]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from remuda.kube.clock import parse_rfc3339
 from remuda.kube.integers import IntegerError, atoi
 from remuda.kube.objects import dig, metadata, name_of
 
@@ -31,13 +30,6 @@ def spec_replicas(obj: Obj) -> int | None:
 def created(obj: Obj) -> str:
     """When it was made; texts of this kind order as times do."""
     return metadata(obj).get("creationTimestamp") or ""
-
-
-def time_of(text: Any) -> float | None:
-    try:
-        return parse_rfc3339(text) if isinstance(text, str) and text else None
-    except ValueError:
-        return None
 
 
 @dataclass(frozen=True, slots=True)

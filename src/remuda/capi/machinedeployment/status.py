@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from remuda.kube.clock import time_of
 from remuda.kube.condition_sums import Reasons, Sum, aggregate
 from remuda.kube.conditions import FALSE, INFO, TRUE, UNKNOWN, WARNING, get, is_false, with_condition, with_legacy
 from remuda.kube.legacy_sums import LegacySum, legacy_mirror, legacy_summary
@@ -17,7 +18,7 @@ from remuda.kube.selectors import LabelSelector
 
 from .. import versions
 from .machines_in_words import in_deletion_for_long, not_to_be_remediated
-from .reading import Bounds, count, created, max_unavailable_of, spec_replicas, time_of
+from .reading import Bounds, count, created, max_unavailable_of, spec_replicas
 
 Obj = dict[str, Any]
 

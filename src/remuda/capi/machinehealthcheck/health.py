@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any
 
 from remuda.kube import conditions
-from remuda.kube.clock import parse_rfc3339
+from remuda.kube.clock import time_of
 from remuda.kube.duration import go_duration
 from remuda.kube.objects import annotations_of, dig, find_by, is_being_deleted, labels_of, metadata
 
@@ -212,7 +212,5 @@ def true_since(obj: Obj, kind: str) -> float | None:
 
 def _time(text: Any) -> float:
     """A condition that does not say since when has always been so."""
-    try:
-        return parse_rfc3339(text) if isinstance(text, str) else _EVER
-    except ValueError:
-        return _EVER
+    found = time_of(text)
+    return _EVER if found is None else found

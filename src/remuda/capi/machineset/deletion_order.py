@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from remuda.kube.clock import parse_rfc3339
+from remuda.kube.clock import time_of
 from remuda.kube.conditions import is_false
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, metadata, name_of
 
@@ -37,11 +37,10 @@ def is_healthy(machine: Obj) -> bool:
 
 def _age_priority(machine: Obj, now: float) -> float:
     """From 0 for the newest towards 50 for the oldest, half of the way in a week."""
-    try:
-        age = now - parse_rfc3339(metadata(machine).get("creationTimestamp") or "")
-    except ValueError:
+    created = time_of(metadata(machine).get("creationTimestamp"))
+    if created is None or created > now:
         return _NEVER
-    return _UNHEALTHY * (1.0 - math.exp(-age / _TEN_DAYS)) if age >= 0 else _NEVER
+    return _UNHEALTHY * (1.0 - math.exp((created - now) / _TEN_DAYS))
 
 
 _ORDERS: dict[str, Callable[[Obj, float], float]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from remuda.kube.clock import parse_rfc3339
+from remuda.kube.clock import time_of
 from remuda.kube.conditions import ERROR, FALSE, TRUE, WARNING, with_legacy
 from remuda.kube.legacy_sums import LegacySum, legacy_aggregate, legacy_summary
 from remuda.kube.objects import dig, labels_of, with_path
@@ -62,10 +62,8 @@ def _is_ready(node: Obj) -> bool:
 def _is_available(node: Obj, settling: float, now: float) -> bool:
     if not settling:
         return True
-    try:
-        return parse_rfc3339(_ready_condition(node).get("lastTransitionTime") or "") + settling < now
-    except ValueError:
-        return False
+    since = time_of(_ready_condition(node).get("lastTransitionTime"))
+    return since is not None and since + settling < now
 
 
 def _with_resized(machine_set: Obj, snapshot: Snapshot, present: int, wanted: int) -> Obj:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from remuda.kube.clock import parse_rfc3339
+from remuda.kube.clock import time_of
 from remuda.kube.conditions import FALSE, LEGACY, get, is_false, is_true
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, metadata, name_of
 
@@ -102,13 +102,7 @@ def in_order(machines: Sequence[Obj]) -> list[Obj]:
     """What somebody asked for first, then the newest: it is the least likely to carry anything."""
 
     def rank(machine: Obj) -> tuple[bool, float, str]:
-        return REMEDIATE_MACHINE not in annotations_of(machine), -_created(machine), name_of(machine)
+        created = time_of(metadata(machine).get("creationTimestamp")) or 0.0
+        return REMEDIATE_MACHINE not in annotations_of(machine), -created, name_of(machine)
 
     return sorted(machines, key=rank)
-
-
-def _created(machine: Obj) -> float:
-    try:
-        return parse_rfc3339(metadata(machine).get("creationTimestamp") or "")
-    except ValueError:
-        return 0.0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from remuda.kube.clock import parse_rfc3339
+from remuda.kube.clock import time_of
 from remuda.kube.condition_sums import Reasons, Sum, aggregate
 from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, get, is_true, with_condition
 from remuda.kube.objects import dig, is_being_deleted, metadata, name_of, with_path, without_path
@@ -158,10 +158,7 @@ def _is_young(machine: Obj, now: float) -> bool:
 
 
 def _created(machine: Obj) -> float:
-    try:
-        return parse_rfc3339(metadata(machine).get("creationTimestamp") or "")
-    except ValueError:
-        return 0.0
+    return time_of(metadata(machine).get("creationTimestamp")) or 0.0
 
 
 def _remediating(snapshot: Snapshot, machines: Sequence[Obj]) -> Sum:
