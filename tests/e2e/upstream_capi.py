@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +26,21 @@ CLUSTER, V = "cluster.x-k8s.io", "v1beta2"
 INFRA, BOOTSTRAP = "infrastructure.test.io", "bootstrap.test.io"
 
 
-def sources() -> Path:
-    """Where the module cache keeps the manager's own configuration."""
+def sources(part: str = "core") -> Path:
+    """Where the module cache keeps a manager's own configuration."""
     version = build.peers()["CLUSTER_API_VERSION"]
     cache = subprocess.run(["go", "env", "GOMODCACHE"], check=True, capture_output=True, text=True).stdout.strip()
-    return Path(cache) / f"sigs.k8s.io/cluster-api@{version}" / "core" / "config"
+    return Path(cache) / f"sigs.k8s.io/cluster-api@{version}" / part / "config"
 
 
 class Manager:
+    # Which manager it is: a target of tests/real/build.py, its program, and where its sources are.
+    target, program, part = "capi", "capi-manager", "core"
+    namespace = "capi-system"
+    # Before the names of its webhook configurations.
+    prefix = ""
+    labels: Mapping[str, str] = {"cluster.x-k8s.io/v1beta2": "v1beta2"}
+
     def __init__(self, name: str, endpoint: Endpoint, kubeconfig: Path, directory: Path, *flags: str) -> None:
         self.name = name
         self.flags = flags
@@ -87,7 +94,7 @@ class Manager:
         authority.serving("tls", ("127.0.0.1",))
         bundle = base64.b64encode(authority.pair.cert.read_bytes()).decode()
         self._install(bundle)
-        binary = build.programs("capi")["capi-manager"]
+        binary = build.programs(self.target)[self.program]
         self.process = subprocess.Popen(
             [
                 str(binary),
@@ -103,7 +110,7 @@ class Manager:
             ],
             stdout=self.log.open("wb"),
             stderr=subprocess.STDOUT,
-            env={**os.environ, "POD_NAMESPACE": "capi-system", "POD_NAME": "capi", "POD_UID": "1"},
+            env={**os.environ, "POD_NAMESPACE": self.namespace, "POD_NAME": "capi", "POD_UID": "1"},
         )
         self.until("webhooks of a ready manager", self._ready)
         self._configure_webhooks(bundle)
@@ -128,8 +135,8 @@ class Manager:
             return False
 
     def _install(self, bundle: str) -> None:
-        self.call("POST", "/api/v1/namespaces", {"metadata": {"name": "capi-system"}}, ok=(409,))
-        crds = [yaml.safe_load(path.read_text()) for path in sorted((sources() / "crd" / "bases").glob("*.yaml"))]
+        self.call("POST", "/api/v1/namespaces", {"metadata": {"name": self.namespace}}, ok=(409,))
+        crds = [yaml.safe_load(path.read_text()) for path in sorted((sources(self.part) / "crd" / "bases").glob("*.yaml"))]
         for crd in crds:
             if len(crd["spec"]["versions"]) > 1:
                 url = f"https://127.0.0.1:{self.webhook_port}/convert"
@@ -138,12 +145,16 @@ class Manager:
                     "strategy": "Webhook",
                     "webhook": {"conversionReviewVersions": ["v1"], "clientConfig": client},
                 }
-            crd["metadata"].setdefault("labels", {})["cluster.x-k8s.io/v1beta2"] = "v1beta2"
-        crds += provider_crds()
+            crd["metadata"].setdefault("labels", {}).update(self.labels)
+        crds += self.more_definitions()
         for crd in crds:
             self.apply(crd, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
         for crd in crds:
             self.until(f"established {crd['metadata']['name']}", lambda crd=crd: self._established(crd), 30)
+
+    def more_definitions(self) -> list[Obj]:
+        """What the test needs besides its own."""
+        return provider_crds()
 
     def _established(self, crd: Obj) -> bool:
         found = self.call("GET", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}")
@@ -151,12 +162,13 @@ class Manager:
         return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
     def _configure_webhooks(self, bundle: str) -> None:
-        for document in yaml.safe_load_all((sources() / "webhook" / "manifests.yaml").read_text()):
+        for document in yaml.safe_load_all((sources(self.part) / "webhook" / "manifests.yaml").read_text()):
             if not document:
                 continue
             for webhook in document["webhooks"]:
                 path = webhook["clientConfig"].pop("service")["path"]
                 webhook["clientConfig"] = {"url": f"https://127.0.0.1:{self.webhook_port}{path}", "caBundle": bundle}
+            document["metadata"]["name"] = self.prefix + document["metadata"]["name"]
             plural = document["kind"].lower() + "s"
             self.apply(document, f"/apis/admissionregistration.k8s.io/v1/{plural}")
 

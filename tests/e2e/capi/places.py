@@ -29,6 +29,8 @@ from tests.api.harness import Endpoint, RemudaProcess
 from tests.e2e.test_controllers_command import replica
 from tests.real.cluster import RealCluster
 
+from .reduction import Names, reduced
+
 Obj = dict[str, Any]
 
 
@@ -129,6 +131,20 @@ async def patiently(found: Callable[[], Awaitable[Any]], seconds: float = 60) ->
                 if answer := await found():
                     return answer
             await asyncio.sleep(0.05)
+
+
+# A control-plane Machine that never says whether it is up to date is not missed for its first ten seconds. When the Cluster is
+# summed up anew after that is chance.
+BY_AGE = "ControlPlaneMachinesUpToDate"
+
+
+def comparable(objects: Iterable[Obj], names: Names) -> dict[str, Obj]:
+    """Objects by kind and name, without times and chance."""
+    found = {f"{obj['kind']} {names.plain(obj['metadata']['name'])}": reduced(obj, names) for obj in objects}
+    for obj in found.values():
+        if conditions := dig(obj, "status", "conditions"):
+            obj["status"]["conditions"] = [each for each in conditions if each["type"] != BY_AGE]
+    return found
 
 
 class Tool:

@@ -32,8 +32,8 @@ from remuda.sim.kinds import (
 from remuda.sim.world import World
 from tests.real import need
 
-from .places import Place, Tool, attached, embedded, started, workloads
-from .reduction import Names, differences, reduced
+from .places import BY_AGE, Place, Tool, attached, comparable, embedded, started, workloads
+from .reduction import Names, differences
 from .side import upstream_side
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -219,11 +219,6 @@ async def _journal(world: World) -> AsyncIterator[list[tuple[str, str, str]]]:
 # --- what must be true -----------------------------------------------------------------------------------------------------
 
 
-# Machines of a simulated control plane never say this; for their first ten seconds nobody minds. When the Cluster is summed up
-# anew after that is chance.
-BY_AGE = "ControlPlaneMachinesUpToDate"
-
-
 def _rows(tree: str) -> list[str]:
     """Without chance, time and padding."""
     masked = re.sub(r"-[bcdfghjklmnpqrstvwxz2456789]{5}(?=[-, \n]|$)", "-#", tree, flags=re.MULTILINE)
@@ -279,16 +274,8 @@ def _identities(station: Station) -> dict[str, Any]:
 @pytest.mark.parametrize("station", ["away", "back"])
 def test_a_move_leaves_everything_as_it_was(told: Told, station: str) -> None:
     before, after = told.stations["home"], told.stations[station]
-    wrong = differences(_comparable(after), _comparable(before))
+    wrong = differences(comparable(after.objects.values(), Names(())), comparable(before.objects.values(), Names(())))
     assert not wrong, "\n".join(wrong)
-
-
-def _comparable(station: Station) -> dict[str, Obj]:
-    found = {name: reduced(obj, Names(())) for name, obj in station.objects.items()}
-    for obj in found.values():
-        status = obj.get("status") or {}
-        status["conditions"] = [each for each in status.get("conditions") or () if each["type"] != BY_AGE]
-    return found
 
 
 @pytest.mark.parametrize("station", ["away", "back"])
