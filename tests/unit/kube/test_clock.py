@@ -130,7 +130,9 @@ def test_a_uuid_says_that_it_is_random() -> None:
     assert len(text) == 36 and text[14] == "4" and text[19] in "89ab"
 
 
-@pytest.mark.parametrize("text", [None, "", "yesterday", "2024-01-01", "2024-01-01T00:00:00", 1704067200, ["2024-01-01T00:00:00Z"]])
+@pytest.mark.parametrize(
+    "text", [None, "", "yesterday", "2024-01-01", "2024-01-01T00:00:00", 1704067200, ["2024-01-01T00:00:00Z"]]
+)
 def test_what_somebody_else_wrote_may_be_no_time(text: object) -> None:
     assert time_of(text) is None
 

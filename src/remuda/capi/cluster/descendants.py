@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,6 +10,7 @@ from remuda.kube.conditions import is_false
 from remuda.kube.objects import dig, labels_of, name_of, owner_references_of
 
 from ..core import owner_is
+from ..machines_in_words import listed
 from ..names import CLUSTER_NAME, CONTROL_PLANE, POOL_NAME
 
 Obj = dict[str, Any]
@@ -20,12 +20,6 @@ _NAMES_SHOWN = 5
 def is_owned(obj: Obj, cluster: Obj) -> bool:
     """By group, kind and name: after a move a Cluster has another uid."""
     return any(owner_is(ref, "Cluster") and ref.get("name") == name_of(cluster) for ref in owner_references_of(obj))
-
-
-def names_in(names: Iterable[str], shown: int) -> str:
-    ordered = sorted(names)
-    more = [f"... ({len(ordered) - shown} more)"] if len(ordered) > shown else []
-    return ", ".join([*ordered[:shown], *more])
 
 
 @dataclass(frozen=True)
@@ -97,4 +91,4 @@ class Descendants:
             ("MachineSets", self.machine_sets),
             ("Worker Machines", self.worker_machines),
         )
-        return [f"* {title}: {names_in(map(name_of, objs), _NAMES_SHOWN)}" for title, objs in groups if objs]
+        return [f"* {title}: {listed(sorted(map(name_of, objs)), _NAMES_SHOWN)}" for title, objs in groups if objs]

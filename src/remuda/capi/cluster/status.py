@@ -13,11 +13,12 @@ from remuda.kube.clock import rfc3339, time_of
 from remuda.kube.condition_sums import Reasons, Sum, aggregate, summary
 from remuda.kube.conditions import FALSE, LEGACY, TRUE, UNKNOWN, get, is_true, with_condition, with_legacy
 from remuda.kube.legacy_sums import legacy_summary
-from remuda.kube.objects import dig, metadata, name_of, with_path
+from remuda.kube.objects import dig, metadata, with_path
 
 from .. import fields
+from ..machines_in_words import not_to_be_remediated
 from ..provider_conditions import InvalidCondition, as_ours, condition_of, mirrored
-from .descendants import Descendants, names_in
+from .descendants import Descendants
 from .replicas import of_control_plane, of_workers
 from .scope import UNREADABLE, Referred, Scope
 
@@ -186,11 +187,7 @@ def _remediating(scope: Scope) -> Sum:
     found = scope.descendants
     if found.to_be_remediated:
         return Sum(TRUE, "Remediating", aggregate(found.to_be_remediated, "OwnerRemediated").message)
-    if not found.unhealthy:
-        return Sum(FALSE, "NotRemediating", "")
-    names = names_in(map(name_of, found.unhealthy), 3)
-    who = f"Machine {names} is" if len(found.unhealthy) == 1 else f"Machines {names} are"
-    return Sum(FALSE, "NotRemediating", f"{who} not healthy (not to be remediated)")
+    return Sum(FALSE, "NotRemediating", not_to_be_remediated(found.unhealthy))
 
 
 def _moving(kind: str, *, sets: bool) -> Callable[[Scope], Sum]:

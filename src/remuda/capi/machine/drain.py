@@ -16,6 +16,7 @@ from remuda.kube.errors import go_quote
 from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, labels_of, metadata, namespace_of
 from remuda.kube.owners import controller_of
 
+from ..machines_in_words import listed
 from ..names import POD_DRAIN
 from .draining_rules import BEHAVIORS, DRAIN, SKIP, WAIT_COMPLETED, Rule, pods_error
 
@@ -147,12 +148,6 @@ def _wait_for(pod: Obj) -> Verdict:
 
 def shown(pod: Obj) -> str:
     return str(Key.of(pod))
-
-
-def listed(names: Sequence[str], most: int) -> str:
-    """The first few, and how many more there are."""
-    more = [f"... ({len(names) - most} more)"] if len(names) > most else []
-    return ", ".join([*names[:most], *more])
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.kube.clock import parse_rfc3339
 from remuda.kube.condition_sums import Reasons, Sum, summary
 from remuda.kube.conditions import TRUE, UNKNOWN, get
-from remuda.kube.objects import dig, is_being_deleted, metadata
+from remuda.kube.objects import dig, is_being_deleted
+
+from ..machines_in_words import LONG_DELETION, delays, deleting_for, is_drained_for_long
 
 Obj = dict[str, Any]
 
@@ -26,13 +27,6 @@ _EXPECTED_WHILE_DELETING = {
     "NodeHealthy": ("NodeDeleted", "NodeDoesNotExist"),
 }
 _CONTROL_PLANE = ("* APIServer", "* ControllerManager", "* Scheduler")
-_LONG, _LONG_DRAIN = 15 * 60.0, 5 * 60.0
-_DELAYS = (
-    ("cannot evict pod as it would violate the pod's disruption budget.", "PodDisruptionBudgets"),
-    ("deletionTimestamp set, but still not removed from the Node", "Pods not terminating"),
-    ("failed to evict Pod", "Pod eviction errors"),
-    ("waiting for completion", "Pods not completed yet"),
-)
 
 
 def ready_summary(machine: Obj, now: float) -> Sum:
@@ -70,20 +64,11 @@ def deletion_stage(machine: Obj, now: float) -> str:
     if condition is None:
         return "Machine deletion in progress"
     stage = condition.get("reason") or ""
-    if not _older(metadata(machine).get("deletionTimestamp"), _LONG, now):
+    if (deleting_for(machine, now) or 0.0) <= LONG_DELETION:
         return f"Machine deletion in progress, stage: {stage}"
-    message = f"Machine deletion in progress since more than 15m, stage: {stage}"
-    if stage != "DrainingNode" or not _older(dig(machine, "status", "deletion", "nodeDrainStartTime"), _LONG_DRAIN, now):
-        return message
-    why = [delay for text, delay in _DELAYS if text in (condition.get("message") or "")]
-    return f"{message}, delay likely due to {', '.join(why)}" if why else message
-
-
-def _older(text: Any, seconds: float, now: float) -> bool:
-    try:
-        return bool(text) and now - parse_rfc3339(text) > seconds
-    except ValueError:
-        return False
+    drains = stage == "DrainingNode" and is_drained_for_long(machine, now)
+    why = delays([condition.get("message") or ""]) if drains else ""
+    return f"Machine deletion in progress since more than 15m, stage: {stage}{why}"
 
 
 def grouped_control_plane(lines: list[str]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 from remuda.client.api import Client
 from remuda.kube.objects import GroupVersionResource, dig, name_of, namespace_of
 
-from .drain import listed
+from ..machines_in_words import listed
 from .draining_rules import doing
 from .eviction import Ground, find_node, is_unreachable, read_all, read_plan
 

@@ -1,6 +1,6 @@
 """The status of a MachineDeployment: counts, phase and both sets of conditions, from a snapshot. Pure.
 
-Messages and reasons are parsed by others. :mod:`.machines_in_words` has the sentences about machines.
+Messages and reasons are parsed by others. :mod:`..machines_in_words` has the sentences about machines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from remuda.kube.objects import dig, is_being_deleted, with_path, without_path
 from remuda.kube.selectors import LabelSelector
 
 from .. import versions
-from .machines_in_words import in_deletion_for_long, not_to_be_remediated
+from ..machines_in_words import in_deletion_for_long, not_to_be_remediated
 from .reading import Bounds, count, created, max_unavailable_of, spec_replicas
 
 Obj = dict[str, Any]
@@ -278,7 +278,7 @@ def _remediating(machines: Sequence[Obj]) -> Sum:
     unhealthy = [machine for machine in machines if is_false(machine, "HealthCheckSucceeded")]
     ours = [machine for machine in unhealthy if is_false(machine, "OwnerRemediated")]
     if not ours:
-        return Sum(FALSE, "NotRemediating", not_to_be_remediated(unhealthy))
+        return Sum(FALSE, "NotRemediating", not_to_be_remediated(unhealthy, "MachineDeployment/MachineSet"))
     return Sum(TRUE, "Remediating", aggregate(ours, "OwnerRemediated").message)
 
 

@@ -12,12 +12,12 @@ from typing import Any
 from remuda.kube.clock import time_of
 from remuda.kube.condition_sums import Reasons, Sum, aggregate
 from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, get, is_true, with_condition
-from remuda.kube.objects import dig, is_being_deleted, metadata, name_of, with_path, without_path
+from remuda.kube.objects import dig, is_being_deleted, metadata, with_path, without_path
 
+from ..machines_in_words import LONG_DELETION, deleting_for, in_deletion_for_long, not_to_be_remediated
 from ..versions import of_machines
 from .remediation import REMEDIATED, is_to_be_remediated, is_unhealthy
 from .scope import Failure
-from .stale import LONG_DELETION, deleting_for, stale_machines, subject
 
 Obj = dict[str, Any]
 
@@ -135,7 +135,7 @@ def _scaling_down(snapshot: Snapshot, machines: Sequence[Obj]) -> Sum:
 
 
 def _and_stale(message: str, snapshot: Snapshot, machines: Sequence[Obj]) -> str:
-    stale = stale_machines(machines, snapshot.now)
+    stale = in_deletion_for_long(machines, snapshot.now)
     return f"{message}\n* {stale}" if stale else message
 
 
@@ -165,9 +165,8 @@ def _remediating(snapshot: Snapshot, machines: Sequence[Obj]) -> Sum:
     chosen = [machine for machine in machines if is_to_be_remediated(machine)]
     if chosen:
         return Sum(TRUE, "Remediating", aggregate(chosen, REMEDIATED).message)
-    unhealthy = [name_of(machine) for machine in machines if is_unhealthy(machine)]
-    message = f"{subject(unhealthy)} not healthy (not to be remediated by MachineSet)" if unhealthy else ""
-    return Sum(FALSE, "NotRemediating", message)
+    unhealthy = [machine for machine in machines if is_unhealthy(machine)]
+    return Sum(FALSE, "NotRemediating", not_to_be_remediated(unhealthy, "MachineSet"))
 
 
 def _deleting(snapshot: Snapshot, machines: Sequence[Obj]) -> Sum:
