@@ -289,13 +289,13 @@ class Server:
                 logger.error("%s ended", task.get_name(), exc_info=error)
                 raise PartFailed(task.get_name(), error) from error
 
-    async def close(self) -> None:
-        """End watches, let requests finish, then the store."""
+    async def close(self, grace: float = 5.0) -> None:
+        """End watches, let requests finish for so many seconds, then the store."""
         self.handler.stopping = True
         for stream in list(self.handler.streams):
             stream.end()
         if self._listener is not None:
-            await self._listener.close(grace=5.0)
+            await self._listener.close(grace)
         await self.upkeep.stop()
         self.feeds.close()
         await self.cache.stop()

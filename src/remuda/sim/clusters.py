@@ -158,7 +158,8 @@ class SimulatedClusters:
         for task in found.tasks:
             task.cancel()
         await asyncio.gather(*found.tasks, return_exceptions=True)
-        await found.server.close()
+        # Its power is cut: whoever is connected notices.
+        await found.server.close(grace=0.0)
 
     async def close(self) -> None:
         for key in list(self._clusters):
