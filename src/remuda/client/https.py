@@ -71,7 +71,7 @@ class HttpsClient:
         self._clock = clock
         self._limits = (connections, watches)
         self._request_seconds = request_seconds
-        self._on_warning = on_warning or _log_warning
+        self._on_warning = on_warning or LoggedOnce()
         self._credentials = source_for(target, clock)
         self._proxy = _proxy(target)
         self._sessions: tuple[aiohttp.ClientSession, aiohttp.ClientSession] | None = None
@@ -490,5 +490,19 @@ def _reason(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _log_warning(text: str) -> None:
-    log.warning("the server warns: %s", text)
+class LoggedOnce:
+    """What a server warns of is logged, each sentence once: controllers do the same thing to a thousand objects."""
+
+    # Names that others know can't be made better: what the server thinks of their style is no news.
+    _STYLE = "prefer a domain-qualified finalizer name"
+    _MOST = 256
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def __call__(self, text: str) -> None:
+        if text in self._said or self._STYLE in text:
+            return
+        if len(self._said) < self._MOST:
+            self._said.add(text)
+        log.warning("the server warns: %s", text)

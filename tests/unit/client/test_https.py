@@ -15,7 +15,7 @@ from aiohttp import web
 from remuda.apiserver.http.listener import Listener, server_context
 from remuda.apiserver.pki import Pki
 from remuda.client import api, kubeconfig
-from remuda.client.https import HttpsClient, Unreachable, object_path
+from remuda.client.https import HttpsClient, LoggedOnce, Unreachable, object_path
 from remuda.client.kubeconfig import ConfigError, Target
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, VirtualClock
 from remuda.kube.errors import ApiError
@@ -384,3 +384,11 @@ async def test_a_closed_client_opens_no_connections(peer: Peer) -> None:
     await client.close()
     with pytest.raises(Unreachable, match="the client is closed"):
         await client.raw("GET", "/version")
+
+
+def test_a_warning_is_logged_once_and_the_style_of_finalizers_never(caplog: pytest.LogCaptureFixture) -> None:
+    tell = LoggedOnce()
+    advice = 'metadata.finalizers: "cluster.cluster.x-k8s.io": prefer a domain-qualified finalizer name including a path (/)'
+    for text in ("v1 is old", advice, "v1 is old", "v2 is new"):
+        tell(text)
+    assert [record.getMessage() for record in caplog.records] == ["the server warns: v1 is old", "the server warns: v2 is new"]
