@@ -237,9 +237,11 @@ class EmbeddedWorld(World):
         # Revision, key, and whether it was deleted.
         self.journal: list[tuple[int, str, bool]] = []
 
-    def start_core(self) -> None:
+    def start_core(self, through: Callable[[Client], Client] = lambda client: client) -> None:
+        """`through`: what is put between the core and its API, if anything."""
         self._starts += 1
-        manager = Manager(InProcessClient(self.server, manager="manager"), self.clock, Rng(self._seed * 1000 + self._starts))
+        client = through(InProcessClient(self.server, manager="manager"))
+        manager = Manager(client, self.clock, Rng(self._seed * 1000 + self._starts))
         self.core = CoreControllers(manager, self.clusters, self._options)
         self._core = asyncio.create_task(manager.run(), name="the core")
 
