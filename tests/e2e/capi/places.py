@@ -152,6 +152,8 @@ class Tool:
 
     def __init__(self, program: Path, home: Path) -> None:
         self._program = program
+        # What was called for, in order.
+        self.calls: list[tuple[str, ...]] = []
         self._environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(home),
@@ -164,8 +166,25 @@ class Tool:
     async def __call__(self, *arguments: str | Path) -> str:
         """Its standard output; what it says besides if it fails."""
         command = [str(self._program), *map(str, arguments)]
+        self.calls.append((self._program.name, *command[1:]))
         done = await asyncio.to_thread(
             subprocess.run, command, env=self._environ, capture_output=True, text=True, timeout=180, check=False
         )
         assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout}\n{done.stderr}"
         return done.stdout
+
+    @contextlib.asynccontextmanager
+    async def killed(self, *arguments: str | Path) -> AsyncIterator[None]:
+        """It runs for as long as the block does, and is killed at its end."""
+        process = subprocess.Popen(
+            [str(self._program), *map(str, arguments)],
+            env=self._environ,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            yield
+            assert process.poll() is None, "it ended by itself"
+        finally:
+            process.kill()
+            await asyncio.to_thread(process.wait)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import shlex
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +56,9 @@ MOVED = {
     "SimControlPlane": SIM_CONTROL_PLANES,
     "Secret": SECRETS,
 }
+WORKLOAD = f"{NAME}.kubeconfig"
+BLOCK_MOVE = "clusterctl.cluster.x-k8s.io/block-move"
+UNPAUSE = ("patch", "cluster", NAME, "--type", "merge", "-p", '{"spec":{"paused":null}}')
 TREES = {
     "plain": (),
     "all conditions": ("--show-conditions", "all", "--grouping=false"),
@@ -82,6 +86,10 @@ class Told:
     stations: dict[str, Station] = field(default_factory=dict)
     left_behind: dict[str, list[str]] = field(default_factory=dict)
     tracebacks: list[str] = field(default_factory=list)
+    # What says that it is paused, when a move was killed after it had paused the cluster.
+    paused: set[str] = field(default_factory=set)
+    # Commands as docs/clusterctl.md has them.
+    commands: set[str] = field(default_factory=set)
 
 
 @pytest.fixture(scope="module")
@@ -106,9 +114,16 @@ async def _our_story(told: Told, directory: Path, clusterctl: Tool, kubectl: Too
         await _populate(here.world)
         told.ours = await _draw(clusterctl, here.kubeconfig)
         told.nodes = await _nodes(clusterctl, kubectl, directory, here.kubeconfig)
+        await _interrupted(told, clusterctl, kubectl, here, there)
         await _travel(told, clusterctl, here, there, clusters)
         told.nodes += await _nodes(clusterctl, kubectl, directory, here.kubeconfig)
         told.tracebacks = here.tracebacks() + there.tracebacks()
+        names = {
+            str(here.kubeconfig): "remuda.kubeconfig",
+            str(there.kubeconfig): "other.kubeconfig",
+            str(directory / WORKLOAD): WORKLOAD,
+        }
+        told.commands = {" ".join(names.get(word, word) for word in call) for call in (*clusterctl.calls, *kubectl.calls)}
 
 
 async def _their_story(told: Told, directory: Path, clusterctl: Tool) -> None:
@@ -156,12 +171,32 @@ async def _draw(clusterctl: Tool, kubeconfig: Path) -> dict[str, str]:
 
 
 async def _nodes(clusterctl: Tool, kubectl: Tool, directory: Path, management: Path) -> list[str]:
-    kubeconfig = directory / "workload.kubeconfig"
+    kubeconfig = directory / WORKLOAD
     kubeconfig.write_text(await clusterctl("get", "kubeconfig", NAME, "-n", NAMESPACE, "--kubeconfig", management))
-    return (await kubectl("--kubeconfig", kubeconfig, "get", "nodes", "-o", "name")).split()
+    shown = await kubectl("--kubeconfig", kubeconfig, "get", "nodes")
+    return [line.split()[0] for line in shown.splitlines()[1:]]
 
 
 # --- moving ----------------------------------------------------------------------------------------------------------------
+
+
+async def _interrupted(told: Told, clusterctl: Tool, kubectl: Tool, here: Place, there: Place) -> None:
+    """A move that dies while it waits for somebody who blocks it; then as the page says."""
+    world = here.world
+    await world.patch(SIM_CLUSTERS, NAME, {"metadata": {"annotations": {BLOCK_MOVE: ""}}})
+
+    async def all_paused() -> set[str]:
+        kinds = ("Cluster", "MachineDeployment", "MachineSet", "Machine", "MachineHealthCheck")
+        found = {name: obj for name, obj in (await _objects(world)).items() if name.split()[0] in kinds}
+        said = {name for name, obj in found.items() if (get(obj, "Paused") or {}).get("status") == "True"}
+        return said if len(said) == len(found) else set()
+
+    command = ("move", "-n", NAMESPACE, "--kubeconfig", here.kubeconfig, "--to-kubeconfig", there.kubeconfig)
+    async with clusterctl.killed(*command):
+        told.paused = await world.until("everybody says that they are paused", all_paused, 60)
+    await kubectl("--kubeconfig", here.kubeconfig, "-n", NAMESPACE, *UNPAUSE)
+    await world.patch(SIM_CLUSTERS, NAME, {"metadata": {"annotations": {BLOCK_MOVE: None}}})
+    await world.until("all is well again", lambda: _well(world), 60)
 
 
 async def _travel(told: Told, clusterctl: Tool, here: Place, there: Place, clusters: SimulatedClusters) -> None:
@@ -247,7 +282,7 @@ def test_describe_draws_what_it_draws_under_upstreams_core(told: Told, how: str)
 
 
 def test_get_kubeconfig_opens_the_workload_cluster_also_after_moves(told: Told) -> None:
-    nodes = [f"node/{name}" for name in sorted(told.stations["home"].nodes)]
+    nodes = sorted(told.stations["home"].nodes)
     assert len(nodes) == 3
     assert told.nodes == nodes + nodes
 
@@ -294,6 +329,18 @@ def test_nothing_is_left_behind_and_nothing_is_left_paused(told: Told, station: 
     assert "paused" not in objects[f"Cluster {NAME}"]["spec"]
     for name, obj in objects.items():
         assert (get(obj, "Paused") or {"status": "False"})["status"] == "False", name
+
+
+def test_the_commands_of_the_page_were_those_that_ran(told: Told) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "clusterctl.md").read_text()
+    commands = [line.removeprefix("$ ").partition(" > ")[0] for line in page.splitlines() if line.startswith("$ ")]
+    assert len(commands) == 7
+    assert {" ".join(shlex.split(command)) for command in commands} <= told.commands
+
+
+def test_a_move_that_dies_is_seen_on_every_object(told: Told) -> None:
+    kinds = sorted(name.split()[0] for name in told.paused)
+    assert kinds == ["Cluster", *["Machine"] * 3, "MachineDeployment", "MachineHealthCheck", "MachineSet"]
 
 
 def test_nobody_stumbled(told: Told) -> None:
