@@ -23,7 +23,7 @@ from remuda.api.cluster_x_k8s_io import (
 )
 from remuda.kube.objects import GroupVersion, Key, dig, labels_of, namespace_of, owner_references_of
 from remuda.kube.owners import controller_of
-from remuda.runtime import Informer, Manager, Recorder
+from remuda.runtime import Informer, Manager, Recorder, synced
 from remuda.runtime.patching import Patch
 
 from .contracts import Contracts
@@ -90,6 +90,15 @@ class Core:
             informer.add_index(BY_OWNER, lambda obj: [ref.get("uid") for ref in owner_references_of(obj)])
         self.machines.add_index(BY_NODE, _nodes)
         self.machines.add_index(BY_PROVIDER_ID, _provider_ids)
+        self._caches = (
+            self.contracts.crds,
+            self.clusters,
+            self.machines,
+            self.machine_sets,
+            self.machine_deployments,
+            self.health_checks,
+            self.drain_rules,
+        )
 
     # --- reading --------------------------------------------------------------------------------------------------------
 
@@ -124,7 +133,12 @@ class Core:
     # --- writing --------------------------------------------------------------------------------------------------------
 
     async def fresh(self, controller: str, key: Key) -> None:
-        """Wait until the caches have what this controller wrote for this key before; Retry if they don't in time."""
+        """Wait until the caches are filled, and have what this controller wrote for this key before; Retry if they don't in time.
+
+        All of them, whatever a controller follows: one that has just started must not take what it has not read for what is not
+        there, and tell everybody so.
+        """
+        await synced(*self._caches)
         await self.manager.freshness.caught_up((controller, key))
 
     def wrote(self, controller: str, key: Key, informer: Informer, obj: Obj) -> None:

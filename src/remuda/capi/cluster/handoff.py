@@ -111,7 +111,6 @@ def _tell_initialized(scope: Scope, initialized: bool) -> None:
 async def _read(core: Core, scope: Scope, referred: Referred) -> External | None:
     """The object, as ours; None (and why) when there is none or it can't be read."""
     namespace = scope.key.namespace
-    await core.contracts.crds.synced.wait()
     try:
         found = await core.externals.get(referred.ref, namespace)
     except NoContract as error:

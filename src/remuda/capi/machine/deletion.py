@@ -187,7 +187,7 @@ async def _drain(core: Core, scope: Scope) -> Result | None:
         return _drain_failed(core, scope, f"failed to drain Node {name}: error getting client: {_NOT_CONNECTED}")
     try:
         async with deadline(core.clock, _DRAIN_SECONDS):
-            ground = await _ground(core, scope)
+            ground = _ground(core, scope)
             left = await drain_round(scope.workload.client, core.clock, ground, name, scope.now)
     except TimeoutError:
         return _drain_failed(core, scope, f"failed to drain Node {name}: no answer in {_DRAIN_SECONDS:.0f}s")
@@ -233,7 +233,7 @@ async def _detach(core: Core, scope: Scope) -> Result | None:
         return _detach_failed(core, scope, f"error getting client: {_NOT_CONNECTED}")
     try:
         async with deadline(core.clock, _DETACH_SECONDS):
-            ground = await _ground(core, scope)
+            ground = _ground(core, scope)
             found = await attached_volumes(scope.workload.client, ground, name, scope.now)
     except TimeoutError:
         return _detach_failed(core, scope, f"no answer in {_DETACH_SECONDS:.0f}s")
@@ -263,8 +263,7 @@ def _detach_failed(core: Core, scope: Scope, why: str) -> Result:
 # --- what both have in common ------------------------------------------------------------------------------------------------
 
 
-async def _ground(core: Core, scope: Scope) -> Ground:
-    await core.drain_rules.synced.wait()
+def _ground(core: Core, scope: Scope) -> Ground:
     assert scope.cluster is not None  # a node stays where it is otherwise
     return Ground(scope.machine, scope.cluster, list(core.drain_rules.objects()))
 

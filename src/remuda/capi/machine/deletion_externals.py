@@ -71,7 +71,6 @@ def _is_of_another(found: Obj | None, machine: Obj) -> bool:
 async def kind_is_gone(core: Core, ref: Obj) -> bool:
     """No CRD defines the kind. A CRD goes after its objects, so there is none of those either."""
     wanted = (ref.get("apiGroup") or "", ref.get("kind") or "")
-    crds = core.contracts.crds
-    if not crds.synced.is_set() or any(group_kind(crd) == wanted for crd in crds.objects()):
+    if any(group_kind(crd) == wanted for crd in core.contracts.crds.objects()):
         return False
     return not any(group_kind(crd) == wanted for crd in await read_all(core.client, CRDS))

@@ -20,7 +20,6 @@ from remuda.kube.selectors import LabelSelector, SelectorError
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, NORMAL, Controller, Result, Watch, logger, owner, spec_change
 
-from ..contracts import CRDS, without_schemas
 from ..core import BY_CLUSTER, Core, cluster_key_of
 from ..names import DEPLOYMENT_NAME, DISABLE_MACHINE_CREATE, MACHINE_SET_FINALIZER
 from ..pausing import is_paused, with_paused
@@ -75,8 +74,6 @@ class MachineSets:
                 Watch(MACHINES, self._claiming.sets_for, spec_change, namespace),
                 Watch(MACHINE_DEPLOYMENTS, self._of_deployment, spec_change, namespace),
                 Watch(CLUSTERS, self._of_cluster, _cluster_matters, namespace),
-                # For the kinds of providers, which must be known before the first reconcile asks for them.
-                Watch(CRDS, _nobody, transform=without_schemas),
             ),
             namespace=namespace,
             lane=core.lane(core.machine_sets),
@@ -280,10 +277,6 @@ def _references(machine_set: Obj) -> Iterable[Obj]:
 def _deployments(machine_set: Obj) -> Iterable[Hashable]:
     name = labels_of(machine_set).get(DEPLOYMENT_NAME)
     return (Key(namespace_of(machine_set), name),) if name else ()
-
-
-def _nobody(obj: Obj) -> Iterable[Key]:
-    return ()
 
 
 def _machine_matters(new: Obj | None, old: Obj | None) -> bool:
