@@ -32,7 +32,7 @@ from ..cloning import clone, cloned_kind, not_there
 from ..contracts import NoContract
 from ..core import Core, cluster_name_of, owner_is
 from .desired import machine_annotations, machine_labels
-from .ownership import MANAGER, Operations, handing_over
+from .managed_fields import MANAGER, Operations, handing_over
 from .scope import NAME, Scope
 
 Obj = dict[str, Any]
@@ -140,12 +140,13 @@ class Clones:
 
     async def _collect(self, scope: Scope, leftover: Clone) -> None:
         name = name_of(leftover.obj)
-        if await self._machine_exists(Key(scope.namespace, name)):
+        if await self._has_unseen_machine(Key(scope.namespace, name)):
             # Two caches need not be equally old: the clone's has it already, the machines' doesn't yet.
             raise Retry(f"the machine {name} is not in the cache yet")
         await self.drop(scope, leftover)
 
-    async def _machine_exists(self, key: Key) -> bool:
+    async def _has_unseen_machine(self, key: Key) -> bool:
+        """Whether there is a machine of this name that the cache does not have yet."""
         if self._core.machines.get(*key) is not None:
             return False  # it is there, but refers to something else or is not ours
         try:

@@ -20,7 +20,7 @@ from ..naming import NameTemplateError, machine_name
 from ..phases import Stuck
 from .clones import Clone, Clones, NotCloned
 from .desired import new_machine
-from .ownership import MANAGER
+from .managed_fields import MANAGER
 from .parallel import for_each
 from .propagation import Propagation
 from .scope import NAME, Failure, Scope

@@ -34,7 +34,7 @@ from ..names import DEPLOYMENT_NAME
 from ..phases import Stuck
 from .clones import Clone
 from .desired import machine_again, metadata_again, teardown_patch
-from .ownership import MANAGER, METADATA_MANAGER, putting_right
+from .managed_fields import MANAGER, METADATA_MANAGER, putting_right
 from .parallel import for_each
 from .scope import NAME, Scope
 
