@@ -144,7 +144,7 @@ def command(
     from remuda.runtime.choice import UnknownController
 
     from . import logs
-    from .serve import loop_factory, raise_file_limit
+    from .loops import loop_factory, raise_file_limit
 
     logs.set_up(log_format, verbose)
     try:

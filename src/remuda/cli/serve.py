@@ -6,11 +6,8 @@ The server itself is :mod:`remuda.embedded`; here are the options, the signals, 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
-import resource
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +16,7 @@ import click
 from remuda import __version__
 
 from .exits import Failure
+from .loops import loop_factory, raise_file_limit
 from .places import Listen, data_dir_option, listen_option, parse_duration
 from .signals import stop_on_signals
 
@@ -126,26 +124,6 @@ def _announce(server: Server, data_dir: Path) -> None:
         f"Try:  kubectl --kubeconfig {server.kubeconfig_path} get namespaces\n"
         "Ctrl-C stops."
     )
-
-
-def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        return uvloop.new_event_loop
-    import asyncio.sslproto
-
-    # asyncio keeps a buffer of this size for every TLS connection; at its own 256 KiB ten thousand watches need 2.9 GB.
-    asyncio.sslproto.SSLProtocol.max_size = 16 * 1024  # type: ignore[misc,attr-defined,unused-ignore]
-    return None
-
-
-def raise_file_limit() -> None:
-    """Every watch is an open file; the soft limit is often far below what the system allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _explain(error: OSError, listen: Listen, data_dir: Path) -> str:

@@ -255,4 +255,7 @@ async def _answered(request: web.Request, answer: Any) -> web.Response:
         body = answer(review)
     except (jsonio.JsonError, reviews.BadReview) as error:
         return web.Response(status=400, text=str(error))
+    except ConnectionError:
+        # Whoever asked does not wait for the answer any more.
+        return web.Response(status=400)
     return web.Response(body=jsonio.dumps(body), content_type="application/json")

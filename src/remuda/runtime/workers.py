@@ -18,9 +18,11 @@ from remuda.kube.errors import ApiError
 from remuda.kube.waits import Wait
 
 from .metrics import ReconcileMetrics
-from .queue import LOW, QueueClosed, WorkQueue
+from .queue import QueueClosed, WorkQueue
 
 K = TypeVar("K", bound=Hashable)
+# The reason of :class:`~remuda.runtime.leader.NotLeading`.
+NOT_LEADING = "NotLeading"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +152,8 @@ class Workers(Generic[K]):
             log.warning("took longer than %.0fs; again in %.3fs", self._timeout, self.queue.retry(key))
             return "timeout"
         except ApiError as error:
-            # A conflict means that somebody was faster; the next try sees what they did.
-            level = logging.DEBUG if error.is_conflict else logging.WARNING
+            # A conflict means that somebody was faster; the next try sees what they did. Who does not lead says so once.
+            level = logging.DEBUG if error.is_conflict or error.reason == NOT_LEADING else logging.WARNING
             log.log(level, "%s; again in %.3fs", error.message, self.queue.retry(key))
             return "error"
         except Exception:
@@ -171,10 +173,12 @@ class Workers(Generic[K]):
             self._on_result(key, result)
         if result.rest:
             self.queue.rest(key, result.rest)
+        # It may have waited before; what it waits for now is what counts.
+        self.queue.unlook(key)
         if result.after is not None:
             self.queue.add_after(key, result.after)
             return "requeue_after"
         if result.waits and self._wait_seconds:
             # Spread out: what waits together must not all wake together.
-            self.queue.add_after(key, self._wait_seconds * self._rng.uniform(0.9, 1.1), LOW)
+            self.queue.look_after(key, self._wait_seconds * self._rng.uniform(0.9, 1.1))
         return "success"

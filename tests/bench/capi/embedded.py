@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from remuda.cli.serve import loop_factory, raise_file_limit
+from remuda.cli.loops import loop_factory, raise_file_limit
 from remuda.client.inprocess import InProcessClient
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.errors import ApiError

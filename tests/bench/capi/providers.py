@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from remuda.apiserver.pki import Pki
-from remuda.cli.serve import loop_factory, raise_file_limit
+from remuda.cli.loops import loop_factory, raise_file_limit
 from remuda.client.https import HttpsClient
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.sim.clusters import SimulatedClusters

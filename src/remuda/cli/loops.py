@@ -1,0 +1,50 @@
+"""The event loop of a command of long life: the quick one where it can be had, room for many connections, no noise."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import resource
+from collections.abc import Callable
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        return lambda: _calm(uvloop.new_event_loop())
+    import asyncio.sslproto
+
+    # asyncio keeps a buffer of this size for every TLS connection; at its own 256 KiB ten thousand watches need 2.9 GB.
+    asyncio.sslproto.SSLProtocol.max_size = 16 * 1024  # type: ignore[misc,attr-defined,unused-ignore]
+    return lambda: _calm(asyncio.new_event_loop())
+
+
+def _calm(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
+    loop.set_exception_handler(_without_broken_connections)
+    return loop
+
+
+def _without_broken_connections(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """A connection that breaks while there is something to write is everyday life, and whoever used it is told anyway."""
+    if "protocol" in context and _is_broken_connection(context.get("exception")):
+        log.debug("%s: %s", context.get("message"), context.get("exception"))
+        return
+    loop.default_exception_handler(context)
+
+
+def _is_broken_connection(error: BaseException | None) -> bool:
+    # uvloop says the second when TLS still has something to say on a socket that is closed.
+    return isinstance(error, OSError) or (isinstance(error, RuntimeError) and "the handler is closed" in str(error))
+
+
+def raise_file_limit() -> None:
+    """Every watch is an open file; the soft limit is often far below what the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
