@@ -21,17 +21,18 @@ Obj = dict[str, Any]
 
 def read(call: Call, changed: Any, duplicates: list[str], live: Obj | None = None, patch: Any = None) -> Obj:
     """The typed object that a patch leaves. For errors: `live` is what was patched, `patch` the patch if it is strategic."""
-    if live is not None:
-        changed = in_go_order(live, changed, everything=patch is not None or not call.version.resource.builtin)
+    everything = patch is not None or not call.version.resource.builtin
     try:
         if not isinstance(changed, dict):
             raise _unreadable(call, bodies.not_an_object(changed))
         _check_custom_kind(call, changed)
-        obj = bodies.decode(call, jsonio.copy(changed), duplicates)
+        # Decoding changes what it is given; what is all in order has been made anew.
+        own = jsonio.copy(changed) if live is None else in_go_order(live, changed, everything)
+        obj = bodies.decode(call, own if live is None or everything else jsonio.copy(own), duplicates)
     except errors.Unreadable as error:
         if live is None:
             raise
-        text = shown(patch) if patch is not None else jsonio.dumps_text(changed)
+        text = shown(patch) if patch is not None else jsonio.dumps_text(in_go_order(live, changed, everything))
         why = error.restoring if patch is not None else error.why
         raise errors.invalid("", "", "", [invalid_value("patch", text, why)]) from None
     return _settled(call, obj)
@@ -93,12 +94,18 @@ def _check_name(call: Call, meta: Obj) -> None:
 
 
 def in_go_order(live: Any, changed: Any, everything: bool = False) -> Any:
-    """`changed` with the keys of what differs from `live` (or of everything) in order."""
-    if changed is live and not everything:
-        return changed
-    if type(changed) is list and everything:
-        return [in_go_order(None, item, everything) for item in changed]
-    if type(changed) is not dict:
+    """`changed` with the keys of what differs from `live` in order; or of everything, and then all of it is a copy."""
+    if everything:
+        return _in_order(changed)
+    if changed is live or type(changed) is not dict:
         return changed
     before = live if type(live) is dict else {}
-    return {key: in_go_order(before.get(key), changed[key], everything) for key in sorted(changed)}
+    return {key: in_go_order(before.get(key), changed[key]) for key in sorted(changed)}
+
+
+def _in_order(value: Any) -> Any:
+    if type(value) is dict:
+        return {key: _in_order(child) if type(child := value[key]) in (dict, list) else child for key in sorted(value)}
+    if type(value) is list:
+        return [_in_order(child) if type(child) in (dict, list) else child for child in value]
+    return value
