@@ -58,6 +58,8 @@ class WorkQueue(Generic[K]):
         self._again: dict[K, int] = {}
         self._delayed: dict[K, tuple[float, int, Timer]] = {}
         self._failures: dict[K, int] = {}
+        # The delayed keys that nobody but `look_after` asked for.
+        self._looks: set[K] = set()
         # Until when a key is left alone, whatever happens.
         self._resting: dict[K, float] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -122,10 +124,25 @@ class WorkQueue(Generic[K]):
         when = self._clock.monotonic() + seconds
         waiting = self._delayed.get(key)
         if waiting is not None:
+            # From now on it is not only a look.
+            self._looks.discard(key)
             if waiting[0] <= when:
                 return
             waiting[2].cancel()
         self._delayed[key] = (when, priority, self._clock.call_later(seconds, lambda: self._due(key)))
+
+    def look_after(self, key: K, seconds: float) -> None:
+        """Add the key when `seconds` have passed, without haste; unless :meth:`unlook` comes first, if nobody else asked for it."""
+        alone = key not in self._delayed
+        self.add_after(key, seconds, LOW)
+        if alone and key in self._delayed:
+            self._looks.add(key)
+
+    def unlook(self, key: K) -> None:
+        """What the key was to be looked at again for is over. Other wishes stay."""
+        if key in self._looks:
+            self._looks.discard(key)
+            self._delayed.pop(key)[2].cancel()
 
     def rest(self, key: K, seconds: float) -> None:
         """Leave the key alone for so long: what asks for it meanwhile is answered once, afterwards."""
@@ -207,6 +224,7 @@ class WorkQueue(Generic[K]):
         for _, _, timer in self._delayed.values():
             timer.cancel()
         self._delayed.clear()
+        self._looks.clear()
         if self._forget_metrics is not None:
             self._forget_metrics()
             self._forget_metrics = None
@@ -215,6 +233,7 @@ class WorkQueue(Generic[K]):
 
     def _due(self, key: K) -> None:
         _, priority, _ = self._delayed.pop(key)
+        self._looks.discard(key)
         self.add(key, priority)
 
     def _wake(self) -> None:

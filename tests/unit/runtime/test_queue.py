@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from remuda.kube.clock import Rng, VirtualClock
+from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import QueueClosed, Result, Retry, Workers, WorkQueue
 
 
@@ -44,6 +45,46 @@ async def test_of_two_delays_the_earlier_counts(queue: WorkQueue[str], clock: Vi
     queue.done("a")
     await clock.advance(20)
     assert len(queue) == 0
+
+
+async def test_a_look_is_called_off_when_there_is_nothing_to_look_for(queue: WorkQueue[str], clock: VirtualClock) -> None:
+    queue.look_after("a", 5)
+    queue.look_after("b", 5)
+    queue.unlook("a")
+    await clock.advance(6)
+    assert [await queue.get() for _ in range(len(queue))] == ["b"]
+
+
+async def test_calling_off_a_look_takes_no_other_wish_away(queue: WorkQueue[str], clock: VirtualClock) -> None:
+    queue.look_after("earlier", 5)
+    queue.add_after("earlier", 2)
+    queue.look_after("later", 5)
+    queue.add_after("later", 9)
+    queue.add_after("before", 9)
+    queue.look_after("before", 5)
+    for key in ("earlier", "later", "before"):
+        queue.unlook(key)
+    await clock.advance(10)
+    assert sorted([await queue.get() for _ in range(len(queue))]) == ["before", "earlier", "later"]
+
+
+async def test_what_waits_no_longer_is_not_looked_at_again(clock: VirtualClock) -> None:
+    queue: WorkQueue[str] = WorkQueue(clock, Rng(1))
+    seen: list[float] = []
+
+    async def reconcile(key: str) -> Result:
+        seen.append(clock.monotonic())
+        return Result(waits=(Wait(Code.DEPENDENTS, Ref("", "ConfigMap", "", key), Actor.USER),)) if len(seen) < 3 else Result()
+
+    workers = asyncio.create_task(Workers("test", queue, reconcile, 1, clock=clock, wait_seconds=60).run())
+    queue.add("a")
+    await clock.advance(100)
+    assert len(seen) == 2
+    queue.add("a")
+    await clock.advance(1000)
+    assert len(seen) == 3
+    queue.close()
+    await workers
 
 
 async def test_failures_wait_longer_each_time_up_to_a_cap(queue: WorkQueue[str]) -> None:
