@@ -6,6 +6,7 @@ what somebody else changed is put back, what somebody else added is left, and af
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Any
 
 from remuda.client.api import Client
@@ -25,20 +26,27 @@ class Applier:
 
     async def apply(self, resource: GroupVersionResource, wanted: Obj, cached: Obj | None) -> Obj | None:
         """The object as the server has it now; None when there was nothing to send. `cached` None creates."""
-        body = jsonio.dumps(wanted)
-        if cached is not None and self._sent.get(uid_of(cached)) == body and covers(cached, wanted):
+        said = _digest(wanted)
+        if cached is not None and self._sent.get(uid_of(cached)) == said and covers(cached, wanted):
             return None
         found = await self._client.apply(resource, wanted, field_manager=self._manager, force=True)
-        self._sent[uid_of(found)] = body
+        self._sent[uid_of(found)] = said
         return found
 
     def remember(self, wanted: Obj) -> None:
         """`wanted` (with its uid) is said already, by a write that was more than this: as if it had been applied."""
-        self._sent[uid_of(wanted)] = jsonio.dumps(wanted)
+        self._sent[uid_of(wanted)] = _digest(wanted)
 
     def forget(self, uid: str) -> None:
         """The object is gone."""
         self._sent.pop(uid, None)
+
+
+def _digest(wanted: Obj) -> bytes:
+    """What is said, in few bytes, since there are many objects. Finalizers are set by others and only said back, lest they get
+    lost: that there is one more now is no reason to apply again."""
+    told = {name: value for name, value in wanted["metadata"].items() if name != "finalizers"}
+    return blake2b(jsonio.dumps({**wanted, "metadata": told}), digest_size=16).digest()
 
 
 def covers(found: Any, wanted: Any) -> bool:
