@@ -132,7 +132,7 @@ class WorkQueue(Generic[K]):
         self._delayed[key] = (when, priority, self._clock.call_later(seconds, lambda: self._due(key)))
 
     def look_after(self, key: K, seconds: float) -> None:
-        """Add the key when `seconds` have passed, without haste; unless :meth:`unlook` comes first, if nobody else asked for it."""
+        """Add the key when `seconds` have passed, without haste; :meth:`unlook` calls it off, if nobody else asked for it."""
         alone = key not in self._delayed
         self.add_after(key, seconds, LOW)
         if alone and key in self._delayed:
