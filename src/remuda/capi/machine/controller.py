@@ -105,7 +105,8 @@ class Machines:
         found = machines.indexed(BY_NODE, (*cluster, name_of(node)))
         if provider_id := dig(node, "spec", "providerID"):
             found = [*found, *machines.indexed(BY_PROVIDER_ID, (*cluster, provider_id))]
-        return {Key.of(machine) for machine in found}
+        # In order, since a set has another one in every process.
+        return dict.fromkeys(Key.of(machine) for machine in found)
 
     def _connection_changed(self, cluster: Key) -> None:
         working = self._core.manager.working(CONTROLLER)
