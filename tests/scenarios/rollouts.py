@@ -81,6 +81,16 @@ async def available(world: World, cluster: str, replicas: int) -> None:
     await world.until(f"{replicas} workers of {cluster} are available", check)
 
 
+async def taken_up(world: World, cluster: str, domain: str) -> None:
+    """There is a set for a change."""
+
+    async def check() -> bool:
+        sets = await world.all(MACHINE_SETS, deployment_label(cluster))
+        return any(dig(each, "spec", "template", "spec", "failureDomain") == domain for each in sets)
+
+    await world.until(f"there is a set for {domain}", check)
+
+
 async def roll(
     world: World,
     name: str,
@@ -100,6 +110,7 @@ async def roll(
         last = "b"
         await change(world, name, last)
         if interrupted_after is not None:
+            await taken_up(world, name, last)
             await world.settle(interrupted_after)
             last = "c"
             await change(world, name, last)
@@ -122,7 +133,27 @@ async def all_at_once(world: World) -> None:
 
 
 async def changed_again_in_the_middle(world: World) -> None:
-    await roll(world, "twice", 3, 1, 1, interrupted_after=0.0)
+    """Another change comes while the machines of the first are still on their way."""
+    name = "twice"
+    rolling = {"maxSurge": 1, "maxUnavailable": 1}
+    await running(world, name, 3, rollout={"strategy": {"type": "RollingUpdate", "rollingUpdate": rolling}})
+    await available(world, name, 3)
+    await hold_clones(world, name)
+    async with following(world, labels=deployment_label(name), check=within(2, 4)):
+        await change(world, name, "b")
+
+        async def on_their_way() -> list[Obj]:
+            return [machine for machine in await workers(world, name) if machine["spec"].get("failureDomain") == "b"]
+
+        await world.until("some are on their way", on_their_way)
+        await world.settle(5)
+        await hold_clones(world, name, False)
+        held = await on_their_way()
+        await change(world, name, "c")
+        await taken_up(world, name, "c")
+        for machine in held:
+            await ignoring_gone(hold(world, SIM_MACHINES, name_of(machine), False))
+        await rolled_out(world, name, "c", 3)
 
 
 async def stuck_and_taken_back(world: World) -> None:

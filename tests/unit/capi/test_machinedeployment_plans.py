@@ -23,6 +23,16 @@ def sets(*sizes: tuple[int, ...]) -> list[MachineSet]:
     return found
 
 
+# --- reading -----------------------------------------------------------------------------------------------------------------
+
+
+def test_machines_that_can_be_seen_count_although_a_status_does_not_know_them_yet() -> None:
+    machine_set = {"metadata": {"name": "ms1"}, "spec": {"replicas": 0}, "status": {"replicas": 1}}
+    assert MachineSet.of(machine_set).replicas == 1
+    assert MachineSet.of(machine_set, there=3).replicas == 3
+    assert MachineSet.of(machine_set, there=0).replicas == 1
+
+
 # --- bounds ------------------------------------------------------------------------------------------------------------------
 
 

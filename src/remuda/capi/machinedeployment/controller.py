@@ -90,14 +90,14 @@ class MachineDeployments:
         heard = heard_at(scope.machines, scope.now)
         after = None if heard is None else max(heard - scope.now, 0.0) + 1.0
         # Adding up a thousand machines takes its time, and each of them is news.
-        phases.add(Result(after=after, rest=min(1.0, 0.001 * len(scope.machines))))
+        phases.add(Result(after=after, rest=min(1.0, 0.05 + 0.001 * len(scope.machines))))
         return phases.outcome()
 
     async def _roll_out(self, scope: Scope) -> Result:
         scope.deployment = _in_cluster(scope.deployment, scope.cluster)
         await own_templates(self._core, scope)
         scope.machine_sets = await own_machine_sets(self._core, scope, self._recorder)
-        scope.count_marked()
+        scope.count_machines()
         found = await self._rollouts.roll(scope, paused=dig(scope.deployment, "spec", "paused") is True)
         after = None if found.revisit_at is None else max(found.revisit_at - scope.now, 0.0)
         return Result(after, waits_of(scope))

@@ -34,7 +34,11 @@ def created(obj: Obj) -> str:
 
 @dataclass(frozen=True, slots=True)
 class MachineSet:
-    """What of a set a plan depends on. `marked`: machines that somebody asked to be deleted first, and that are still there."""
+    """What of a set a plan depends on. `marked`: machines that somebody asked to be deleted first, and that are still there.
+
+    A set's status may be older than its machines, above all when somebody died between writing the two, so machines that can
+    be seen (`there`) count in any case: a plan that misses them goes beyond its bounds.
+    """
 
     name: str
     created: str = ""
@@ -44,12 +48,12 @@ class MachineSet:
     marked: int = 0
 
     @classmethod
-    def of(cls, obj: Obj, marked: int = 0) -> MachineSet:
+    def of(cls, obj: Obj, there: int = 0, marked: int = 0) -> MachineSet:
         return cls(
             name_of(obj),
             created(obj),
             spec_replicas(obj) or 0,
-            count(obj, "status", "replicas") or 0,
+            max(count(obj, "status", "replicas") or 0, there),
             count(obj, "status", "availableReplicas") or 0,
             marked,
         )

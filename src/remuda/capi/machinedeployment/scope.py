@@ -37,7 +37,8 @@ class Scope:
     bootstrap_missing: bool = False
     infrastructure_missing: bool = False
     rolled: Rolled | None = None
-    # How many machines of each set (by uid) somebody asked to be deleted first.
+    # How many machines each set (by uid) has, and how many of them somebody asked to be deleted first.
+    there: Counter[str] = field(default_factory=Counter)
     marked: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -54,10 +55,12 @@ class Scope:
     def waits_for(self, code: Code, actor: Actor, evidence: str, on: Ref | None = None) -> Wait:
         return Wait(code, self.ref, actor, on, evidence)
 
-    def count_marked(self) -> None:
+    def count_machines(self) -> None:
         for machine in self.machines:
+            machine_set = (controller_of(machine) or {}).get("uid") or ""
+            self.there[machine_set] += 1
             if DELETE_MACHINE in annotations_of(machine) and not is_being_deleted(machine):
-                self.marked[(controller_of(machine) or {}).get("uid") or ""] += 1
+                self.marked[machine_set] += 1
 
     def snapshot(self) -> Snapshot:
         return Snapshot(
