@@ -11,7 +11,7 @@ import contextlib
 import os
 import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,9 @@ from remuda.kube.objects import dig
 from remuda.sim.clusters import SimulatedClusters
 from remuda.sim.kinds import BOOTSTRAP, INFRASTRUCTURE, SIM_CLUSTERS, ref
 from remuda.sim.kinds import crds as sim_crds
-from remuda.sim.world import World
+from remuda.sim.world import NAMESPACE, World
 from tests.api.harness import Endpoint, RemudaProcess
+from tests.e2e import upstream_capi
 from tests.e2e.test_controllers_command import replica
 from tests.real.cluster import RealCluster
 
@@ -41,6 +42,11 @@ class Place:
     world: World
     endpoint: Endpoint
     log: Path
+
+    def seen(self, namespace: str) -> Place:
+        """The same place, looked at in another namespace; its providers work in all."""
+        world = self.world
+        return replace(self, world=World(world.client, world.client, world.clock, world.clusters, namespace=namespace))
 
     def tracebacks(self) -> list[str]:
         """What no log of ours may hold."""
@@ -94,10 +100,34 @@ async def attached(
         await asyncio.to_thread(manager.__exit__, None, None, None)
 
 
+class Upstream(upstream_capi.Manager):
+    """Its definitions as clusterctl installs them: it finds them by a label of its own."""
+
+    labels = {"cluster.x-k8s.io/v1beta2": "v1beta2", "clusterctl.cluster.x-k8s.io": ""}
+
+
 @contextlib.asynccontextmanager
-async def _furnished(kubeconfig: Path, clusters: SimulatedClusters, definitions: Iterable[Obj]) -> AsyncIterator[World]:
+async def upstream(
+    real: RealCluster, directory: Path, clusters: SimulatedClusters, namespace: str, *flags: str
+) -> AsyncIterator[Place]:
+    """A real kube-apiserver, and upstream's core on it."""
+    kubeconfig = Path(real.kubeconfig)
+    endpoint = Endpoint(real.url, Path(real.ca_pem), Path(real.admin_cert), Path(real.admin_key))
+    manager = Upstream("upstream", endpoint, kubeconfig, directory, *flags)
+    try:
+        await asyncio.to_thread(manager.start)
+        async with _furnished(kubeconfig, clusters, (), namespace) as world:
+            yield Place("upstream", kubeconfig, world, endpoint, manager.log)
+    finally:
+        await asyncio.to_thread(manager.stop)
+
+
+@contextlib.asynccontextmanager
+async def _furnished(
+    kubeconfig: Path, clusters: SimulatedClusters, definitions: Iterable[Obj], namespace: str = NAMESPACE
+) -> AsyncIterator[World]:
     async with HttpsClient.from_kubeconfig(kubeconfig) as user, HttpsClient.from_kubeconfig(kubeconfig) as own:
-        world = World(user, own, SYSTEM_CLOCK, clusters)
+        world = World(user, own, SYSTEM_CLOCK, clusters, namespace=namespace)
         await world.prepare([*sim_crds(), *definitions])
         await patiently(lambda: user.list(SIM_CLUSTERS))
         await patiently(lambda: _defaulted(world))

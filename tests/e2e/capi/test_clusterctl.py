@@ -1,12 +1,14 @@
 """The real clusterctl on Remuda: it draws clusters, hands out their kubeconfigs, and moves them away and back.
 
-One story, played once: a cluster is born in `remuda serve`, is looked at, moves to a real kube-apiserver with
-`remuda controllers` and back again. A second one is born under upstream's own core, to be drawn by the same command.
+Two stories, played once: a cluster is born in `remuda serve`, is looked at, moves to a real kube-apiserver with
+`remuda controllers` and back again. Another is born under upstream's own core, is drawn by the same commands, moves to ours and
+back again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import re
 import shlex
@@ -18,10 +20,10 @@ from typing import Any
 import pytest
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_HEALTH_CHECKS, MACHINE_SETS, MACHINES
+from remuda.capi.names import CLUSTER_NAME, SECRET_TYPE, kubeconfig_secret
 from remuda.capi.workloads import NODES
 from remuda.kube.conditions import get
 from remuda.kube.objects import GroupVersionResource, Key, dig
-from remuda.sim.clusters import SimulatedClusters
 from remuda.sim.kinds import (
     SIM_CLUSTERS,
     SIM_CONFIG_TEMPLATES,
@@ -33,14 +35,13 @@ from remuda.sim.kinds import (
 from remuda.sim.world import World
 from tests.real import need
 
-from .places import BY_AGE, Place, Tool, attached, comparable, embedded, started, workloads
+from .places import BY_AGE, Place, Tool, attached, comparable, embedded, started, upstream, workloads
 from .reduction import Names, differences
-from .side import upstream_side
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 Obj = dict[str, Any]
-NAME, NAMESPACE = "c1", "herd"
+NAME, NAMESPACE, THEIR_NAMESPACE = "c1", "herd", "ranch"
 SECRETS = GroupVersionResource("", "v1", "secrets")
 MOVED = {
     "Cluster": CLUSTERS,
@@ -101,55 +102,80 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
 
 async def _story(directory: Path, clusterctl: Tool, kubectl: Tool) -> Told:
     told = Told()
-    await asyncio.gather(_our_story(told, directory, clusterctl, kubectl), _their_story(told, directory, clusterctl))
+    async with contextlib.AsyncExitStack() as stack:
+        clusters = await stack.enter_async_context(workloads(directory))
+        mine, other = await asyncio.gather(started(stack), started(stack))
+        gate = "--feature-gates=MachineTaintPropagation=true"
+        here, there, theirs = await asyncio.gather(
+            stack.enter_async_context(embedded(directory, clusters)),
+            stack.enter_async_context(attached(mine, directory, clusters)),
+            stack.enter_async_context(upstream(other, directory, clusters, THEIR_NAMESPACE, gate)),
+        )
+        await asyncio.gather(
+            _our_story(told, directory, clusterctl, kubectl, here, there),
+            _their_story(told, clusterctl, theirs, there.seen(THEIR_NAMESPACE)),
+        )
+        told.tracebacks = here.tracebacks() + there.tracebacks()
     return told
 
 
-async def _our_story(told: Told, directory: Path, clusterctl: Tool, kubectl: Tool) -> None:
-    async with contextlib.AsyncExitStack() as stack:
-        real = await started(stack)
-        clusters = await stack.enter_async_context(workloads(directory))
-        here = await stack.enter_async_context(embedded(directory, clusters))
-        there = await stack.enter_async_context(attached(real, directory, clusters))
-        await _populate(here.world)
-        told.ours = await _draw(clusterctl, here.kubeconfig)
-        told.nodes = await _nodes(clusterctl, kubectl, directory, here.kubeconfig)
-        await _interrupted(told, clusterctl, kubectl, here, there)
-        await _travel(told, clusterctl, here, there, clusters)
-        told.nodes += await _nodes(clusterctl, kubectl, directory, here.kubeconfig)
-        told.tracebacks = here.tracebacks() + there.tracebacks()
-        names = {
-            str(here.kubeconfig): "remuda.kubeconfig",
-            str(there.kubeconfig): "other.kubeconfig",
-            str(directory / WORKLOAD): WORKLOAD,
-        }
-        told.commands = {" ".join(names.get(word, word) for word in call) for call in (*clusterctl.calls, *kubectl.calls)}
+async def _our_story(told: Told, directory: Path, clusterctl: Tool, kubectl: Tool, here: Place, there: Place) -> None:
+    await _populate(here.world)
+    told.ours = await _draw(clusterctl, here)
+    told.nodes = await _nodes(clusterctl, kubectl, directory, here.kubeconfig)
+    await _add_health_check(here.world)
+    await _interrupted(told, clusterctl, kubectl, here, there)
+    await _travel(told, clusterctl, here, there, ("home", "away", "back"))
+    told.nodes += await _nodes(clusterctl, kubectl, directory, here.kubeconfig)
+    names = {
+        str(here.kubeconfig): "remuda.kubeconfig",
+        str(there.kubeconfig): "other.kubeconfig",
+        str(directory / WORKLOAD): WORKLOAD,
+    }
+    told.commands = {" ".join(names.get(word, word) for word in call) for call in (*clusterctl.calls, *kubectl.calls)}
 
 
-async def _their_story(told: Told, directory: Path, clusterctl: Tool) -> None:
-    async with contextlib.AsyncExitStack() as stack:
-        real = await started(stack)
-        side = await stack.enter_async_context(upstream_side(real, directory / "upstream"))
-        await _populate(side)
-        told.theirs = await _draw(clusterctl, Path(real.kubeconfig))
+async def _their_story(told: Told, clusterctl: Tool, theirs: Place, there: Place) -> None:
+    await _bring_kubeconfig(theirs.world)
+    await _populate(theirs.world)
+    told.theirs = await _draw(clusterctl, theirs)
+    await _travel(told, clusterctl, theirs, there, ("upstream", "taken over", "given back"))
+
+
+async def _bring_kubeconfig(world: World) -> None:
+    """Upstream's core looks for it as soon as there is infrastructure, and then not for half a minute."""
+    key = Key(world.namespace, NAME)
+    await world.clusters.ensure(key)
+    meta = {"name": kubeconfig_secret(NAME), "namespace": key.namespace, "labels": {CLUSTER_NAME: NAME}}
+    data = {"value": base64.b64encode(world.clusters.kubeconfig(key)).decode()}
+    await world.create(SECRETS, {"apiVersion": "v1", "kind": "Secret", "type": SECRET_TYPE, "metadata": meta, "data": data})
 
 
 async def _populate(world: World) -> None:
-    await world.add_cluster(NAME, workers=2)
+    await world.add_cluster(NAME)
+
+    async def initialized() -> bool:
+        return dig(await world.get(CLUSTERS, NAME), "status", "initialization", "controlPlaneInitialized") is True
+
+    # Workers that come before it would wait for upstream's next look.
+    await world.until("the control plane is there", initialized, 120)
+    await world.add_workers(NAME, 2)
+    await world.until("all is well", lambda: _well(world), 120)
+
+
+async def _add_health_check(world: World) -> None:
     selector = {"matchLabels": {"cluster.x-k8s.io/deployment-name": f"{NAME}-md"}}
     check = world.core_object("MachineHealthCheck", f"{NAME}-mhc", {"clusterName": NAME, "selector": selector})
     await world.create(MACHINE_HEALTH_CHECKS, check)
-    await world.until("all is well", lambda: _well(world), 120)
 
 
 async def _well(world: World) -> bool:
     """Everybody is Available, and has said all that they have to say."""
     cluster = await world.find(CLUSTERS, NAME)
     deployment = await world.find(MACHINE_DEPLOYMENTS, f"{NAME}-md")
-    check = await world.find(MACHINE_HEALTH_CHECKS, f"{NAME}-mhc")
-    plane = await world.find(SIM_CONTROL_PLANES, NAME)
-    if cluster is None or deployment is None or check is None or plane is None:
+    if cluster is None or deployment is None:
         return False
+    checks = await world.all(MACHINE_HEALTH_CHECKS)
     return (
         (get(cluster, "Available") or {}).get("status") == "True"
         and dig(cluster, "status", "workers", "availableReplicas") == 2
@@ -157,7 +183,7 @@ async def _well(world: World) -> bool:
         and dig(cluster, "status", "phase") == "Provisioned"
         and (get(cluster, "Paused") or {}).get("status") == "False"
         and dig(deployment, "status", "phase") == "Running"
-        and dig(check, "status", "currentHealthy") == 2
+        and all(dig(check, "status", "currentHealthy") == 2 for check in checks)
         and await world.running(NAME, 3)
     )
 
@@ -165,8 +191,8 @@ async def _well(world: World) -> bool:
 # --- looking ---------------------------------------------------------------------------------------------------------------
 
 
-async def _draw(clusterctl: Tool, kubeconfig: Path) -> dict[str, str]:
-    command = ("describe", "cluster", NAME, "-n", NAMESPACE, "--kubeconfig", kubeconfig)
+async def _draw(clusterctl: Tool, place: Place) -> dict[str, str]:
+    command = ("describe", "cluster", NAME, "-n", place.world.namespace, "--kubeconfig", place.kubeconfig)
     return {name: await clusterctl(*command, *options) for name, options in TREES.items()}
 
 
@@ -199,34 +225,46 @@ async def _interrupted(told: Told, clusterctl: Tool, kubectl: Tool, here: Place,
     await world.until("all is well again", lambda: _well(world), 60)
 
 
-async def _travel(told: Told, clusterctl: Tool, here: Place, there: Place, clusters: SimulatedClusters) -> None:
-    for station, start, end in (("away", here, there), ("back", there, here)):
+async def _travel(told: Told, clusterctl: Tool, here: Place, there: Place, names: tuple[str, str, str]) -> None:
+    """From here to there and back."""
+    home, away, back = names
+    told.stations[home] = await _look(here.world, [])
+    for station, start, end in ((away, here, there), (back, there, here)):
         async with _journal(end.world) as journal:
-            if not told.stations:
-                told.stations["home"] = await _look(start.world, clusters, [])
-            await clusterctl("move", "-n", NAMESPACE, "--kubeconfig", start.kubeconfig, "--to-kubeconfig", end.kubeconfig)
-            await end.world.until("all is well again", lambda end=end: _well(end.world), 60)  # type: ignore[misc]
-            await asyncio.sleep(2)
-            told.stations[station] = await _look(end.world, clusters, journal)
+            move = ("move", "-n", end.world.namespace, "--kubeconfig", start.kubeconfig, "--to-kubeconfig", end.kubeconfig)
+            await clusterctl(*move)
+            await end.world.until(f"all is well {station}", lambda end=end: _well(end.world), 120)  # type: ignore[misc]
+            told.stations[station] = await _look(end.world, journal)
             told.left_behind[station] = list(await _objects(start.world))
 
 
 async def _objects(world: World) -> dict[str, Obj]:
-    found = {}
-    for kind, resource in MOVED.items():
-        for obj in await world.all(resource):
-            found[f"{kind} {obj['metadata']['name']}"] = {
-                "apiVersion": f"{resource.group}/{resource.version}",
-                "kind": kind,
-            } | obj
-    return found
+    return {
+        f"{kind} {obj['metadata']['name']}": {**obj, "kind": kind}
+        for kind, resource in MOVED.items()
+        for obj in await world.all(resource)
+    }
 
 
-async def _look(world: World, clusters: SimulatedClusters, journal: list[tuple[str, str, str]]) -> Station:
-    workload = clusters.get(Key(NAMESPACE, NAME))
+async def _rested(world: World) -> dict[str, Obj]:
+    """Everything, once it has been the same for a while; time to do what nobody should, too."""
+    before: dict[str, Obj] = {}
+    for _ in range(30):
+        found = await _objects(world)
+        now = comparable(found.values(), Names(()))
+        if now == before:
+            return found
+        before = now
+        await asyncio.sleep(2.5)
+    raise AssertionError(f"{world.namespace} does not come to rest")
+
+
+async def _look(world: World, journal: list[tuple[str, str, str]]) -> Station:
+    objects = await _rested(world)
+    workload = world.clusters.get(Key(world.namespace, NAME))
     assert workload is not None
     nodes = (await workload.client.list(NODES))["items"]
-    return Station(await _objects(world), {node["metadata"]["name"]: node for node in nodes}, list(journal))
+    return Station(objects, {node["metadata"]["name"]: node for node in nodes}, list(journal))
 
 
 @contextlib.asynccontextmanager
@@ -234,14 +272,16 @@ async def _journal(world: World) -> AsyncIterator[list[tuple[str, str, str]]]:
     """Machines and SimMachines that come and go in a place, from now on."""
     found: list[tuple[str, str, str]] = []
 
-    async def follow(kind: str) -> None:
-        since = (await world.client.list(MOVED[kind], NAMESPACE))["metadata"]["resourceVersion"]
-        watching = world.client.watch(MOVED[kind], NAMESPACE, resource_version=since, bookmarks=False)
-        async for event in watching:
+    async def follow(kind: str, since: str) -> None:
+        async for event in world.client.watch(MOVED[kind], world.namespace, resource_version=since, bookmarks=False):
             if event.type != "MODIFIED":
                 found.append((event.type, kind, event.object["metadata"]["name"]))
 
-    tasks = [asyncio.create_task(follow(kind)) for kind in ("Machine", "SimMachine")]
+    tasks = []
+    for kind in ("Machine", "SimMachine"):
+        listed = await world.client.list(MOVED[kind], world.namespace)
+        assert not listed["items"], "the place is not empty"
+        tasks.append(asyncio.create_task(follow(kind, listed["metadata"]["resourceVersion"])))
     try:
         yield found
         assert not any(task.done() for task in tasks), "a watch ended"
@@ -278,7 +318,7 @@ def test_describe_draws_the_tree(told: Told) -> None:
 @pytest.mark.parametrize("how", TREES)
 def test_describe_draws_what_it_draws_under_upstreams_core(told: Told, how: str) -> None:
     ours, theirs = told.ours[how], told.theirs[how]
-    assert _rows(ours) == _rows(theirs), f"{ours}\n{theirs}"
+    assert _rows(ours) == _rows(theirs.replace(f"{THEIR_NAMESPACE}/", f"{NAMESPACE}/")), f"{ours}\n{theirs}"
 
 
 def test_get_kubeconfig_opens_the_workload_cluster_also_after_moves(told: Told) -> None:
@@ -287,9 +327,18 @@ def test_get_kubeconfig_opens_the_workload_cluster_also_after_moves(told: Told) 
     assert told.nodes == nodes + nodes
 
 
-@pytest.mark.parametrize("station", ["away", "back"])
-def test_a_move_recreates_nothing(told: Told, station: str) -> None:
-    before, after = told.stations["home"], told.stations[station]
+every_move = pytest.mark.parametrize(
+    ("before", "after"),
+    [("home", "away"), ("home", "back"), ("upstream", "taken over"), ("upstream", "given back")],
+)
+
+
+@every_move
+def test_a_move_recreates_nothing(told: Told, before: str, after: str) -> None:
+    _recreated_nothing(told.stations[before], told.stations[after])
+
+
+def _recreated_nothing(before: Station, after: Station) -> None:
     assert after.nodes == before.nodes, "nodes were touched"
     machines = sorted(name for name in before.objects if name.startswith(("Machine ", "SimMachine ")))
     assert sorted(f"{kind} {name}" for _, kind, name in after.journal) == machines
@@ -306,26 +355,26 @@ def _identities(station: Station) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("station", ["away", "back"])
-def test_a_move_leaves_everything_as_it_was(told: Told, station: str) -> None:
-    before, after = told.stations["home"], told.stations[station]
-    wrong = differences(comparable(after.objects.values(), Names(())), comparable(before.objects.values(), Names(())))
+@every_move
+def test_a_move_leaves_everything_as_it_was(told: Told, before: str, after: str) -> None:
+    was, now = (comparable(told.stations[station].objects.values(), Names(())) for station in (before, after))
+    wrong = differences(now, was)
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("station", ["away", "back"])
-def test_owners_are_those_of_the_place(told: Told, station: str) -> None:
-    objects = told.stations[station].objects
+@every_move
+def test_owners_are_those_of_the_place(told: Told, before: str, after: str) -> None:
+    objects = told.stations[after].objects
     uids = {obj["metadata"]["uid"] for obj in objects.values()}
     for name, obj in objects.items():
         for owner in obj["metadata"].get("ownerReferences") or ():
             assert owner["uid"] in uids, f"{name}: {owner}"
 
 
-@pytest.mark.parametrize("station", ["away", "back"])
-def test_nothing_is_left_behind_and_nothing_is_left_paused(told: Told, station: str) -> None:
-    assert told.left_behind[station] == []
-    objects = told.stations[station].objects
+@every_move
+def test_nothing_is_left_behind_and_nothing_is_left_paused(told: Told, before: str, after: str) -> None:
+    assert told.left_behind[after] == []
+    objects = told.stations[after].objects
     assert "paused" not in objects[f"Cluster {NAME}"]["spec"]
     for name, obj in objects.items():
         assert (get(obj, "Paused") or {"status": "False"})["status"] == "False", name
