@@ -14,12 +14,14 @@ from urllib.parse import urlsplit
 
 import click
 
+from .core_options import core_options
 from .exits import Code, Failure
 from .places import parse_interval
 from .signals import stop_on_signals
 
 if TYPE_CHECKING:
     from remuda.attached import Settings, Socket
+    from remuda.capi.core import Options
     from remuda.client.https import HttpsClient
     from remuda.runtime import Term
     from remuda.runtime.webhooks import Address
@@ -42,16 +44,7 @@ _SERVICE = "remuda-webhook-service"
     show_default=True,
     help="Controllers to run: * for all, a for one, -a for all but one.",
 )
-@click.option("--namespace", default="", help="Look after objects of this namespace only.  [default: all]")
-@click.option("--watch-filter", default="", help="Look after objects only whose label cluster.x-k8s.io/watch-filter says this.")
-@click.option(
-    "--sync-period",
-    type=parse_interval,
-    metavar="DURATION",
-    default="10m",
-    show_default=True,
-    help="Look at everything this often.",
-)
+@core_options
 @click.option("--leader-elect/--no-leader-elect", default=True, show_default=True, help="Work only while holding the Lease.")
 @click.option(
     "--leader-elect-lease-duration",
@@ -115,9 +108,7 @@ _SERVICE = "remuda-webhook-service"
 def command(
     kubeconfig: Path | None,
     wanted: str,
-    namespace: str,
-    watch_filter: str,
-    sync_period: float,
+    options: Options,
     leader_elect: bool,
     leader_elect_lease_duration: float,
     leader_elect_renew_deadline: float,
@@ -139,7 +130,6 @@ def command(
     """
     from remuda.attached import Settings, Socket, chosen
     from remuda.capi import CONTROLLERS
-    from remuda.capi.core import Options
     from remuda.client.https import HttpsClient
     from remuda.runtime.choice import UnknownController
 
@@ -159,7 +149,7 @@ def command(
         address=_address(webhook_url, webhook_service, webhook_port, client),
         webhooks=Socket(webhook_host, webhook_port),
         choice=choice,
-        options=Options(namespace=namespace, watch_filter=watch_filter, sync_period=float(sync_period)),
+        options=options,
         namespace=system_namespace or _pod_namespace(client) or _NAMESPACE,
         term=term,
         metrics=_socket(metrics_bind_address, "--metrics-bind-address"),

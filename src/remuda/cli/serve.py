@@ -15,6 +15,7 @@ import click
 
 from remuda import __version__
 
+from .core_options import core_options
 from .exits import Failure
 from .loops import loop_factory, raise_file_limit
 from .places import Listen, data_dir_option, listen_option, parse_duration
@@ -22,6 +23,7 @@ from .signals import stop_on_signals
 
 if TYPE_CHECKING:
     from remuda.apiserver.server import Server
+    from remuda.capi.core import Options
     from remuda.runtime.choice import Choice
 
 ROLES = ("api",)
@@ -55,6 +57,7 @@ ROLES = ("api",)
     show_default=True,
     help="How far back watches and paged lists may go on from.",
 )
+@core_options
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of log lines.")
 @click.option("-v", "--verbose", count=True, help="Log more; twice for even more.")
 def command(
@@ -62,6 +65,7 @@ def command(
     listen: Listen,
     only: str | None,
     wanted: str,
+    options: Options,
     history: int,
     watch_window: int,
     log_format: str,
@@ -78,7 +82,9 @@ def command(
     choice = _choice(wanted)
     raise_file_limit()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(data_dir.absolute(), listen, choice, controllers=only != "api", history=history, window=watch_window))
+        runner.run(
+            _serve(data_dir.absolute(), listen, choice, options, controllers=only != "api", history=history, window=watch_window)
+        )
 
 
 def _choice(wanted: str) -> Choice:
@@ -91,7 +97,9 @@ def _choice(wanted: str) -> Choice:
         raise click.BadParameter(str(error), param_hint="--controllers") from error
 
 
-async def _serve(data_dir: Path, listen: Listen, choice: Choice, *, controllers: bool, history: int, window: int) -> None:
+async def _serve(
+    data_dir: Path, listen: Listen, choice: Choice, options: Options, *, controllers: bool, history: int, window: int
+) -> None:
     from remuda.apiserver.pki import PkiError
     from remuda.apiserver.server import Config, PartFailed
     from remuda.apiserver.store import StoreError
@@ -103,7 +111,7 @@ async def _serve(data_dir: Path, listen: Listen, choice: Choice, *, controllers:
     stop_on_signals(stop)
     config = Config(data_dir=data_dir, host=listen.host, port=listen.port, history_seconds=history, window_seconds=max(window, 1))
     try:
-        async with running(config, controllers=controllers, choice=choice) as server:
+        async with running(config, controllers=controllers, choice=choice, options=options) as server:
             _announce(server, data_dir)
             tell(f"READY=1\nSTATUS=serving at {server.url}")
             await server.serve_forever(stop)

@@ -62,3 +62,19 @@ def test_serve_leaves_cluster_api_alone_when_told(shell: Shell) -> None:
     with serving(shell, "--controllers=-capi") as served:
         groups = [dig(each, "name") for each in oneshot.get(served.target, "/apis", 10)["groups"]]
         assert "cluster.x-k8s.io" not in groups
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--machineset-preflight-checks", "All,Luck"], "'Luck' is no check"),
+        (["--additional-sync-machine-labels", "a,("], "'(' is not a regular expression"),
+        (["--remote-conditions-grace-period", "40s"], "must be at least 2m"),
+        (["--concurrency", "0"], "0 is not in the range"),
+    ],
+)
+@pytest.mark.parametrize("command", ["serve", "controllers"])
+def test_options_of_the_core_that_make_no_sense(shell: Shell, command: str, arguments: list[str], words: str) -> None:
+    done = shell.run(command, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
