@@ -73,20 +73,21 @@ class Node:
         self.being_deleted = False
         self.deleting_dependents = False
         self.orphaning = False
-        # Most objects own nothing; they share one empty tuple until they do.
-        self.dependents: set[Node] | tuple[()] = ()
+        # Most objects own nothing; they share one empty tuple until they do. A dict, since the order of a set of nodes would be
+        # another one in every process.
+        self.dependents: dict[Node, None] | tuple[()] = ()
 
     def __repr__(self) -> str:
         return f"Node({self.identity})"
 
     def add_dependent(self, node: Node) -> None:
         if not self.dependents:
-            self.dependents = set()
-        self.dependents.add(node)
+            self.dependents = {}
+        self.dependents[node] = None
 
     def drop_dependent(self, node: Node) -> None:
-        if isinstance(self.dependents, set):
-            self.dependents.discard(node)
+        if isinstance(self.dependents, dict):
+            self.dependents.pop(node, None)
             if not self.dependents:
                 self.dependents = ()
 

@@ -68,7 +68,8 @@ class MemoryStore:
         self._log_revisions: list[int] = []
         self._written: list[tuple[float, int]] = []
         self._expires: dict[str, float] = {}
-        self._waiters: set[_Watch] = set()
+        # In the order in which they came; that of a set would be another one in every process.
+        self._waiters: dict[_Watch, None] = {}
         self._closed = False
         # When the state at the floor was written; a base was there before its first user.
         self._floor_time = clock.time() if self._floor else -math.inf
@@ -245,11 +246,11 @@ class _Watch:
         self._check()
         if self._position > self._store.revision:
             raise FutureRevision(self._position, self._store.revision)
-        self._store._waiters.add(self)
+        self._store._waiters[self] = None
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._store._waiters.discard(self)
+        self._store._waiters.pop(self, None)
 
     def __aiter__(self) -> Self:
         return self
