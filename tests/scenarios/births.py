@@ -30,10 +30,16 @@ Piece = Callable[[], Awaitable[Obj]]
 async def a_cluster_comes_up(world: World) -> None:
     name = "birth"
     await running(world, name, 3)
-    cluster = await world.get(CLUSTERS, name)
-    assert cluster["status"]["phase"] == "Provisioned"
-    assert condition(cluster, "Available")["status"] == "True"
-    assert dig(cluster, "status", "workers", "availableReplicas") == 3
+
+    async def counted() -> bool:
+        cluster = await world.get(CLUSTERS, name)
+        return (
+            condition(cluster, "Available").get("status") == "True"
+            and dig(cluster, "status", "workers", "availableReplicas") == 3
+            and dig(cluster, "status", "phase") == "Provisioned"
+        )
+
+    await world.until("the cluster is available", counted)
     for machine in await world.machines(name):
         assert machine["status"]["nodeRef"]["name"]
         assert machine["spec"]["providerID"].startswith("sim.remuda.dev://")

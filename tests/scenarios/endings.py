@@ -271,16 +271,17 @@ async def deleted_after(world: World, name: str, whom: str, writes: int) -> None
             await world.settle(60)
             if not deleted.is_set():
                 await delete()
-    if whom == "cluster":
-        await ignoring_gone(world.delete(MACHINE_DEPLOYMENTS, f"{name}-md"))
-        await nothing_left(world, name)
-        return
     if whom == "deployment":
         await all_run(world, name, 1)
         for resource in (MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES, SIM_MACHINES, SIM_CONFIGS):
             assert not await world.all(resource, deployment_label(name)), resource
-        return
-    if whom in ("set", "machine"):
+    elif whom in ("set", "machine"):
         await all_run(world, name, 3)
         for resource in (SIM_MACHINES, SIM_CONFIGS):
             assert len(await world.all(resource, of_cluster(name))) == 3, resource
+    else:
+        # Nobody makes what a provider lost a second time; whatever became of it, all of it can go.
+        await world.settle(60)
+    await ignoring_gone(world.delete(CLUSTERS, name))
+    await ignoring_gone(world.delete(MACHINE_DEPLOYMENTS, f"{name}-md"))
+    await nothing_left(world, name)

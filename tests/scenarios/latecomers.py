@@ -62,7 +62,8 @@ async def a_provider_comes_later(world: World) -> None:
     await world.create(LATE_TEMPLATES, {**template, "metadata": meta, "spec": {"template": {"spec": {"size": "small"}}}})
 
     async def made() -> bool:
-        return len(await world.all(LATE_MACHINES, f"{CLUSTER_NAME}={name}")) == 2
+        # An infra machine is made before its Machine.
+        return len(await world.all(LATE_MACHINES, f"{CLUSTER_NAME}={name}")) == len(await world.all(MACHINES, later)) == 2
 
     await world.until("machines of that kind are made", made)
     for infra in await world.all(LATE_MACHINES, f"{CLUSTER_NAME}={name}"):
