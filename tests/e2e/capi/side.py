@@ -40,15 +40,20 @@ from remuda.sim.world import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINES, World
 from tests.api.harness import Endpoint
 from tests.e2e import upstream_capi
 from tests.real.cluster import RealCluster, free_ports
+from tests.unit.capi.kit import INFRA, provider_crd
 
-from .reduction import POKE, Names, reduced
+from .reduction import PASSING_EVENTS, POKE, Names, reduced
 
 Obj = dict[str, Any]
 OURS, THEIRS = "ours", "theirs"
 EVENTS = GroupVersionResource("", "v1", "events")
 SECRETS = GroupVersionResource("", "v1", "secrets")
 
+REMEDIATIONS = GroupVersionResource(INFRA, "v1", "testremediations")
+REMEDIATION_TEMPLATES = GroupVersionResource(INFRA, "v1", "testremediationtemplates")
+
 COMPARED = {
+    "remediations": REMEDIATIONS,
     "clusters": CLUSTERS,
     "machinedeployments": MACHINE_DEPLOYMENTS,
     "machinesets": MACHINE_SETS,
@@ -93,6 +98,8 @@ class Side(World):
         found = set()
         for event in await self.all(EVENTS):
             about = event["involvedObject"]
+            if event["reason"] in PASSING_EVENTS:
+                continue
             if about["apiVersion"].startswith("cluster.x-k8s.io/") and about["name"].startswith(cluster):
                 found.add(f"{about['kind']} {names.gone(names.plain(about['name']))} {event['type']} {event['reason']}")
         return dict.fromkeys(sorted(found), "sent")
@@ -118,7 +125,7 @@ class Side(World):
             await self.patch(CLUSTERS, cluster, {"metadata": {"annotations": {POKE: str(self.pokes)}}})
         return await self._quiet(cluster, quiet)
 
-    async def _quiet(self, cluster: str, quiet: float, seconds: float = 90.0) -> Obj:
+    async def _quiet(self, cluster: str, quiet: float, seconds: float = 180.0) -> Obj:
         before = await self.snapshot(cluster)
         still = SYSTEM_CLOCK.monotonic()
         end = still + seconds
@@ -218,7 +225,8 @@ async def _providers(real: RealCluster, directory: Path, name: str, definitions:
         side = Side(user, own, clock, clusters)
         side.core = name
         side.pki = pki
-        await side.prepare([*definitions, *sim_crds()])
+        others = (provider_crd(INFRA, kind) for kind in ("TestRemediation", "TestRemediationTemplate"))
+        await side.prepare([*definitions, *sim_crds(), *others])
         try:
             async with _running(side.manager.run()):
                 yield side

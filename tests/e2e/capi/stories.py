@@ -32,7 +32,7 @@ from remuda.sim.kinds import (
     ref,
 )
 
-from .side import SECRETS, Scenario, Side
+from .side import INFRA, REMEDIATION_TEMPLATES, REMEDIATIONS, SECRETS, Scenario, Side
 
 Obj = dict[str, Any]
 PODS = GroupVersionResource("", "v1", "pods")
@@ -571,9 +571,11 @@ async def deployment_paused(side: Side) -> dict[str, Obj]:
 async def external_remediation(side: Side) -> dict[str, Obj]:
     """Somebody else repairs: a request is made from a template, and goes when the machine is healthy again."""
     name = "repair"
-    found = {}
     await _running(side, name, workers=1)
-    template = {"apiVersion": f"{INFRASTRUCTURE}/v1", "kind": "SimMachineTemplate", "name": f"{name}-r"}
+    template = {"apiVersion": f"{INFRA}/v1", "kind": "TestRemediationTemplate", "name": f"{name}-r"}
+    # First: without a template upstream writes nothing on the machine.
+    body = {"template": {"spec": {"patience": "none"}}}
+    await side.create(REMEDIATION_TEMPLATES, side.thing(INFRA, "TestRemediationTemplate", f"{name}-r", body))
     await side.create(MACHINE_HEALTH_CHECKS, _health_check(side, name, templateRef=template))
     worker = (await _workers(side, name))[0]["metadata"]["name"]
     await set_ready(_workload(side, name), worker, False, side.clock.time())
@@ -581,11 +583,11 @@ async def external_remediation(side: Side) -> dict[str, Obj]:
     async def unhealthy() -> bool:
         return _condition(await side.get(MACHINES, worker), "HealthCheckSucceeded").get("status") == "False"
 
-    # Without a template upstream writes nothing on the machine, so there is nothing to compare before it is there.
-    body = {"template": {"spec": {"size": "large"}, "metadata": {"annotations": {HOLD: ""}}}}
-    await side.create(SIM_MACHINE_TEMPLATES, side.thing(INFRASTRUCTURE, "SimMachineTemplate", f"{name}-r", body))
     await side.until("found unhealthy", unhealthy, LONG)
-    return {**found, "asked": await side.settled(name, quiet=5)}
+    found = {"asked": await side.settled(name, quiet=5)}
+    await set_ready(_workload(side, name), worker, True, side.clock.time())
+    await side.until("the request is gone", lambda: side.gone(REMEDIATIONS, worker), LONG)
+    return {**found, "repaired": await side.settled(name)}
 
 
 async def drain_rules(side: Side) -> dict[str, Obj]:
@@ -617,7 +619,7 @@ async def drain_rules(side: Side) -> dict[str, Obj]:
         return "waiting for completion" in _condition(await side.find(MACHINES, worker), "Deleting").get("message", "")
 
     await side.until("draining", draining, LONG)
-    found["waiting for the batch"] = await side.settled(name, quiet=22)
+    found["waiting for the batch"] = await side.settled(name)
     await client.delete(PODS, "batch", "default", grace_seconds=0)
     await side.until("it is gone", lambda: side.gone(MACHINES, worker), LONG)
     return found

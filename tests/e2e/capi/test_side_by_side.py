@@ -39,6 +39,16 @@ ACCEPTED = (
         "we say after upstream's sentence which kind nobody defines, instead of sending people to the logs only",
     ),
     Accepted(
+        "deployment_paused",
+        r"scaled, not rolled\.machinedeployments\.halted-md\.metadata\.annotations\..*/revision",
+        "a paused deployment keeps its revision; upstream empties it",
+    ),
+    Accepted(
+        "deployment_paused",
+        r"scaled, not rolled\.(machines|nodes)\.halted-md-#1-#\d\.",
+        "upstream can't read the revision that it emptied, and so never gets to the node of the new machine",
+    ),
+    Accepted(
         "pause",
         r"paused\.machines\.pause-#1\.status\.conditions\[7\]",
         "a pause reaches machines of a control plane at once; upstream's hear of it at the next resync",
