@@ -94,13 +94,24 @@ def _check_name(call: Call, meta: Obj) -> None:
 
 
 def in_go_order(live: Any, changed: Any, everything: bool = False) -> Any:
-    """`changed` with the keys of what differs from `live` in order; or of everything, and then all of it is a copy."""
+    """`changed` with the keys of what differs from `live` in order; or of everything, and then all of it is a copy, but for
+    managedFields, which nobody changes in place and which are often the larger part."""
     if everything:
-        return _in_order(changed)
+        return _all_in_order(live, changed)
     if changed is live or type(changed) is not dict:
         return changed
     before = live if type(live) is dict else {}
     return {key: in_go_order(before.get(key), changed[key]) for key in sorted(changed)}
+
+
+def _all_in_order(live: Any, changed: Any) -> Any:
+    meta = changed.get("metadata") if type(changed) is dict else None
+    owners = meta.get("managedFields") if type(meta) is dict else None
+    if meta is None or owners is None or owners is not live["metadata"].get("managedFields"):
+        return _in_order(changed)
+    copied = _in_order({**changed, "metadata": {**meta, "managedFields": None}})
+    copied["metadata"]["managedFields"] = owners
+    return copied
 
 
 def _in_order(value: Any) -> Any:
