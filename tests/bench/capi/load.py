@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import MACHINE_DEPLOYMENTS
-from remuda.kube.objects import Key, dig
+from remuda.capi.names import DEPLOYMENT_NAME
+from remuda.kube.objects import Key, dig, labels_of, uid_of
 from remuda.runtime import Informer
 from remuda.sim.kinds import INFRASTRUCTURE, SIM_MACHINE_TEMPLATES
 from remuda.sim.world import World
@@ -81,23 +82,20 @@ async def build(world: World, load: Load) -> None:
 
 
 async def roll(world: World, load: Load) -> None:
-    """Another template for the workers of the first cluster; return when all of them are new, available, and alone."""
-    name, fresh = "c0000-md", "c0000-next"
-    informer = world.manager.informers.of(MACHINE_DEPLOYMENTS)
+    """Another template for the workers of the first cluster; return when all of them are new and run, and no old one is left."""
+    name, fresh, machines = "c0000-md", "c0000-next", world.land.core_machines
+    old = {uid_of(machine) for machine in machines.objects() if labels_of(machine).get(DEPLOYMENT_NAME) == name}
+    assert len(old) == load.workers
     template = world.thing(INFRASTRUCTURE, "SimMachineTemplate", fresh, {"template": {"spec": {}}})
     await world.create(SIM_MACHINE_TEMPLATES, template)
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": load.surge, "maxUnavailable": 0}}
     spec = {"rollout": {"strategy": strategy}, "template": {"spec": {"infrastructureRef": {"name": fresh}}}}
-    patched = await world.patch(MACHINE_DEPLOYMENTS, name, {"spec": spec})
-
-    def rolled(deployment: Obj) -> bool:
-        status = deployment.get("status") or {}
-        if (status.get("observedGeneration") or 0) < patched["metadata"]["generation"]:
-            return False
-        counts = {status.get(each) for each in ("replicas", "upToDateReplicas", "availableReplicas")}
-        return counts == {load.workers}
-
-    await Until(informer, rolled).count(1)
+    left = Until(machines, lambda machine: uid_of(machine) in old)
+    running = Until(machines, lambda machine: uid_of(machine) not in old and runs(machine))
+    await world.patch(MACHINE_DEPLOYMENTS, name, {"spec": spec})
+    await left.count(0)
+    # And the one of the control plane.
+    await running.count(load.workers + 1)
 
 
 async def quiet(revision: Callable[[], Awaitable[int]], *, seconds: float = 12.0, limit: float = 180.0) -> bool:
