@@ -14,6 +14,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, metadata
 
 from .correlation import Correlator, Decision, Fact, Told
+from .leader import NotLeading
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +85,9 @@ class Recorder:
                 return
             await self._create(namespace, decision, reference, type_, reason)
         except (ApiError, OSError) as error:
-            # Refused for good or cut on the way: an event is not worth a second try.
-            log.warning("event %s about %s: %s", reason, reference.get("name"), error)
+            # Refused for good or cut on the way: an event is not worth a second try. Whoever leads now tells it, or sees no need.
+            level = logging.DEBUG if isinstance(error, NotLeading) else logging.WARNING
+            log.log(level, "event %s about %s: %s", reason, reference.get("name"), error)
 
     async def _count(self, namespace: str, decision: Decision, told: Told) -> bool:
         patch = {"count": told.count + 1, "lastTimestamp": rfc3339(self._clock.time()), "message": decision.message}

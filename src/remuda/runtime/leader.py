@@ -10,6 +10,7 @@ On a clean stop the Lease is given back, and the next candidate has it within a 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.client.api import Client
-from remuda.kube.clock import Clock, Rng, deadline, rfc3339_micro
+from remuda.kube.clock import Clock, Rng, Timer, deadline, rfc3339_micro
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, with_metadata
 
@@ -112,17 +113,35 @@ class Elector:
 
     @asynccontextmanager
     async def fenced(self) -> AsyncIterator[None]:
-        """A write goes in here: it is refused when this process does not lead, and cut off when the term runs out meanwhile."""
-        left = self._until - self._clock.monotonic()
-        if left <= 0:
+        """A write goes in here: it is refused when this process does not lead, and cut off when leadership ends meanwhile.
+
+        A term that was renewed meanwhile goes on, and so does the write, however long it takes.
+        """
+        if not self.leading:
             raise NotLeading(self.name)
+        task = asyncio.current_task()
+        assert task is not None
+        timer: Timer
+        ended = False
+
+        def look() -> None:
+            nonlocal ended, timer
+            left = self._until - self._clock.monotonic()
+            if left > 0:
+                timer = self._clock.call_later(left, look)
+                return
+            ended = True
+            task.cancel()
+
+        timer = self._clock.call_later(self._until - self._clock.monotonic(), look)
         try:
-            async with deadline(self._clock, left):
-                yield
-        except TimeoutError:
-            if self.leading:
-                raise
-            raise NotLeading(self.name) from None
+            yield
+        except asyncio.CancelledError:
+            if ended and task.uncancel() == 0:
+                raise NotLeading(self.name) from None
+            raise
+        finally:
+            timer.cancel()
 
     async def acquire(self) -> None:
         """Return when this process leads."""

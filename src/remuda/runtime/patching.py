@@ -17,7 +17,7 @@ from typing import Any
 
 from remuda.client.api import Client
 from remuda.kube.clock import Clock
-from remuda.kube.conditions import BOTH, CURRENT, conditions_of, merged
+from remuda.kube.conditions import BOTH, CURRENT, ConditionConflict, conditions_of, merged
 from remuda.kube.errors import ApiError
 from remuda.kube.mergepatch import create_merge_patch
 from remuda.kube.objects import (
@@ -31,6 +31,8 @@ from remuda.kube.objects import (
     with_path,
     without_path,
 )
+
+from .workers import Retry
 
 Obj = dict[str, Any]
 _TRIES, _PAUSE = 8, 0.05
@@ -141,7 +143,11 @@ class Patch:
             before, wanted, present = conditions_of(self._before, of), conditions_of(after, of), conditions_of(latest, of)
             if before == wanted:
                 continue
-            target = merged(before, wanted, present, of, self._owned)
+            try:
+                target = merged(before, wanted, present, of, self._owned)
+            except ConditionConflict as conflict:
+                # The next look sees what they wrote.
+                raise Retry(str(conflict)) from None
             if target != present:
                 patch = with_path(patch, of.path, target or None)
                 bound = True

@@ -238,6 +238,30 @@ async def test_who_lost_the_lease_is_refused_writes() -> None:
     await server.close()
 
 
+async def test_a_write_that_takes_longer_than_a_term_goes_on_while_the_lease_is_renewed() -> None:
+    clock = VirtualClock()
+    server = await Server.open(Config(data_dir=None, clock=clock, rng=Rng(1)))
+    elector = Elector(InProcessClient(server), clock, Rng(1), namespace="default", name="test", identity="a")
+    await elector.acquire()
+    keeping = asyncio.create_task(elector.keep())
+
+    async def slow(seconds: float) -> str:
+        async with elector.fenced():
+            await clock.sleep(seconds)
+        return "written"
+
+    writing = asyncio.create_task(slow(60))
+    await clock.advance(61)
+    assert writing.result() == "written"
+    # Nobody renews any more: what is still on its way then is cut off.
+    keeping.cancel()
+    writing = asyncio.create_task(slow(60))
+    await clock.advance(61)
+    with pytest.raises(NotLeading):
+        writing.result()
+    await server.close()
+
+
 async def test_it_tells_whether_it_leads() -> None:
     clock, registry = VirtualClock(), Registry()
     server = await Server.open(Config(data_dir=None, clock=clock, rng=Rng(1)))

@@ -11,9 +11,10 @@ import pytest
 from remuda.apiserver.server import Config, Server
 from remuda.client.inprocess import InProcessClient
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
-from remuda.kube.conditions import LEGACY, ConditionConflict, conditions_of, get, with_condition, with_legacy
+from remuda.kube.conditions import LEGACY, conditions_of, get, with_condition, with_legacy
 from remuda.kube.objects import GroupVersionResource, resource_version_of, with_metadata, with_path
 from remuda.kube.owners import with_finalizer, without_finalizer
+from remuda.runtime import Retry
 from remuda.runtime.patching import Patch
 
 Obj = dict[str, Any]
@@ -125,7 +126,7 @@ async def test_a_condition_that_somebody_else_changed_is_a_conflict_unless_it_is
     found = await widget(client)
     await Patch(client, WIDGETS, found, SYSTEM_CLOCK).write(with_condition(found, "Ready", "True", "Theirs", now=1))
     mine = with_condition(found, "Ready", "False", "Mine", now=1)
-    with pytest.raises(ConditionConflict, match="Ready was changed by somebody else"):
+    with pytest.raises(Retry, match="Ready was changed by somebody else"):
         await Patch(client, WIDGETS, found, SYSTEM_CLOCK).write(mine)
     written = await Patch(client, WIDGETS, found, SYSTEM_CLOCK, owned={"Ready"}).write(mine)
     assert get(written, "Ready")["reason"] == "Mine"  # type: ignore[index]
