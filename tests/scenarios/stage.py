@@ -119,8 +119,18 @@ class Following:
         self._actions[write] = action
 
     async def run(self, resource: GroupVersionResource, labels: str, started: asyncio.Event) -> None:
+        while True:
+            try:
+                await self._follow(resource, labels, started)
+            except ApiError as error:
+                # A real server forgets what was when the definition of a kind changes; then all is read again.
+                if error.code != 410:
+                    raise
+
+    async def _follow(self, resource: GroupVersionResource, labels: str, started: asyncio.Event) -> None:
         world, objects = self._world, self.objects.setdefault(resource, {})
         listed = await world.client.list(resource, world.namespace, labels=labels)
+        objects.clear()
         objects.update({name_of(obj): obj for obj in listed["items"]})
         revision = listed["metadata"]["resourceVersion"]
         started.set()

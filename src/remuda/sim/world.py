@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -147,7 +148,8 @@ class World:
     # --- clusters -----------------------------------------------------------------------------------------------------------
 
     async def prepare(self, definitions: Iterable[Obj]) -> None:
-        """CRDs and the namespace, if they are not there."""
+        """CRDs and the namespace, if they are not there; afterwards all of it is served."""
+        definitions = list(definitions)
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
         for resource, obj in (*((CRDS, crd) for crd in definitions), (NAMESPACES, namespace)):
             try:
@@ -155,6 +157,20 @@ class World:
             except ApiError as error:
                 if not error.is_already_exists:
                     raise
+        for crd in definitions:
+            await self.until(f"{crd['metadata']['name']} is served", partial(self._served, crd), 60)
+
+    async def _served(self, crd: Obj) -> bool:
+        spec = crd["spec"]
+        try:
+            for version in spec["versions"]:
+                await self.client.list(GroupVersionResource(spec["group"], version["name"], spec["names"]["plural"]), limit=1)
+        except ApiError as error:
+            # A real server may also need a moment for its storage, or for somebody to convert.
+            if error.code in (404, 429, 500, 503):
+                return False
+            raise
+        return True
 
     async def add_cluster(
         self,
