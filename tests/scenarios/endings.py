@@ -106,6 +106,8 @@ async def rules_order_the_drain(world: World) -> None:
         rule = world.core_object("MachineDrainRule", f"{name}-{app}", {"drain": drain, **selectors})
         await world.create(MACHINE_DRAIN_RULES, rule)
     await world.patch(CLUSTERS, name, {"metadata": {"labels": {"drained": name}}})
+    # Caches of different kinds come to know things in no order.
+    await world.settle(2)
     for app in ("web", "late", "agent", "job"):
         await _pod(world, name, app, machine, app=app)
     await world.delete(MACHINES, machine)
@@ -145,6 +147,8 @@ async def a_drain_gives_up(world: World) -> None:
         ),
     )
     await world.patch(CLUSTERS, name, {"metadata": {"labels": {"drained": name}}})
+    # Caches of different kinds come to know things in no order.
+    await world.settle(2)
     await _pod(world, name, "forever", machine, app="forever")
     await world.delete(MACHINES, machine)
     await world.until("it drains", lambda: is_at(world, MACHINES, machine, "Deleting", "DrainingNode"))

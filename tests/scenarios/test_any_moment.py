@@ -19,7 +19,7 @@ WRITES = 130
 @pytest.mark.parametrize("whom", TOLD)
 async def test_it_may_be_told_to_go_at_any_moment(whom: str) -> None:
     choices = dice(whom)
-    for writes in range(1, WRITES) if SOAK else choices.sample(range(1, WRITES), 3):
+    for writes in range(1, WRITES) if SOAK else choices.sample(range(1, WRITES), 2):
         for weather in (Weather(), SLOW) if SOAK else (choices.choice((Weather(), SLOW)),):
             seed = choices.randrange(1000)
             print(f"{whom} after {writes} writes, seed {seed}, {weather}")

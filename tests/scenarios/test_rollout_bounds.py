@@ -31,7 +31,7 @@ CORNERS = [
     if (surge, unavailable) != (0, 0)  # which admission refuses
 ]
 # The corners where nothing but one machine may move, and those where everything may.
-ALWAYS = [(1, 1, 0), (1, 0, 1), (3, 0, "25%"), (5, "100%", "100%")]
+ALWAYS: list[tuple[int, Amount, Amount]] = [(1, 1, 0), (1, 0, 1), (3, 0, "25%"), (5, "100%", "100%")]
 
 
 def chosen() -> list[tuple[int, Amount, Amount]]:

@@ -32,8 +32,10 @@ async def test_a_scenario_ends_the_same_whoever_dies_in_the_middle(name: str) ->
     plain, writes = await played(name)
     assert writes > 10
     choices = dice(name)
-    for death in range(1, writes) if SOAK else [choices.randrange(1, writes)]:
-        pause = choices.choice((0.0, 0.0, 3.0))
-        again, _ = await played(name, death, pause=pause)
-        wrong = differences(plain, again)
-        assert not wrong, f"death after write {death} of {writes}, pause {pause}:\n{wrong}"
+    once = [[death] for death in range(1, writes)] if SOAK else [[choices.randrange(1, writes)]]
+    again_and_again = [[choices.randrange(5, 40) for _ in range(choices.randrange(2, 8))] for _ in range(10 if SOAK else 0)]
+    for deaths in once + again_and_again:
+        pause = choices.choice((0.0, 0.0, 3.0, 40.0))
+        found, _ = await played(name, *deaths, pause=pause)
+        wrong = differences(plain, found)
+        assert not wrong, f"lives of {deaths} of {writes} writes, {pause} s between them:\n{wrong}"

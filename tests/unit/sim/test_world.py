@@ -120,7 +120,12 @@ async def test_a_killed_core_does_nothing_and_the_next_one_goes_on() -> None:
         await world.settle(600)
         assert len(await world.machines("c1")) == 2
         seen: list[Client] = []
-        world.start_core(lambda client: seen.append(client) or client)
+
+        def through(client: Client) -> Client:
+            seen.append(client)
+            return client
+
+        world.start_core(through)
         await world.until("all run", lambda: world.running("c1", 4))
         assert len(seen) == 1
 
