@@ -52,8 +52,8 @@ class WorkQueue(Generic[K]):
         self._cap = cap
         self._lane = lane
         self._ready: dict[int, _Lanes[K]] = {}
-        # What waits: its priority and since when.
-        self._queued: dict[K, tuple[int, float]] = {}
+        # What waits: its priority, since when, and in which lane: an object that goes may be in another by then.
+        self._queued: dict[K, tuple[int, float, Hashable]] = {}
         self._in_hand: dict[K, float] = {}
         self._again: dict[K, int] = {}
         self._delayed: dict[K, tuple[float, int, Timer]] = {}
@@ -97,20 +97,20 @@ class WorkQueue(Generic[K]):
         waiting = self._queued.get(key)
         if waiting is not None:
             if waiting[0] < priority:
-                self._ready[waiting[0]].remove(key, self._lane(key))
-                self._enqueue(key, priority, waiting[1])
+                self._ready[waiting[0]].remove(key, waiting[2])
+                self._enqueue(key, priority, waiting[1], waiting[2])
             return
         if self._metrics is not None:
             self._metrics.added()
-        self._enqueue(key, priority, self._clock.monotonic())
+        self._enqueue(key, priority, self._clock.monotonic(), self._lane(key))
         self._wake()
 
-    def _enqueue(self, key: K, priority: int, since: float) -> None:
-        self._queued[key] = (priority, since)
+    def _enqueue(self, key: K, priority: int, since: float, lane: Hashable) -> None:
+        self._queued[key] = (priority, since, lane)
         lanes = self._ready.get(priority)
         if lanes is None:
             lanes = self._ready[priority] = _Lanes()
-        lanes.put(key, self._lane(key))
+        lanes.put(key, lane)
 
     def add_after(self, key: K, seconds: float, priority: int = FRESH) -> None:
         """Add the key when `seconds` have passed; of several such wishes the earliest counts."""
@@ -200,7 +200,7 @@ class WorkQueue(Generic[K]):
         waiting = [priority for priority, lanes in self._ready.items() if lanes]
         priority = min(waiting) if self._given % LOW_SHARE == 0 else max(waiting)
         key = self._ready[priority].take()
-        _, since = self._queued.pop(key)
+        _, since, _ = self._queued.pop(key)
         now = self._clock.monotonic()
         self._in_hand[key] = now
         if self._metrics is not None:
@@ -245,7 +245,7 @@ class WorkQueue(Generic[K]):
 
     def _depths(self) -> Iterable[tuple[int, int]]:
         counts = dict.fromkeys((FRESH, *self._ready), 0)
-        for priority, _ in self._queued.values():
+        for priority, _, _ in self._queued.values():
             counts[priority] += 1
         return counts.items()
 

@@ -9,6 +9,7 @@ import pytest
 from remuda.kube.clock import Rng, VirtualClock
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import QueueClosed, Result, Retry, Workers, WorkQueue
+from remuda.runtime.queue import LOW
 
 
 @pytest.fixture
@@ -154,3 +155,15 @@ async def test_one_key_is_never_reconciled_twice_at_once(queue: WorkQueue[str], 
     assert most == 1
     queue.close()
     await running
+
+
+async def test_a_key_whose_lane_changes_while_it_waits_is_still_found(clock: VirtualClock) -> None:
+    lanes = {"a": "one"}
+    queue: WorkQueue[str] = WorkQueue(clock, Rng(1), lane=lambda key: lanes.get(key, key))
+    queue.add("a", LOW)
+    lanes.clear()
+    queue.add("a")
+    assert await queue.get() == "a"
+    assert queue.idle is False
+    queue.done("a")
+    assert queue.idle
