@@ -138,7 +138,7 @@ def _rest(scope: Scope) -> float:
     """Once all is handed over there are only sums left to write, and nobody waits for those; many machines make them dear."""
     planned = not scope.control_plane.ref or scope.initialized(handoff.INITIALIZED)
     settled = not scope.deleting and planned and scope.initialized(handoff.PROVISIONED)
-    return min(1.0, (0.5 if settled else 0.1) + 0.001 * len(scope.descendants.machines))
+    return min(1.0, (1.0 if settled else 0.1) + 0.001 * len(scope.descendants.machines))
 
 
 def _topology_to_come(cluster: Obj) -> bool:

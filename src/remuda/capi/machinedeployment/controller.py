@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, GROUP, MACHINE_DEPLOYMENTS, MACHINE_SETS
-from remuda.kube.objects import Key, dig, is_being_deleted, labels_of, metadata, namespace_of, with_metadata
+from remuda.kube.objects import Key, dig, is_being_deleted, labels_of, metadata, namespace_of, uid_of, with_metadata
 from remuda.kube.owners import has_finalizer, reference, with_finalizer, with_owner, without_finalizer
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, Controller, Result, Watch, spec_change
@@ -24,6 +24,7 @@ from ..pausing import is_paused, with_paused
 from ..phases import Phases
 from .carrying_out import Rollouts
 from .ownership import add_indexes, deployments_of, machines_of, own_machine_sets, selector_of
+from .reading import spec_replicas
 from .scope import NAME, Scope
 from .status import OWNED, heard_at, with_status
 from .templates import own_templates, template_references
@@ -89,8 +90,7 @@ class MachineDeployments:
         await patch.write(with_status(scope.snapshot()), observed=not phases.failed)
         heard = heard_at(scope.machines, scope.now)
         after = None if heard is None else max(heard - scope.now, 0.0) + 1.0
-        # Adding up a thousand machines takes its time, and each of them is news.
-        phases.add(Result(after=after, rest=min(1.0, 0.05 + 0.001 * len(scope.machines))))
+        phases.add(Result(after=after, rest=_rest(scope)))
         return phases.outcome()
 
     async def _roll_out(self, scope: Scope) -> Result:
@@ -112,6 +112,15 @@ class MachineDeployments:
                 await self._rollouts.delete(scope, each, tell=False)
         gone = (scope.waits_for(Code.DELETION, Actor.REMUDA, "must be gone first", scope.of(each)) for each in scope.machine_sets)
         return Result(waits=tuple(gone))
+
+
+def _rest(scope: Scope) -> float:
+    """Adding up a thousand machines takes its time, and each of them is news. When one set has them all, and as many as are
+    wanted, there are only sums left to write, for which nobody waits."""
+    wanted = spec_replicas(scope.deployment)
+    sets = [each for each in scope.machine_sets or () if spec_replicas(each) or scope.there[uid_of(each)]]
+    rolled = len(sets) == 1 and spec_replicas(sets[0]) == wanted == len(scope.machines)
+    return min(1.0, (0.5 if rolled and not is_being_deleted(scope.deployment) else 0.05) + 0.001 * len(scope.machines))
 
 
 async def _finalized(patch: Patch, deployment: Obj, cluster: Obj | None) -> Obj:

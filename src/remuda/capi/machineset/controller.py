@@ -21,7 +21,7 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, NORMAL, Controller, Result, Watch, logger, owner, spec_change
 
 from ..core import BY_CLUSTER, Core, cluster_key_of
-from ..names import DEPLOYMENT_NAME, DISABLE_MACHINE_CREATE, MACHINE_SET_FINALIZER
+from ..names import DEPLOYMENT_NAME, DESIRED_REPLICAS, DISABLE_MACHINE_CREATE, MACHINE_SET_FINALIZER
 from ..pausing import is_paused, with_paused
 from ..phases import Phases, Stuck
 from .claiming import Claiming, selector_of
@@ -48,7 +48,7 @@ _CONDITIONS = ("Ready", "Available", "UpToDate", "NodeHealthy", "HealthCheckSucc
 _LEGACY_CONDITIONS = ("Ready", "HealthCheckSucceeded", "OwnerRemediated")
 _STATUS = (("nodeRef",), ("nodeInfo", "kubeletVersion"), ("deletion", "nodeDrainStartTime"))
 # The sum of a thousand machines takes so long that it is not made anew for every one of their changes.
-_REST_PER_MACHINE, _LONGEST_REST = 0.001, 1.0
+_REST_PER_MACHINE, _REST_WHEN_WHOLE, _LONGEST_REST = 0.001, 0.3, 1.0
 
 
 class MachineSets:
@@ -135,9 +135,7 @@ class MachineSets:
         snapshot = self._snapshot(scope, selector)
         status = with_status(snapshot)
         await patch.write(with_legacy_status(status, snapshot), observed=not phases.failed)
-        # A set that has just grown goes on at once.
-        rest = 0.0 if scope.created else min(len(scope.listed) * _REST_PER_MACHINE, _LONGEST_REST)
-        phases.add(Result(after=look_again(status, snapshot), rest=rest))
+        phases.add(Result(after=look_again(status, snapshot), rest=_rest(scope)))
         return phases.outcome()
 
     async def _run(self, scope: Scope, phases: Phases) -> LabelSelector | None:
@@ -257,6 +255,16 @@ class MachineSets:
 
 async def _stuck(wait: Wait) -> None:
     raise Stuck(wait)
+
+
+def _rest(scope: Scope) -> float:
+    """Adding up many machines takes its time, and each of them is news. A set that has just grown goes on at once. One that is
+    all there, and all of its deployment, has only sums left to write, for which nobody waits."""
+    if scope.created:
+        return 0.0
+    desired = annotations_of(scope.machine_set).get(DESIRED_REPLICAS, str(scope.replicas))
+    whole = not scope.deleting and len(scope.listed) == scope.replicas and desired == str(scope.replicas)
+    return min(_LONGEST_REST, (_REST_WHEN_WHOLE if whole else 0.0) + len(scope.listed) * _REST_PER_MACHINE)
 
 
 def _no_cluster(machine_set: Obj) -> Wait:
