@@ -28,6 +28,7 @@ from tests.real.cluster import RealCluster, free_ports
 Found = dict[str, Any]
 CORES = ("upstream", "remuda")
 PROVIDERS = "providers"
+SETTLE = 15.0
 
 _REQUEST = re.compile(r"^apiserver_request_total\{(.*)\} (\S+)$")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
@@ -43,10 +44,12 @@ def measure(core: str, load: Load, scratch: Path, idle: float) -> Found:
         real = stack.enter_context(RealCluster(controllers=True, fsync=True, directory=scratch / "kubernetes"))
         pid = stack.enter_context(_upstream(real, scratch) if core == "upstream" else _remuda(real, scratch))
         providers = stack.enter_context(_providers(real, scratch))
+        # kube-apiserver is busy with new definitions for a while, whoever made them.
+        time.sleep(SETTLE)
         meter = Meter(real, {**real.pids, core: pid, PROVIDERS: providers.pid})
         found = {**_asked(providers, load), **meter.read()}
         if idle:
-            time.sleep(15)
+            time.sleep(SETTLE)
             meter = Meter(real, meter.pids)
             time.sleep(idle)
             found["idle"] = meter.read()
