@@ -255,7 +255,7 @@ class Server:
         return WebhookConverter(conversion.get("webhook") or {}, self.webhooks, self.config.entropy)
 
     async def listen(self) -> None:
-        assert self.pki is not None, "a server without a data directory has no certificates to listen with, unless it is given some"
+        assert self.pki is not None, "a server without a data directory has no certificates, unless it is given some"
         context = server_context(self.pki.serving_certificate, self.pki.serving_key, self.pki.ca_certificate)
         self._listener = Listener(self.handler, context)
         await self._listener.open(self.config.host, self.config.port)
