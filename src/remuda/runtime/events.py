@@ -23,6 +23,7 @@ EVENTS = GroupVersionResource("", "v1", "events")
 NORMAL, WARNING = "Normal", "Warning"
 _ROOM = 1000
 _LONGEST_MESSAGE = 1024
+_NAMES_TRIED = 5
 
 
 def reference_to(obj: Obj) -> Obj:
@@ -103,13 +104,10 @@ class Recorder:
 
     async def _create(self, namespace: str, decision: Decision, reference: Mapping[str, Any], type_: str, reason: str) -> None:
         now = self._clock.time()
-        # Two in one moment, which on a virtual clock is the rule, must differ.
-        self._last = max(int(now * 1_000_000_000), self._last + 1)
-        name = f"{reference.get('name', '')}.{self._last:x}"
         event = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": name, "namespace": namespace},
+            "metadata": {},
             "involvedObject": dict(reference),
             "reason": reason,
             "message": decision.message,
@@ -121,5 +119,16 @@ class Recorder:
             "reportingComponent": self._component,
             "reportingInstance": "",
         }
-        await self._client.create(EVENTS, event, namespace, field_manager=self._manager)
-        self._correlator.wrote(decision.key, Told(name, 1, now))
+        for _ in range(_NAMES_TRIED):
+            # Two in one moment, which on a virtual clock is the rule, must differ; another component may have been there, too.
+            self._last = max(int(now * 1_000_000_000), self._last + 1)
+            name = f"{reference.get('name', '')}.{self._last:x}"
+            named = {**event, "metadata": {"name": name, "namespace": namespace}}
+            try:
+                await self._client.create(EVENTS, named, namespace, field_manager=self._manager)
+            except ApiError as error:
+                if not error.is_already_exists:
+                    raise
+            else:
+                self._correlator.wrote(decision.key, Told(name, 1, now))
+                return

@@ -10,8 +10,8 @@ import pytest
 from remuda.apiserver.server import Config, Server
 from remuda.client.inprocess import InProcessClient
 from remuda.kube.clock import Rng, VirtualClock, rfc3339
-from remuda.runtime import Recorder
-from remuda.runtime.events import EVENTS
+from remuda.runtime import NORMAL, Recorder
+from remuda.runtime.events import EVENTS, reference_to
 
 Obj = dict[str, Any]
 SUBJECT: Obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default", "uid": "u1"}}
@@ -83,3 +83,10 @@ async def test_spam_is_dropped_and_one_in_five_minutes_gets_through(client: InPr
         recorder.event(SUBJECT, "Normal", "Made", "it is there")
     await recorder.flush()
     assert [event["count"] for event in await told(client)] == [26]
+
+
+async def test_two_components_that_speak_in_the_same_moment_are_both_heard(client: InProcessClient, clock: VirtualClock) -> None:
+    for component in ("one", "two"):
+        await Recorder(client, clock, component).record(reference_to(SUBJECT), NORMAL, "Spoke", "hello")
+    listed = await client.list(EVENTS, "default")
+    assert sorted(event["source"]["component"] for event in listed["items"]) == ["one", "two"]
