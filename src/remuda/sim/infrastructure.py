@@ -241,7 +241,7 @@ def _node(infra: Obj, machine: Obj, now: float) -> Obj:
         "kind": "Node",
         "metadata": {
             "name": name_of(infra),
-            "labels": {"remuda.dev/simulated": "true", "kubernetes.io/hostname": name_of(infra)},
+            "labels": {SIMULATED: "true", "kubernetes.io/hostname": name_of(infra)},
         },
         "spec": {"providerID": provider_id(infra)},
         "status": {"conditions": conditions, "nodeInfo": info},
