@@ -13,7 +13,7 @@ from remuda.capi.pausing import is_paused
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, is_being_deleted, labels_of, name_of, namespace_of, with_path
 from remuda.kube.owners import reference
-from remuda.runtime import DONE, Controller, Result, Watch
+from remuda.runtime import DONE, Controller, Result, Watch, spec_change
 
 from .kinds import SIM_CONFIGS
 from .provider import Land, handed_over, held, of_cluster
@@ -26,14 +26,12 @@ SECRETS = GroupVersionResource("", "v1", "secrets")
 class Configs:
     """SimConfigs: joiners wait for the control plane, everybody for the infrastructure."""
 
-    controller = Controller(
-        "simconfig", SIM_CONFIGS, watches=(Watch(MACHINES, lambda machine: _config(machine)),), concurrency=20
-    )
+    controller = Controller("simconfig", SIM_CONFIGS, concurrency=20)
 
     def __init__(self, land: Land) -> None:
         self._land = land
         self._configs = land.manager.informers.of(SIM_CONFIGS)
-        watches = (Watch(MACHINES, _config), Watch(CLUSTERS, of_cluster(self._configs), handed_over))
+        watches = (Watch(MACHINES, _config, spec_change), Watch(CLUSTERS, of_cluster(self._configs), handed_over))
         self.controller = replace(type(self).controller, watches=watches)
 
     async def reconcile(self, key: Key) -> Result:

@@ -46,6 +46,7 @@ from .kinds import (
 from .provider import BY_CLUSTER, Land, handed_over, held, of_cluster
 
 Obj = dict[str, Any]
+_BY_TEMPLATE = "template"
 
 
 class ControlPlanes:
@@ -59,6 +60,7 @@ class ControlPlanes:
     def __init__(self, land: Land) -> None:
         self._land = land
         self._planes = land.manager.informers.of(SIM_CONTROL_PLANES)
+        self._planes.add_index(_BY_TEMPLATE, lambda plane: (Key(namespace_of(plane), _template_name(plane)),))
         self._templates = land.manager.informers.of(SIM_MACHINE_TEMPLATES)
         watches = (
             *type(self).controller.watches,
@@ -68,7 +70,7 @@ class ControlPlanes:
         self.controller = replace(type(self).controller, watches=watches)
 
     def _using(self, template: Obj) -> list[Key]:
-        return [Key.of(plane) for plane in self._planes.objects() if _template_name(plane) == name_of(template)]
+        return [Key.of(plane) for plane in self._planes.indexed(_BY_TEMPLATE, Key.of(template))]
 
     async def reconcile(self, key: Key) -> Result:
         land = self._land

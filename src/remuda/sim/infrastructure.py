@@ -18,7 +18,7 @@ from remuda.kube.clock import parse_rfc3339, rfc3339
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, dig, is_being_deleted, labels_of, metadata, name_of, namespace_of, with_path
 from remuda.kube.owners import with_finalizer, without_finalizer
-from remuda.runtime import DONE, Controller, Result, Watch
+from remuda.runtime import DONE, Controller, Result, Watch, spec_change
 
 from .clusters import SimulatedCluster
 from .kinds import FINALIZER, SIM_CLUSTERS, SIM_MACHINES
@@ -94,7 +94,7 @@ class Machines:
     def __init__(self, land: Land) -> None:
         self._land = land
         self._machines = land.manager.informers.of(SIM_MACHINES)
-        watches = (Watch(MACHINES, _machine), Watch(CLUSTERS, of_cluster(self._machines), handed_over))
+        watches = (Watch(MACHINES, _machine, spec_change), Watch(CLUSTERS, of_cluster(self._machines), handed_over))
         self.controller = replace(type(self).controller, watches=watches)
 
     async def reconcile(self, key: Key) -> Result:
