@@ -21,6 +21,7 @@ from remuda.runtime import DONE, NORMAL, Controller, Result, Watch
 from ..cluster_secrets import SECRETS, cluster_secrets, only_kubeconfigs
 from ..core import Core, cluster_key_of, cluster_name_of
 from ..names import CLUSTER_FINALIZER, CLUSTER_NAME, ca_secret, kubeconfig_secret
+from ..pace import Pace
 from ..pausing import is_paused, with_paused
 from ..phases import Phases
 from . import deletion, handoff
@@ -33,6 +34,8 @@ Obj = dict[str, Any]
 
 _REFERENCES = ("infrastructureRef", "controlPlaneRef")
 # What the sums of a Cluster are made of; other changes of a Machine don't show.
+# At all Clusters together, as long as that leaves each of them short enough a rest.
+_LOOKS_PER_SECOND = 20.0
 _MACHINE_CONDITIONS = ("Ready", "Available", "UpToDate", "HealthCheckSucceeded", "OwnerRemediated")
 
 
@@ -43,6 +46,7 @@ class Clusters:
         self._core = core
         self._entropy = entropy or Entropy()
         self._events = core.recorder(COMPONENT)
+        self._pace = Pace(core.clock, _LOOKS_PER_SECOND)
         namespace = core.options.namespace
         self._secrets = cluster_secrets(core.manager.informers, namespace)
         self.controller = replace(
@@ -95,8 +99,16 @@ class Clusters:
         self._tell(scope, written, phase_changed=outcome.phase_changed)
         if outcome.revisit is not None:
             phases.add(Result(outcome.revisit))
-        phases.add(Result(rest=_rest(scope)))
+        phases.add(Result(rest=self._rest(scope)))
         return phases.outcome()
+
+    def _rest(self, scope: Scope) -> float:
+        """Once all is handed over there are only sums left to write, and nobody waits for those; many machines make them dear."""
+        least = 0.1 + 0.001 * len(scope.descendants.machines)
+        planned = not scope.control_plane.ref or scope.initialized(handoff.INITIALIZED)
+        if scope.deleting or not planned or not scope.initialized(handoff.PROVISIONED):
+            return self._pace.rest(scope.key, min(1.0, least), 1.0)
+        return self._pace.rest(scope.key, 1.0, 10.0)
 
     def _scope(self, cluster: Obj, now: float) -> Scope:
         core, key = self._core, Key.of(cluster)
@@ -132,13 +144,6 @@ class Clusters:
             scope.events.append((phase, f"Cluster {name} is {phase}"))
         for reason, message in scope.events:
             self._events.event(written, NORMAL, reason, message)
-
-
-def _rest(scope: Scope) -> float:
-    """Once all is handed over there are only sums left to write, and nobody waits for those; many machines make them dear."""
-    planned = not scope.control_plane.ref or scope.initialized(handoff.INITIALIZED)
-    settled = not scope.deleting and planned and scope.initialized(handoff.PROVISIONED)
-    return min(1.0, (1.0 if settled else 0.1) + 0.001 * len(scope.descendants.machines))
 
 
 def _topology_to_come(cluster: Obj) -> bool:
