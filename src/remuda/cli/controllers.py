@@ -134,7 +134,7 @@ def command(
     from remuda.runtime.choice import UnknownController
 
     from . import logs
-    from .loops import loop_factory, raise_file_limit
+    from .loops import collect_seldom, loop_factory, raise_file_limit
 
     logs.set_up(log_format, verbose)
     try:
@@ -156,6 +156,7 @@ def command(
         health=_socket(health_probe_bind_address, "--health-probe-bind-address"),
     )
     raise_file_limit()
+    collect_seldom()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_run(client, settings))
 

@@ -17,7 +17,7 @@ from remuda import __version__
 
 from .core_options import core_options
 from .exits import Failure
-from .loops import loop_factory, raise_file_limit
+from .loops import collect_seldom, loop_factory, raise_file_limit
 from .places import Listen, data_dir_option, listen_option, parse_duration
 from .signals import stop_on_signals
 
@@ -81,6 +81,7 @@ def command(
     logs.set_up(log_format, verbose)
     choice = _choice(wanted)
     raise_file_limit()
+    collect_seldom()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(
             _serve(data_dir.absolute(), listen, choice, options, controllers=only != "api", history=history, window=watch_window)

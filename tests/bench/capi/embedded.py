@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from remuda.cli.loops import loop_factory, raise_file_limit
+from remuda.cli.loops import collect_seldom, loop_factory, raise_file_limit
 from remuda.client.inprocess import InProcessClient
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.errors import ApiError
@@ -104,6 +104,7 @@ def main(arguments: list[str]) -> None:
     # That workload clusters do not answer before they have a machine is no news.
     logging.disable(logging.WARNING)
     raise_file_limit()
+    collect_seldom()
     load = Load(**json.loads(arguments[0]))
     directory = None if arguments[1] == "memory" else Path(arguments[1])
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from remuda.apiserver.pki import Pki
-from remuda.cli.loops import loop_factory, raise_file_limit
+from remuda.cli.loops import collect_seldom, loop_factory, raise_file_limit
 from remuda.client.https import HttpsClient
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.sim.clusters import SimulatedClusters
@@ -47,6 +47,7 @@ async def play(kubeconfig: Path, directory: Path) -> None:
 def main(arguments: list[str]) -> None:
     logging.disable(logging.WARNING)
     raise_file_limit()
+    collect_seldom()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(play(Path(arguments[0]), Path(arguments[1])))
 
