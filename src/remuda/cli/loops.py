@@ -44,7 +44,7 @@ def _is_broken_connection(error: BaseException | None) -> bool:
 
 
 def collect_seldom() -> None:
-    """Garbage in cycles is rare here, and looking for it among all objects of a large cache took about a sixth of all CPU time."""
+    """Garbage in cycles is rare here, and looking for it among all objects of a large cache took a sixth of all CPU time."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
