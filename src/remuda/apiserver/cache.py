@@ -205,6 +205,10 @@ class Cache:
             await asyncio.gather(self._task, return_exceptions=True)
         if mutation.DETECTOR is not None:
             mutation.DETECTOR.verify()
+            # Or a session of many servers would look at the objects of all that ever were, again and again.
+            for bucket in self.buckets():
+                for entry in bucket.entries.values():
+                    entry.forget()
 
     async def _follow(self, started: asyncio.Future[None]) -> None:
         try:
