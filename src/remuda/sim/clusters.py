@@ -15,6 +15,7 @@ from remuda.apiserver.pki import Pki
 from remuda.apiserver.server import Config, Server
 from remuda.client.api import Client, WatchEvent
 from remuda.client.inprocess import InProcessClient
+from remuda.client.wrapping import Send, WrappedClient
 from remuda.kube import yamlio
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.objects import GroupVersionResource, Key
@@ -24,63 +25,26 @@ from .kubelet import Kubelet
 Obj = dict[str, Any]
 
 
-class Line:
+class Line(WrappedClient):
     """A `Client` over a line that can be cut: calls fail as on a broken connection, watches end."""
 
     def __init__(self, client: Client, up: Callable[[], bool]) -> None:
-        self._client = client
+        super().__init__(client)
         self._up = up
-        # In process a watch is told of every change at once; it must behave like one all the same.
-        self.remote = client.remote
 
     def _check(self) -> None:
         if not self._up():
             raise ConnectionError("the simulated line is cut")
 
-    async def get(self, resource: GroupVersionResource, name: str, namespace: str = "", **options: Any) -> Obj:
+    async def _call(self, send: Send, *, write: bool) -> Any:
         self._check()
-        return await self._client.get(resource, name, namespace, **options)
-
-    async def list(self, resource: GroupVersionResource, namespace: str = "", **options: Any) -> Obj:
-        self._check()
-        return await self._client.list(resource, namespace, **options)
+        return await send()
 
     async def watch(self, resource: GroupVersionResource, namespace: str = "", **options: Any) -> AsyncIterator[WatchEvent]:
         self._check()
-        async for event in self._client.watch(resource, namespace, **options):
+        async for event in super().watch(resource, namespace, **options):
             self._check()
             yield event
-
-    async def create(self, resource: GroupVersionResource, obj: Obj, namespace: str = "", **options: Any) -> Obj:
-        self._check()
-        return await self._client.create(resource, obj, namespace, **options)
-
-    async def update(self, resource: GroupVersionResource, obj: Obj, **options: Any) -> Obj:
-        self._check()
-        return await self._client.update(resource, obj, **options)
-
-    async def patch(self, resource: GroupVersionResource, name: str, patch: Any, namespace: str = "", **options: Any) -> Obj:
-        self._check()
-        return await self._client.patch(resource, name, patch, namespace, **options)
-
-    async def apply(self, resource: GroupVersionResource, obj: Obj, **options: Any) -> Obj:
-        self._check()
-        return await self._client.apply(resource, obj, **options)
-
-    async def delete(self, resource: GroupVersionResource, name: str, namespace: str = "", **options: Any) -> Obj:
-        self._check()
-        return await self._client.delete(resource, name, namespace, **options)
-
-    async def delete_collection(self, resource: GroupVersionResource, namespace: str = "", **options: Any) -> Obj:
-        self._check()
-        return await self._client.delete_collection(resource, namespace, **options)
-
-    async def raw(self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None) -> Any:
-        self._check()
-        return await self._client.raw(method, path, query=query, body=body)
-
-    async def close(self) -> None:
-        """The server behind it is closed by whoever opened it."""
 
 
 class SimulatedCluster:

@@ -12,13 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from remuda.attached import LEASE
-from remuda.client.api import Client
+from remuda.client.wrapping import Send, WrappedClient
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import GroupVersionResource
 from tests.real.cluster import free_ports
-
-Obj = dict[str, Any]
 
 
 class Replica:
@@ -116,54 +113,17 @@ class Replicas:
         return "".join(path.read_text() for path in sorted(self._directory.glob("replica-*.log")))
 
 
-class Patient:
-    """A user who tries again while nobody answers the webhooks, as `kubectl apply` in a loop would. Implements `Client`."""
+class Patient(WrappedClient):
+    """A user who tries again while nobody answers the webhooks, as `kubectl apply` in a loop would."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self.remote = client.remote
-
-    async def _again(self, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def _call(self, send: Send, *, write: bool) -> Any:
         end = SYSTEM_CLOCK.monotonic() + 40
         while True:
             try:
-                return await call()
+                return await send()
             except ApiError as error:
                 # Nobody answers the webhooks; or the server sets a kind up anew, since they moved.
                 passing = error.code in (429, 503) or (error.code == 500 and "webhook" in error.message)
                 if not passing or SYSTEM_CLOCK.monotonic() > end:
                     raise
             await SYSTEM_CLOCK.sleep(0.3)
-
-    async def get(self, resource: GroupVersionResource, name: str, namespace: str = "", **options: Any) -> Obj:
-        return await self._again(lambda: self._client.get(resource, name, namespace, **options))
-
-    async def list(self, resource: GroupVersionResource, namespace: str = "", **options: Any) -> Obj:
-        return await self._again(lambda: self._client.list(resource, namespace, **options))
-
-    def watch(self, resource: GroupVersionResource, namespace: str = "", **options: Any) -> Any:
-        return self._client.watch(resource, namespace, **options)
-
-    async def create(self, resource: GroupVersionResource, obj: Obj, namespace: str = "", **options: Any) -> Obj:
-        return await self._again(lambda: self._client.create(resource, obj, namespace, **options))
-
-    async def update(self, resource: GroupVersionResource, obj: Obj, **options: Any) -> Obj:
-        return await self._again(lambda: self._client.update(resource, obj, **options))
-
-    async def patch(self, resource: GroupVersionResource, name: str, patch: Any, namespace: str = "", **options: Any) -> Obj:
-        return await self._again(lambda: self._client.patch(resource, name, patch, namespace, **options))
-
-    async def apply(self, resource: GroupVersionResource, obj: Obj, **options: Any) -> Obj:
-        return await self._again(lambda: self._client.apply(resource, obj, **options))
-
-    async def delete(self, resource: GroupVersionResource, name: str, namespace: str = "", **options: Any) -> Obj:
-        return await self._again(lambda: self._client.delete(resource, name, namespace, **options))
-
-    async def delete_collection(self, resource: GroupVersionResource, namespace: str = "", **options: Any) -> Obj:
-        return await self._again(lambda: self._client.delete_collection(resource, namespace, **options))
-
-    async def raw(self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None) -> Any:
-        return await self._again(lambda: self._client.raw(method, path, query=query, body=body))
-
-    async def close(self) -> None:
-        await self._client.close()
