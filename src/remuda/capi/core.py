@@ -24,11 +24,12 @@ from remuda.api.cluster_x_k8s_io import (
 from remuda.kube.objects import GroupVersion, Key, dig, labels_of, namespace_of, owner_references_of
 from remuda.kube.owners import controller_of
 from remuda.runtime import Informer, Manager, Recorder, synced
+from remuda.runtime.controller import Mapping
 from remuda.runtime.patching import Patch
 
 from .contracts import Contracts
 from .externals import Externals
-from .names import CLUSTER_NAME, WATCH_FILTER
+from .names import CLUSTER_NAME, DEPLOYMENT_NAME, WATCH_FILTER
 from .workloads import Workloads
 
 Obj = dict[str, Any]
@@ -37,6 +38,7 @@ Obj = dict[str, Any]
 BY_CLUSTER = "cluster"  # (namespace, cluster name), by label and spec.clusterName
 BY_CONTROLLER = "controller"  # the uid of the owner that controls the object
 BY_OWNER = "owner"  # the uid of any owner
+BY_DEPLOYMENT = "deployment"  # machines and sets: (namespace, deployment's name), by label
 BY_NODE = "node"  # machines: (namespace, cluster name, node name)
 BY_PROVIDER_ID = "providerID"  # machines: (namespace, cluster name, providerID)
 
@@ -88,6 +90,8 @@ class Core:
             informer.add_index(BY_CLUSTER, _clusters)
             informer.add_index(BY_CONTROLLER, _controllers)
             informer.add_index(BY_OWNER, lambda obj: [ref.get("uid") for ref in owner_references_of(obj)])
+        for informer in (self.machines, self.machine_sets):
+            informer.add_index(BY_DEPLOYMENT, _deployments)
         self.machines.add_index(BY_NODE, _nodes)
         self.machines.add_index(BY_PROVIDER_ID, _provider_ids)
         self._caches = (
@@ -126,6 +130,21 @@ class Core:
             return key if obj is None else cluster_key_of(obj)
 
         return lane
+
+    def of_cluster(self, informer: Informer) -> Mapping:
+        """A Cluster concerns all objects of a kind that belong to it."""
+        return lambda cluster: [Key.of(obj) for obj in informer.indexed(BY_CLUSTER, Key.of(cluster))]
+
+    def woken_by_connections(self, controller: str, informer: Informer) -> None:
+        """Let a controller look at a cluster's objects when the cluster was connected or lost."""
+
+        def changed(cluster: Key) -> None:
+            working = self.manager.working(controller)
+            if working is not None:
+                for obj in informer.indexed(BY_CLUSTER, cluster):
+                    working.queue.add(Key.of(obj))
+
+        self.workloads.on_change(changed)
 
     def now(self) -> float:
         return self.clock.time()
@@ -172,6 +191,11 @@ def _clusters(obj: Obj) -> Iterable[Hashable]:
 def _controllers(obj: Obj) -> Iterable[Hashable]:
     owner = controller_of(obj)
     return () if owner is None else (owner.get("uid"),)
+
+
+def _deployments(obj: Obj) -> Iterable[Hashable]:
+    name = labels_of(obj).get(DEPLOYMENT_NAME)
+    return (Key(namespace_of(obj), name),) if name else ()
 
 
 def _nodes(machine: Obj) -> Iterable[Hashable]:

@@ -30,7 +30,7 @@ from remuda.kube.owners import with_finalizer
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, Controller, Result, Retry, Watch
 
-from ..core import BY_CLUSTER, BY_NODE, BY_OWNER, BY_PROVIDER_ID, Core, cluster_key_of, owner_is
+from ..core import BY_DEPLOYMENT, BY_NODE, BY_OWNER, BY_PROVIDER_ID, Core, cluster_key_of, owner_is
 from ..names import DEPLOYMENT_NAME, MACHINE_FINALIZER, REVISION
 from ..pausing import is_paused, with_paused
 from .deletion import reconcile_delete
@@ -42,7 +42,6 @@ from .status import Snapshot, computed
 
 Obj = dict[str, Any]
 
-_BY_DEPLOYMENT = "deployment"  # (namespace, name), by label
 # Nobody else writes these conditions of a Machine, of either set. UpToDate is ours only where a deployment made the Machine:
 # of its own machines a control plane says it.
 OWNED = frozenset(
@@ -75,7 +74,7 @@ class Machines:
         self.controller = replace(
             type(self).controller,
             watches=(
-                Watch(CLUSTERS, self._of_cluster, _cluster_matters, namespace),
+                Watch(CLUSTERS, core.of_cluster(core.machines), _cluster_matters, namespace),
                 Watch(MACHINE_SETS, self._of_machine_set, _template_matters, namespace),
                 Watch(MACHINE_DEPLOYMENTS, self._of_machine_deployment, _template_matters, namespace),
             ),
@@ -84,21 +83,17 @@ class Machines:
             resync=core.options.sync_period,
             namespace=namespace,
         )
-        core.machines.add_index(_BY_DEPLOYMENT, _deployments)
         core.externals.followed_by(CONTROLLER, core.machines, _references)
         core.workloads.follow_nodes(CONTROLLER, self._of_node)
-        core.workloads.on_change(self._connection_changed)
+        core.woken_by_connections(CONTROLLER, core.machines)
 
     # --- what concerns which Machines -------------------------------------------------------------------------------------
-
-    def _of_cluster(self, cluster: Obj) -> Iterable[Key]:
-        return [Key.of(machine) for machine in self._core.machines.indexed(BY_CLUSTER, Key.of(cluster))]
 
     def _of_machine_set(self, machine_set: Obj) -> Iterable[Key]:
         return [Key.of(machine) for machine in self._core.machines.indexed(BY_OWNER, uid_of(machine_set))]
 
     def _of_machine_deployment(self, machine_deployment: Obj) -> Iterable[Key]:
-        return [Key.of(machine) for machine in self._core.machines.indexed(_BY_DEPLOYMENT, Key.of(machine_deployment))]
+        return [Key.of(machine) for machine in self._core.machines.indexed(BY_DEPLOYMENT, Key.of(machine_deployment))]
 
     def _of_node(self, cluster: Key, node: Obj) -> Iterable[Key]:
         machines = self._core.machines
@@ -107,13 +102,6 @@ class Machines:
             found = [*found, *machines.indexed(BY_PROVIDER_ID, (*cluster, provider_id))]
         # In order, since a set has another one in every process.
         return dict.fromkeys(Key.of(machine) for machine in found)
-
-    def _connection_changed(self, cluster: Key) -> None:
-        working = self._core.manager.working(CONTROLLER)
-        if working is None:
-            return
-        for machine in self._core.machines.indexed(BY_CLUSTER, cluster):
-            working.queue.add(Key.of(machine))
 
     # --- one Machine ------------------------------------------------------------------------------------------------------
 
@@ -236,11 +224,6 @@ def _ref(machine: Obj) -> Ref:
 def _references(machine: Obj) -> Iterable[Obj]:
     refs = (dig(machine, "spec", "bootstrap", "configRef"), dig(machine, "spec", "infrastructureRef"))
     return [ref for ref in refs if isinstance(ref, dict) and ref]
-
-
-def _deployments(machine: Obj) -> Iterable[Key]:
-    name = labels_of(machine).get(DEPLOYMENT_NAME)
-    return (Key(namespace_of(machine), name),) if name else ()
 
 
 def _cluster_matters(new: Obj | None, old: Obj | None) -> bool:

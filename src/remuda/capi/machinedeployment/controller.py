@@ -18,12 +18,12 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, Controller, Result, Watch, spec_change
 from remuda.runtime.patching import Patch
 
-from ..core import BY_CLUSTER, Core, cluster_name_of
+from ..core import Core, cluster_name_of
 from ..names import CLUSTER_NAME, MACHINE_DEPLOYMENT_FINALIZER
 from ..pausing import is_paused, with_paused
 from ..phases import Phases
 from .carrying_out import Rollouts
-from .ownership import add_indexes, deployments_of, machines_of, own_machine_sets, selector_of
+from .ownership import deployments_of, machines_of, own_machine_sets, selector_of
 from .reading import spec_replicas
 from .scope import NAME, Scope
 from .status import OWNED, heard_at, with_status
@@ -50,17 +50,13 @@ class MachineDeployments:
             namespace=namespace,
             watches=(
                 Watch(MACHINE_SETS, self._of_machine_set, namespace=namespace),
-                Watch(CLUSTERS, self._of_cluster, _cluster_matters, namespace=namespace),
+                Watch(CLUSTERS, core.of_cluster(core.machine_deployments), _cluster_matters, namespace=namespace),
             ),
         )
-        add_indexes(core)
         core.externals.followed_by(NAME, core.machine_deployments, template_references, _template_matters)
 
     def _of_machine_set(self, machine_set: Obj) -> Iterable[Key]:
         return deployments_of(self._core, machine_set)
-
-    def _of_cluster(self, cluster: Obj) -> Iterable[Key]:
-        return [Key.of(each) for each in self._core.machine_deployments.indexed(BY_CLUSTER, Key.of(cluster))]
 
     async def reconcile(self, key: Key) -> Result:
         core = self._core

@@ -5,7 +5,7 @@ Only objects of the deployment's own cluster count: a selector that happens to m
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import GROUP, MACHINE_SETS
@@ -16,7 +16,7 @@ from remuda.kube.selectors import LabelSelector, SelectorError, checked_structur
 from remuda.kube.waits import Actor, Code
 from remuda.runtime import NORMAL, WARNING, Recorder, logger, owner
 
-from ..core import BY_CLUSTER, Core, cluster_key_of
+from ..core import BY_CLUSTER, BY_DEPLOYMENT, Core, cluster_key_of
 from ..names import DEPLOYMENT_NAME
 from ..phases import Stuck
 from .scope import NAME, Scope
@@ -25,17 +25,7 @@ Obj = dict[str, Any]
 
 log = logger(__name__)
 
-_BY_DEPLOYMENT = "deployment"  # machines: (namespace, deployment's name), by label
 _controlling = owner("MachineDeployment", GROUP, controller=True)
-
-
-def add_indexes(core: Core) -> None:
-    core.machines.add_index(_BY_DEPLOYMENT, _deployments)
-
-
-def _deployments(machine: Obj) -> Iterable[Hashable]:
-    name = labels_of(machine).get(DEPLOYMENT_NAME)
-    return (Key(namespace_of(machine), name),) if name else ()
 
 
 def selector_of(deployment: Obj) -> LabelSelector | None:
@@ -53,7 +43,7 @@ def machines_of(core: Core, deployment: Obj, selector: LabelSelector) -> list[Ob
     cluster = cluster_key_of(deployment)
     named = [each.values for each in selector.requirements if each.key == DEPLOYMENT_NAME and each.operator in ("=", "in")]
     if named:
-        found = [obj for name in named[0] for obj in core.machines.indexed(_BY_DEPLOYMENT, Key(cluster.namespace, name))]
+        found = [obj for name in named[0] for obj in core.machines.indexed(BY_DEPLOYMENT, Key(cluster.namespace, name))]
     else:
         found = core.machines.indexed(BY_CLUSTER, cluster)
     matching = (each for each in found if selector.matches(labels_of(each)) and cluster_key_of(each) == cluster)

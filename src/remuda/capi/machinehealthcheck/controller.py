@@ -74,7 +74,7 @@ class MachineHealthChecks:
             type(self).controller,
             watches=(
                 Watch(MACHINES, self._of_machine, machine_matters, options.namespace),
-                Watch(CLUSTERS, self._of_cluster, cluster_matters, options.namespace),
+                Watch(CLUSTERS, core.of_cluster(core.health_checks), cluster_matters, options.namespace),
             ),
             lane=core.lane(core.health_checks),
             concurrency=options.concurrency,
@@ -83,12 +83,9 @@ class MachineHealthChecks:
         )
         core.externals.followed_by(NAME, core.health_checks, references)
         core.workloads.follow_nodes(NAME, self._of_node)
-        core.workloads.on_change(self._connection_changed)
+        core.woken_by_connections(NAME, core.health_checks)
 
     # --- whom a change concerns -----------------------------------------------------------------------------------------
-
-    def _of_cluster(self, cluster: Obj) -> Iterable[Key]:
-        return [Key.of(check) for check in self._core.health_checks.indexed(BY_CLUSTER, Key.of(cluster))]
 
     def _of_machine(self, machine: Obj) -> Iterable[Key]:
         labels = labels_of(machine)
@@ -100,12 +97,6 @@ class MachineHealthChecks:
     def _of_node(self, cluster: Key, node: Obj) -> Iterable[Key]:
         for machine in self._core.machines.indexed(BY_NODE, (*cluster, name_of(node))):
             yield from self._of_machine(machine)
-
-    def _connection_changed(self, cluster: Key) -> None:
-        working = self._core.manager.working(NAME)
-        if working is not None:
-            for check in self._core.health_checks.indexed(BY_CLUSTER, cluster):
-                working.queue.add(Key.of(check))
 
     # --- reconcile ------------------------------------------------------------------------------------------------------
 

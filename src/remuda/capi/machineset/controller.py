@@ -7,7 +7,7 @@ many as it takes, write the status. Deployments make the sets; the machine contr
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from remuda.kube.selectors import LabelSelector, SelectorError
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, NORMAL, Controller, Result, Watch, logger, owner, spec_change
 
-from ..core import BY_CLUSTER, Core, cluster_key_of
+from ..core import BY_DEPLOYMENT, Core, cluster_key_of
 from ..names import DEPLOYMENT_NAME, DESIRED_REPLICAS, DISABLE_MACHINE_CREATE, MACHINE_SET_FINALIZER
 from ..pausing import is_paused, with_paused
 from ..phases import Phases, Stuck
@@ -42,7 +42,6 @@ from .unhealthy import Remediation
 Obj = dict[str, Any]
 log = logger(__name__)
 
-_BY_DEPLOYMENT = "deployment"
 # What of a machine a set looks at; anything else of its status may change without it.
 _CONDITIONS = ("Ready", "Available", "UpToDate", "NodeHealthy", "HealthCheckSucceeded", "OwnerRemediated", "Deleting")
 _LEGACY_CONDITIONS = ("Ready", "HealthCheckSucceeded", "OwnerRemediated")
@@ -65,7 +64,6 @@ class MachineSets:
         self._propagation = Propagation(core)
         self._clones = Clones(core)
         self._creation = Creation(core, self._clones, self._propagation, self._events)
-        core.machine_sets.add_index(_BY_DEPLOYMENT, _deployments)
         namespace = core.options.namespace
         self.controller = replace(
             type(self).controller,
@@ -73,7 +71,7 @@ class MachineSets:
                 Watch(MACHINES, owner("MachineSet", GROUP, controller=True), _machine_matters, namespace),
                 Watch(MACHINES, self._claiming.sets_for, spec_change, namespace),
                 Watch(MACHINE_DEPLOYMENTS, self._of_deployment, spec_change, namespace),
-                Watch(CLUSTERS, self._of_cluster, _cluster_matters, namespace),
+                Watch(CLUSTERS, core.of_cluster(core.machine_sets), _cluster_matters, namespace),
             ),
             namespace=namespace,
             lane=core.lane(core.machine_sets),
@@ -81,22 +79,12 @@ class MachineSets:
             resync=core.options.sync_period,
         )
         core.externals.followed_by(NAME, core.machine_sets, _references, _template_matters)
-        core.workloads.on_change(self._connection_changed)
+        core.woken_by_connections(NAME, core.machine_sets)
 
     # --- who is concerned -----------------------------------------------------------------------------------------------
 
     def _of_deployment(self, deployment: Obj) -> Iterable[Key]:
-        return [Key.of(each) for each in self._core.machine_sets.indexed(_BY_DEPLOYMENT, Key.of(deployment))]
-
-    def _of_cluster(self, cluster: Obj) -> Iterable[Key]:
-        return [Key.of(each) for each in self._core.machine_sets.indexed(BY_CLUSTER, Key.of(cluster))]
-
-    def _connection_changed(self, cluster: Key) -> None:
-        working = self._core.manager.working(NAME)
-        if working is None:
-            return
-        for machine_set in self._core.machine_sets.indexed(BY_CLUSTER, cluster):
-            working.queue.add(Key.of(machine_set))
+        return [Key.of(each) for each in self._core.machine_sets.indexed(BY_DEPLOYMENT, Key.of(deployment))]
 
     # --- one reconcile --------------------------------------------------------------------------------------------------
 
@@ -280,11 +268,6 @@ def _references(machine_set: Obj) -> Iterable[Obj]:
     spec = dig(machine_set, "spec", "template", "spec") or {}
     found = (spec.get("infrastructureRef"), dig(spec, "bootstrap", "configRef"))
     return [ref for ref in found if ref]
-
-
-def _deployments(machine_set: Obj) -> Iterable[Hashable]:
-    name = labels_of(machine_set).get(DEPLOYMENT_NAME)
-    return (Key(namespace_of(machine_set), name),) if name else ()
 
 
 def _machine_matters(new: Obj | None, old: Obj | None) -> bool:
