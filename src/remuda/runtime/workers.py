@@ -17,12 +17,11 @@ from remuda.kube.clock import Clock, Rng, deadline
 from remuda.kube.errors import ApiError
 from remuda.kube.waits import Wait
 
+from .leader import NotLeading
 from .metrics import ReconcileMetrics
 from .queue import QueueClosed, WorkQueue
 
 K = TypeVar("K", bound=Hashable)
-# The reason of :class:`~remuda.runtime.leader.NotLeading`.
-NOT_LEADING = "NotLeading"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +152,7 @@ class Workers(Generic[K]):
             return "timeout"
         except ApiError as error:
             # A conflict means that somebody was faster; the next try sees what they did. Who does not lead says so once.
-            level = logging.DEBUG if error.is_conflict or error.reason == NOT_LEADING else logging.WARNING
+            level = logging.DEBUG if error.is_conflict or isinstance(error, NotLeading) else logging.WARNING
             log.log(level, "%s; again in %.3fs", error.message, self.queue.retry(key))
             return "error"
         except Exception:
