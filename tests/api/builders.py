@@ -7,6 +7,8 @@ from typing import Any
 Obj = dict[str, Any]
 
 CMS = "/api/v1/namespaces/{ns}/configmaps"
+# Each namespace gets a ConfigMap of its own, at a moment of its own and with each server's certificate in it.
+MINE = "fieldSelector=metadata.name!=kube-root-ca.crt"
 PODS = "/api/v1/namespaces/{ns}/pods"
 SECRETS = "/api/v1/namespaces/{ns}/secrets"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{ns}/leases"

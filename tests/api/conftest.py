@@ -47,10 +47,11 @@ def pair(endpoints: dict[str, Endpoint], request: pytest.FixtureRequest) -> Pair
 
 
 def new_pair(endpoints: dict[str, Endpoint]) -> Pair:
-    """A pair with a namespace of its own that exists on both servers, with its default service account."""
+    """A pair with a namespace of its own that exists on both servers, with all that the controllers put into one."""
     pair = Pair(endpoints, ns=f"t{next(_numbers)}-{os.getpid()}")
     pair.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": pair.ns}})
-    pair.eventually(f"/api/v1/namespaces/{pair.ns}/serviceaccounts/default", lambda answer: answer.status == 200, compare=False)
+    for made in ("serviceaccounts/default", "configmaps/kube-root-ca.crt"):
+        pair.eventually(f"/api/v1/namespaces/{pair.ns}/{made}", lambda answer: answer.status == 200, compare=False)
     return pair
 
 

@@ -18,7 +18,7 @@ import pytest
 from tests.real import cluster as real_cluster
 from tests.real import need
 
-from .builders import CMS, NAMESPACES, cm, namespace
+from .builders import CMS, MINE, NAMESPACES, cm, namespace
 from .harness import OURS, REAL, Both, Endpoint, Pair, RemudaProcess
 from .masks import masked
 
@@ -109,4 +109,6 @@ def test_a_watch_from_the_past_ends_with_an_error_event(past: tuple[Pair, Both])
 def test_a_watch_from_the_present_goes_on(past: tuple[Pair, Both]) -> None:
     pair, _ = past
     now = pair.get(CMS, compare=False)
-    pair.watch_both(lambda side: f"{CMS}?watch=1&resourceVersion={version(now, side)}", lambda: pair.post(CMS, cm("new")), 1)
+    pair.watch_both(
+        lambda side: f"{CMS}?watch=1&{MINE}&resourceVersion={version(now, side)}", lambda: pair.post(CMS, cm("new")), 1
+    )

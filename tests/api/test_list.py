@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from .builders import CMS, DEPLOYMENTS, NAMESPACES, PODS, SECRETS, cm, deployment, namespace, pod, with_meta
+from .builders import CMS, DEPLOYMENTS, MINE, NAMESPACES, PODS, SECRETS, cm, deployment, namespace, pod, with_meta
 from .harness import OURS, REAL, Pair
 
 SIDES = (OURS, REAL)
-# Each namespace has this one, with each server's own certificate in it.
-MINE = "fieldSelector=metadata.name!=kube-root-ca.crt"
 
 
 def furnished(pair: Pair) -> None:

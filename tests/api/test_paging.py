@@ -9,11 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
-from .builders import CMS, DEPLOYMENTS, cm
+from .builders import CMS, DEPLOYMENTS, MINE, cm
 from .harness import OURS, REAL, Both, Pair
 
 SIDES = (OURS, REAL)
-MINE = "fieldSelector=metadata.name!=kube-root-ca.crt"
 
 
 def filled(pair: Pair, count: int = 7) -> None:

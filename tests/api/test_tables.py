@@ -10,6 +10,7 @@ from .builders import (
     CMS,
     DEPLOYMENTS,
     LEASES,
+    MINE,
     NAMESPACES,
     PODS,
     REPLICA_SETS,
@@ -25,7 +26,6 @@ from .harness import Pair
 
 TABLE = {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
 OLD = {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1beta1"}
-MINE = "fieldSelector=metadata.name!=kube-root-ca.crt"
 
 
 def test_a_table_of_a_list(pair: Pair) -> None:

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from .builders import CMS, NAMESPACES, PODS, cm, namespace, pod, with_meta
+from .builders import CMS, MINE, NAMESPACES, PODS, cm, namespace, pod, with_meta
 from .harness import OURS, REAL, Pair, difference
 from .masks import masked
 
 SIDES = (OURS, REAL)
-# The certificate that each namespace gets would come in between.
-MINE = "fieldSelector=metadata.name!=kube-root-ca.crt"
 
 
 def revisions(pair: Pair, path: str = CMS) -> dict[str, str]:
@@ -21,10 +19,9 @@ def revisions(pair: Pair, path: str = CMS) -> dict[str, str]:
     return {side: found[side].json["metadata"]["resourceVersion"] for side in SIDES}
 
 
-def from_now(pair: Pair, query: str = "", path: str = CMS) -> Callable[[str], str]:
+def from_now(pair: Pair, query: str = MINE, path: str = CMS) -> Callable[[str], str]:
     at = revisions(pair, path)
-    joint = f"&{query}" if query else ""
-    return lambda side: f"{path}?watch=1&resourceVersion={at[side]}{joint}"
+    return lambda side: f"{path}?watch=1&resourceVersion={at[side]}&{query}"
 
 
 def types(events: list[Any]) -> list[str]:
@@ -359,7 +356,7 @@ PARTIAL = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=
 
 
 def test_a_watch_as_table(pair: Pair) -> None:
-    where = from_now(pair, "timeoutSeconds=1")
+    where = from_now(pair, f"{MINE}&timeoutSeconds=1")
     pair.post(CMS, cm("a", x="1"))
     pair.patch(CMS + "/a", {"data": {"y": "2"}})
     pair.delete(CMS + "/a")
@@ -379,7 +376,7 @@ def test_a_watch_as_table_includes_objects_as_asked(pair: Pair, include: str) ->
 
 
 def test_a_watch_of_metadata_only(pair: Pair) -> None:
-    where = from_now(pair, "timeoutSeconds=1")
+    where = from_now(pair, f"{MINE}&timeoutSeconds=1")
     pair.post(CMS, cm("a", x="1"))
     pair.patch(CMS + "/a", {"data": {"y": "2"}})
     pair.delete(CMS + "/a")
@@ -438,7 +435,7 @@ def test_a_watch_sees_what_it_missed_when_it_resumes(pair: Pair) -> None:
     pair.delete(CMS + "/a")
 
     def resume(side: str) -> str:
-        return f"{CMS}?watch=1&resourceVersion={first[side][0]['object']['metadata']['resourceVersion']}"
+        return f"{CMS}?watch=1&{MINE}&resourceVersion={first[side][0]['object']['metadata']['resourceVersion']}"
 
     found = pair.watch_both(resume, lambda: pair.post(CMS, cm("c")), 3)
     assert types(found[OURS]) == ["ADDED", "DELETED", "ADDED"]
