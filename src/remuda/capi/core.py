@@ -27,6 +27,7 @@ from remuda.runtime import Informer, Manager, Recorder, synced
 from remuda.runtime.controller import Mapping
 from remuda.runtime.patching import Patch
 
+from .coming import Coming
 from .contracts import Contracts
 from .externals import Externals
 from .names import CLUSTER_NAME, DEPLOYMENT_NAME, WATCH_FILTER
@@ -82,6 +83,7 @@ class Core:
         of = manager.informers.of
         self.clusters = of(CLUSTERS, options.namespace)
         self.machines = of(MACHINES, options.namespace)
+        self.coming = Coming(self.machines)
         self.machine_sets = of(MACHINE_SETS, options.namespace)
         self.machine_deployments = of(MACHINE_DEPLOYMENTS, options.namespace)
         self.health_checks = of(MACHINE_HEALTH_CHECKS, options.namespace)

@@ -9,7 +9,7 @@ from typing import Any
 from remuda.api.cluster_x_k8s_io import API_VERSION, MACHINE_SETS, MACHINES
 from remuda.capi.core import Options
 from remuda.capi.machineset import MachineSets
-from remuda.kube.clock import rfc3339
+from remuda.kube.clock import VirtualClock, rfc3339
 from remuda.kube.conditions import with_condition, with_legacy
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, is_being_deleted, name_of
@@ -118,3 +118,20 @@ class Refusing:
             return await found(resource, *args, **options)
 
         return call
+
+
+class Slow:
+    """A client whose creations of machines take their time."""
+
+    def __init__(self, client: Any, clock: VirtualClock, seconds: float) -> None:
+        self._client = client
+        self._clock = clock
+        self._seconds = seconds
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._client, verb)
+
+    async def apply(self, resource: GroupVersionResource, *args: Any, **options: Any) -> Any:
+        if resource == MACHINES:
+            await self._clock.sleep(self._seconds)
+        return await self._client.apply(resource, *args, **options)

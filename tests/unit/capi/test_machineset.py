@@ -8,8 +8,9 @@ import pytest
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
 from remuda.capi.core import Options
+from remuda.capi.machineset.parallel import AT_ONCE
 from remuda.kube.conditions import LEGACY, get
-from remuda.kube.objects import dig, is_being_deleted, name_of, with_path
+from remuda.kube.objects import dig, is_being_deleted, name_of, uid_of, with_path
 
 from .kit import (
     CRDS,
@@ -23,7 +24,19 @@ from .kit import (
     machine_spec,
     thing,
 )
-from .machinesets import CLUSTER_LABEL, Refusing, everything, finish_deletions, give_node, herd, machine_set, make, names, say
+from .machinesets import (
+    CLUSTER_LABEL,
+    Refusing,
+    Slow,
+    everything,
+    finish_deletions,
+    give_node,
+    herd,
+    machine_set,
+    make,
+    names,
+    say,
+)
 
 Obj = dict[str, Any]
 REVISION = "machinedeployment.clusters.x-k8s.io/revision"
@@ -170,6 +183,29 @@ async def test_a_set_grows_and_shrinks_by_what_is_missing() -> None:
         await change(world, {"spec": {"replicas": 4}})
         assert len(await names(world)) == 4
         assert set(before) < set(await names(world))
+
+
+async def test_a_set_that_becomes_smaller_makes_no_more_than_it_has_begun() -> None:
+    async with herd() as world:
+        world.core.client = Slow(world.core.client, world.clock, 5.0)  # type: ignore[assignment]
+        made = await world.create(MACHINE_SETS, machine_set(replicas=30))
+        await world.settle(2)
+        assert await names(world) == []
+        assert world.core.coming.count(uid_of(made)) == AT_ONCE
+        await world.patch(MACHINE_SETS, "ms", {"spec": {"replicas": 0}})
+        await world.settle(4)
+        # All that came were seen, and no further one was begun.
+        assert len(await world.list(MACHINES)) <= AT_ONCE
+        assert world.core.coming.count(uid_of(made)) == 0
+        events = [each for each in await world.events() if each[1] == "SuccessfulCreate"]
+        assert len(events) <= AT_ONCE
+
+
+async def test_what_could_not_be_made_is_not_coming() -> None:
+    async with herd() as world:
+        world.core.client = Refusing(world.core.client, lambda verb, resource: verb == "apply" and resource == MACHINES)  # type: ignore[assignment]
+        made = await make(world, machine_set(replicas=3))
+        assert world.core.coming.count(uid_of(made)) == 0
 
 
 async def test_more_machines_than_one_reconcile_makes_come_all_the_same() -> None:

@@ -79,8 +79,7 @@ class MachineDeployments:
 
     async def _reconcile(self, patch: Patch, scope: Scope) -> Result:
         scope.selector = selector_of(scope.deployment)
-        if scope.selector is not None:
-            scope.machines = machines_of(self._core, scope.deployment, scope.selector)
+        self._read_machines(scope)
         phases = Phases()
         await phases.run(self._delete(scope) if is_being_deleted(scope.deployment) else self._roll_out(scope))
         await patch.write(with_status(scope.snapshot()), observed=not phases.failed)
@@ -89,11 +88,17 @@ class MachineDeployments:
         phases.add(Result(after=after, rest=_rest(scope)))
         return phases.outcome()
 
+    def _read_machines(self, scope: Scope) -> None:
+        if scope.selector is not None:
+            scope.machines = machines_of(self._core, scope.deployment, scope.selector)
+
     async def _roll_out(self, scope: Scope) -> Result:
         scope.deployment = _in_cluster(scope.deployment, scope.cluster)
         await own_templates(self._core, scope)
         scope.machine_sets = await own_machine_sets(self._core, scope, self._recorder)
-        scope.count_machines()
+        # Again: of those that were coming, none may be missed between the two.
+        self._read_machines(scope)
+        scope.count_machines(self._core.coming)
         found = await self._rollouts.roll(scope, paused=dig(scope.deployment, "spec", "paused") is True)
         after = None if found.revisit_at is None else max(found.revisit_at - scope.now, 0.0)
         return Result(after, waits_of(scope))

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import GROUP
-from remuda.kube.objects import Key, annotations_of, is_being_deleted
+from remuda.kube.objects import Key, annotations_of, is_being_deleted, uid_of
 from remuda.kube.owners import controller_of
 from remuda.kube.selectors import LabelSelector
 from remuda.kube.waits import Actor, Code, Ref, Wait
 
+from ..coming import Coming
 from ..names import DELETE_MACHINE
 from .status import Rolled, Snapshot
 
@@ -37,7 +38,7 @@ class Scope:
     bootstrap_missing: bool = False
     infrastructure_missing: bool = False
     rolled: Rolled | None = None
-    # How many machines each set (by uid) has, and how many of them somebody asked to be deleted first.
+    # How many machines each set (by uid) has or is making, and how many of them somebody asked to be deleted first.
     there: Counter[str] = field(default_factory=Counter)
     marked: Counter[str] = field(default_factory=Counter)
 
@@ -55,7 +56,9 @@ class Scope:
     def waits_for(self, code: Code, actor: Actor, evidence: str, on: Ref | None = None) -> Wait:
         return Wait(code, self.ref, actor, on, evidence)
 
-    def count_machines(self) -> None:
+    def count_machines(self, coming: Coming) -> None:
+        for each in self.machine_sets or ():
+            self.there[uid_of(each)] = coming.count(uid_of(each))
         for machine in self.machines:
             machine_set = (controller_of(machine) or {}).get("uid") or ""
             self.there[machine_set] += 1

@@ -10,7 +10,7 @@ from typing import Any
 
 from remuda.api.cluster_x_k8s_io import MACHINES
 from remuda.kube.errors import ApiError, go_quote
-from remuda.kube.objects import dig, name_of
+from remuda.kube.objects import Key, dig, is_being_deleted, name_of, resource_version_of, uid_of
 from remuda.kube.waits import Actor, Code, Wait
 from remuda.runtime import NORMAL, Recorder, Retry, logger
 
@@ -93,14 +93,28 @@ class Creation:
                 break
         return list(found)
 
+    def _is_outdated(self, scope: Scope) -> bool:
+        """The set has become smaller since this reconcile began: the next one decides anew."""
+        present = self._core.machine_sets.get(*scope.key)
+        if present is None or is_being_deleted(present) or uid_of(present) != uid_of(scope.machine_set):
+            return True
+        return (dig(present, "spec", "replicas") or 0) < (scope.replicas or 0)
+
     async def _make(self, scope: Scope, name: str) -> None:
+        if self._is_outdated(scope):
+            return
         made: list[Clone] = []
+        owner, key = uid_of(scope.machine_set), Key(scope.namespace, name)
+        self._core.coming.begin(owner, key)
         try:
             machine = await self._make_parts(scope, name, made)
-        except _Failed:
-            for clone in reversed(made):
-                await self._take_back(scope, clone)
+        except BaseException as error:
+            self._core.coming.failed(owner, key)
+            if isinstance(error, _Failed):
+                for clone in reversed(made):
+                    await self._take_back(scope, clone)
             raise
+        self._core.coming.made(owner, key, resource_version_of(machine))
         self._core.wrote(NAME, scope.key, self._core.machines, machine)
         self._propagation.made(scope, machine, reversed(made))
         scope.created += 1

@@ -1,0 +1,47 @@
+"""Machines that are being made and can't be seen in the cache yet, by the set that makes them.
+
+A deployment that makes an old set smaller counts the machines of that set, to know how far its new set may grow. The old set may
+be making machines at that moment, under the size that it had before. Both run in one process (there is one leader), so the set
+says here what it has begun.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from remuda.kube.objects import Key
+from remuda.runtime import Informer
+
+_BEGUN = ""
+
+
+class Coming:
+    def __init__(self, machines: Informer) -> None:
+        self._machines = machines
+        # Set's uid: machine: revision of its creation, or _BEGUN.
+        self._made: defaultdict[str, dict[Key, str]] = defaultdict(dict)
+
+    def begin(self, owner: str, machine: Key) -> None:
+        self.count(owner)
+        self._made[owner][machine] = _BEGUN
+
+    def failed(self, owner: str, machine: Key) -> None:
+        self._made[owner].pop(machine, None)
+
+    def made(self, owner: str, machine: Key, revision: str) -> None:
+        self._made[owner][machine] = revision
+
+    def count(self, owner: str) -> int:
+        found = self._made.get(owner)
+        if not found:
+            self._made.pop(owner, None)
+            return 0
+        for machine in [machine for machine, revision in found.items() if self._seen(machine, revision)]:
+            del found[machine]
+        return len(found)
+
+    def _seen(self, machine: Key, revision: str) -> bool:
+        """Its creation has been seen here; by now it may be gone again."""
+        if revision == _BEGUN:
+            return self._machines.get(*machine) is not None
+        return self._machines.has_reached(revision)
