@@ -9,6 +9,7 @@ The rules every engine keeps:
   crash. `write` returns only when the transaction would survive one.
 - Watchers see transactions in revision order, only after they are durable, without gaps.
 - Reads at a past revision work until that revision is compacted; then they raise :class:`Compacted`.
+- A store may be shared with other servers. Then `revision` and the feed may be behind the truth, which `current` tells.
 """
 
 from __future__ import annotations
@@ -103,10 +104,29 @@ class FutureRevision(StoreError):
         self.current = current
 
 
+class Unavailable(StoreError):
+    """The store can't be asked now (no quorum, no member answers); nothing was done, so it may be tried again."""
+
+
+class Unknown(StoreError):
+    """A write was sent and nothing came back in time: it may have been done, or may not, or may yet be."""
+
+
 class Store(Protocol):
     @property
+    def shared(self) -> bool:
+        """Others write to it too, so that what was read from its feed may be behind what it holds."""
+
+    @property
     def revision(self) -> int:
-        """The newest durable revision."""
+        """The newest durable revision; of a shared store the newest that is known here."""
+
+    async def current(self) -> int:
+        """The newest revision of the whole store at some moment after this call began.
+
+        What a read must have seen to be linearizable. Where nobody else writes it is `revision`, without a wait; a shared
+        store asks its quorum, and may raise Unavailable.
+        """
 
     @property
     def floor(self) -> int:
@@ -118,7 +138,7 @@ class Store(Protocol):
         """Keys that begin with `prefix` and are >= `start`, at `revision` (0: now)."""
 
     async def write(self, ops: Sequence[Op]) -> int:
-        """Apply all or nothing; the new revision. Raises Mismatch."""
+        """Apply all or nothing; the new revision. Raises Mismatch; of a shared store also Unavailable and Unknown."""
 
     def watch(self, after: int, prefix: str = "") -> AbstractAsyncContextManager[AsyncIterator[list[Event]]]:
         """Every event with a revision > `after`, in order, in batches; then new ones as they come.

@@ -75,7 +75,14 @@ class MemoryStore:
         self._floor_time = clock.time() if self._floor else -math.inf
 
     @property
+    def shared(self) -> bool:
+        return False
+
+    @property
     def revision(self) -> int:
+        return self._revision
+
+    async def current(self) -> int:
         return self._revision
 
     @property

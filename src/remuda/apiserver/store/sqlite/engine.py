@@ -99,7 +99,14 @@ class SqliteStore:
         return store
 
     @property
+    def shared(self) -> bool:
+        return False
+
+    @property
     def revision(self) -> int:
+        return self._writer.committed
+
+    async def current(self) -> int:
         return self._writer.committed
 
     @property
