@@ -55,23 +55,35 @@ class Authority:
         names: list[x509.GeneralName] = [x509.DNSName(name) for name in SERVING_NAMES]
         names += [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
-        return self._issue(file_name, subject, ExtendedKeyUsageOID.SERVER_AUTH, x509.SubjectAlternativeName(names))
+        return self._issue(file_name, subject, [ExtendedKeyUsageOID.SERVER_AUTH], x509.SubjectAlternativeName(names))
+
+    def peer(self, file_name: str, addresses: tuple[str, ...]) -> Pair:
+        """For a server that is also a client of its like, as etcd is: its gateway dials itself."""
+        names: list[x509.GeneralName] = [x509.DNSName("localhost")]
+        names += [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, file_name)])
+        usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+        return self._issue(file_name, subject, usages, x509.SubjectAlternativeName(names))
 
     def client(self, file_name: str, user: str, groups: tuple[str, ...] = ()) -> Pair:
         """A client certificate: user is the common name, groups the organisations."""
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, user)])
-        return self._issue(file_name, subject, ExtendedKeyUsageOID.CLIENT_AUTH, None)
+        return self._issue(file_name, subject, [ExtendedKeyUsageOID.CLIENT_AUTH], None)
 
     def _issue(
-        self, file_name: str, subject: x509.Name, usage: x509.ObjectIdentifier, names: x509.SubjectAlternativeName | None
+        self,
+        file_name: str,
+        subject: x509.Name,
+        usages: list[x509.ObjectIdentifier],
+        names: x509.SubjectAlternativeName | None,
     ) -> Pair:
         key = ec.generate_private_key(ec.SECP256R1())
         builder = (
             self._builder(subject, key.public_key())
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(signs_certificates=False), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         )
         if names is not None:
             builder = builder.add_extension(names, critical=False)
