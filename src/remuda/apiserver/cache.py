@@ -212,7 +212,7 @@ class Cache:
 
     async def _follow(self, started: asyncio.Future[None]) -> None:
         try:
-            async with self.store.watch(self.revision, keys.ROOT) as batches:
+            async with self.store.watch(self.revision, keys.ROOT, marks=self.store.shared) as batches:
                 started.set_result(None)
                 async for batch in batches:
                     self._apply(batch)
@@ -288,6 +288,9 @@ class Cache:
     def _apply(self, batch: list[Event]) -> None:
         touched: dict[str, list[Change]] = {}
         for event in batch:
+            if not event.key:
+                self.revision = event.revision
+                continue
             prefix = keys.bucket_of(event.key)
             bucket = self.bucket(prefix)
             prev = bucket.get(event.key)

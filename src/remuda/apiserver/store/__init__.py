@@ -48,7 +48,14 @@ class Delete(msgspec.Struct, frozen=True, gc=False):
     expect: int | None = None
 
 
-Op = Put | Delete
+class Check(msgspec.Struct, frozen=True, gc=False):
+    """Change nothing, but let the transaction fail unless `key` is at mod_revision `expect` (0: absent)."""
+
+    key: str
+    expect: int
+
+
+Op = Put | Delete | Check
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
@@ -140,8 +147,12 @@ class Store(Protocol):
     async def write(self, ops: Sequence[Op]) -> int:
         """Apply all or nothing; the new revision. Raises Mismatch; of a shared store also Unavailable and Unknown."""
 
-    def watch(self, after: int, prefix: str = "") -> AbstractAsyncContextManager[AsyncIterator[list[Event]]]:
+    def watch(
+        self, after: int, prefix: str = "", *, marks: bool = False
+    ) -> AbstractAsyncContextManager[AsyncIterator[list[Event]]]:
         """Every event with a revision > `after`, in order, in batches; then new ones as they come.
+
+        With `marks`, events without a key tell how far the watch is when nothing happened under `prefix`.
 
         Entering raises Compacted when `after` < floor. A watcher that falls too far behind gets Compacted later.
         """

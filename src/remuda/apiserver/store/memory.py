@@ -31,7 +31,8 @@ from remuda.apiserver.store import (
     Version,
 )
 from remuda.apiserver.store.sqlite.files import write_copy
-from remuda.apiserver.store.transaction import after_prefix, check, events
+from remuda.apiserver.store.transaction import after_prefix, changing, check, events
+from remuda.apiserver.store.watching import mark
 from remuda.kube.clock import Clock
 
 
@@ -138,7 +139,7 @@ class MemoryStore:
             now = max(now, self._written[-1][0])
         revision = self._revision + 1
         made = events(ops, revision, lambda key: self._at(key, revision))
-        for op, event in zip(ops, made, strict=True):
+        for op, event in zip(changing(ops), made, strict=True):
             self._remember(event, now)
             if isinstance(op, Put) and op.ttl:
                 self._expires[op.key] = now + op.ttl
@@ -165,8 +166,10 @@ class MemoryStore:
         for waiter in list(self._waiters):
             waiter.wake()
 
-    def watch(self, after: int, prefix: str = "") -> AbstractAsyncContextManager[AsyncIterator[list[Event]]]:
-        return _Watch(self, after, prefix)
+    def watch(
+        self, after: int, prefix: str = "", *, marks: bool = False
+    ) -> AbstractAsyncContextManager[AsyncIterator[list[Event]]]:
+        return _Watch(self, after, prefix, marks)
 
     async def changes(self, after: int, until: int, prefix: str = "") -> list[Event]:
         if after < self._floor:
@@ -243,10 +246,11 @@ class MemoryStore:
 class _Watch:
     """A place in the store's log. The log itself is the queue; who is slower than compaction has lost it."""
 
-    def __init__(self, store: MemoryStore, after: int, prefix: str) -> None:
+    def __init__(self, store: MemoryStore, after: int, prefix: str, marks: bool) -> None:
         self._store = store
         self._position = after
         self._prefix = prefix
+        self._marks = marks
         self._waiter: asyncio.Future[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -278,6 +282,8 @@ class _Watch:
                 self._position = self._store.revision
                 if batch := [event for event in found if event.key.startswith(self._prefix)]:
                     return batch
+                if self._marks:
+                    return [mark(self._position)]
             if self._store._closed:
                 raise StopAsyncIteration
             self._waiter = asyncio.get_running_loop().create_future()

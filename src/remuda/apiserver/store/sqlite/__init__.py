@@ -5,7 +5,7 @@
        ▲                           │ (fsync)
        └── futures, events ◀───────┘ one wake-up a batch    range(), replay, history
 
-`engine` is the store itself, `writer` the one thread that writes, `reader` every query, `watching` who is told,
+`engine` is the store itself, `writer` the one thread that writes, `reader` every query, `..watching` who is told,
 `pruning` what is forgotten, `schema` the tables, `files` locks, damage and copies.
 """
 

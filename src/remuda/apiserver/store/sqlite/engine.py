@@ -27,11 +27,10 @@ from remuda.apiserver.store import (
 from remuda.apiserver.store.sqlite import reader
 from remuda.apiserver.store.sqlite.files import Lock, back_up, connect, open_writer, speaking
 from remuda.apiserver.store.sqlite.pruning import WITHOUT_HISTORY, Pruner
-from remuda.apiserver.store.sqlite.reader import Replay
 from remuda.apiserver.store.sqlite.schema import get_meta
-from remuda.apiserver.store.sqlite.watching import Hub, Watcher
 from remuda.apiserver.store.sqlite.writer import Outcome, Writer
 from remuda.apiserver.store.transaction import check
+from remuda.apiserver.store.watching import Hub, Replay, Watcher
 from remuda.kube.clock import Clock
 
 HISTORY_SECONDS = 7 * 86400.0
@@ -214,8 +213,10 @@ class SqliteStore:
     async def _replay(self, after: int, upto: int, prefix: str) -> Replay:
         return await self.read(lambda connection: reader.replay(connection, after, upto, prefix))
 
-    def watch(self, after: int, prefix: str = "") -> AbstractAsyncContextManager[AsyncIterator[list[Event]]]:
-        return Watcher(self._hub, after, prefix)
+    def watch(
+        self, after: int, prefix: str = "", *, marks: bool = False
+    ) -> AbstractAsyncContextManager[AsyncIterator[list[Event]]]:
+        return Watcher(self._hub, after, prefix, marks)
 
     async def changes(self, after: int, until: int, prefix: str = "") -> list[Event]:
         found: list[Event] = []

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from operator import itemgetter
-from typing import NamedTuple
 
 from remuda.apiserver.store import Event, KeyValue, Range, Version
 from remuda.apiserver.store.sqlite.schema import ORDINAL_BITS, first_id, last_id
 from remuda.apiserver.store.transaction import MAX_OPS, after_prefix
+from remuda.apiserver.store.watching import Replay
 
 # One read of the log for a watcher; more than a transaction can have, so that none is ever split.
 REPLAY = 2 * MAX_OPS
@@ -99,11 +99,6 @@ def ranged(connection: sqlite3.Connection, prefix: str, start: str, limit: int, 
         del rows[limit:]
     items = [KeyValue(key, value, created, row >> ORDINAL_BITS) for key, value, created, row in rows]
     return Range(items, at, total > len(items), total - len(items))
-
-
-class Replay(NamedTuple):
-    events: list[Event]
-    reached: int
 
 
 def replay(connection: sqlite3.Connection, after: int, upto: int, prefix: str) -> Replay:

@@ -27,7 +27,7 @@ from remuda.apiserver.store import Event, KeyValue, Mismatch, Op, Put, StoreErro
 from remuda.apiserver.store.sqlite import schema
 from remuda.apiserver.store.sqlite.files import failure, transaction
 from remuda.apiserver.store.sqlite.schema import ORDINAL_BITS, first_id
-from remuda.apiserver.store.transaction import events
+from remuda.apiserver.store.transaction import changing, events
 from remuda.kube.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -182,7 +182,7 @@ class Writer(Thread):
             self._used = revision
             batch.outcomes.append(Outcome(write.future, revision))
             batch.events.extend(made)
-            for ordinal, (op, event) in enumerate(zip(write.ops, made, strict=True)):
+            for ordinal, (op, event) in enumerate(zip(changing(write.ops), made, strict=True)):
                 before = state.get(event.key)
                 row = first_id(revision) + ordinal
                 batch.rows.append(_log_row(row, before.id if before else 0, self.at, op, event))

@@ -1,4 +1,4 @@
-"""Who is told about writes.
+"""Who is told about writes, for engines that have a log to read again.
 
 A watcher is live or behind. A live one is handed each batch as it becomes durable; one that does not fetch them, or that
 began in the past, is behind and reads the log at its own pace until it has caught up. So nobody's slowness costs memory,
@@ -12,10 +12,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Self
+from typing import NamedTuple, Self
 
 from remuda.apiserver.store import Compacted, Event, FutureRevision
-from remuda.apiserver.store.sqlite.reader import Replay
+
+
+class Replay(NamedTuple):
+    """A part of the log; `reached` is the revision up to which there is nothing else."""
+
+    events: list[Event]
+    reached: int
+
 
 Read = Callable[[int, int, str], Awaitable[Replay]]
 
@@ -30,11 +37,17 @@ class Hub:
         self.committed = committed
         self.watchers: set[Watcher] = set()
 
-    def publish(self, events: list[Event]) -> None:
-        """Hand one durable batch to the live watchers."""
-        self.published = events[-1].revision
+    def publish(self, events: list[Event], revision: int = 0) -> None:
+        """Hand one durable batch to the live watchers. `revision`: how far it goes, when that is not its last event."""
+        self.published = revision or events[-1].revision
         for watcher in self.watchers:
             watcher.offer(events)
+
+    def interrupt(self, published: int) -> None:
+        """What came before `published` can't be handed out any more: everybody has to see how far behind that is."""
+        self.published = published
+        for watcher in self.watchers:
+            watcher.fall_behind()
 
     def close(self) -> None:
         self.closed = True
@@ -43,9 +56,10 @@ class Hub:
 
 
 class Watcher:
-    def __init__(self, hub: Hub, after: int, prefix: str) -> None:
+    def __init__(self, hub: Hub, after: int, prefix: str, marks: bool = False) -> None:
         self._hub = hub
         self._prefix = prefix
+        self._marks = marks
         self._position = after  # everything up to here has been fetched, or is not for this watcher
         self._live = False
         self._pending: list[Event] = []
@@ -72,13 +86,15 @@ class Watcher:
     def offer(self, events: list[Event]) -> None:
         if not self._live:
             return
-        if events[0].revision <= self._position:
+        if events and events[0].revision <= self._position:
             # It began at a revision that was durable but not published yet.
             events = [event for event in events if event.revision > self._position]
         if self._prefix:
             events = [event for event in events if event.key.startswith(self._prefix)]
         if not events:
-            if not self._pending:
+            if self._marks:
+                self._mark()
+            elif not self._pending:
                 self._position = max(self._position, self._hub.published)
             return
         if self._pending and len(self._pending) + len(events) > self._hub.backlog:
@@ -86,6 +102,19 @@ class Watcher:
             self._live = False
         else:
             self._pending.extend(events)
+        self.wake()
+
+    def _mark(self) -> None:
+        if self._hub.published <= self._position:
+            return
+        if self._pending and not self._pending[-1].key:
+            self._pending.pop()
+        self._pending.append(mark(self._hub.published))
+        self.wake()
+
+    def fall_behind(self) -> None:
+        self._pending = []
+        self._live = False
         self.wake()
 
     def wake(self) -> None:
@@ -117,4 +146,11 @@ class Watcher:
         self._check()
         self._position = found.reached
         self._live = self._position >= self._hub.published
+        if self._marks and not found.events:
+            return [mark(found.reached)]
         return found.events
+
+
+def mark(revision: int) -> Event:
+    """Not a change: there is nothing for the watcher up to this revision."""
+    return Event(revision, "", None, None)
