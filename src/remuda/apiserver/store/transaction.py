@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from remuda.apiserver.store import Delete, Event, KeyValue, Mismatch, Op, StoreError
+from remuda.apiserver.store import Check, Delete, Event, KeyValue, Mismatch, Op, Put, StoreError
 
 # An engine may number the changes within one revision in eight bits; Kubernetes itself writes one key at a time.
 MAX_OPS = 256
@@ -22,6 +22,8 @@ def check(ops: Sequence[Op]) -> None:
         raise StoreError(f"a transaction takes at most {MAX_OPS} operations, this one has {len(ops)}: split it")
     for op in ops:
         _check_key(op.key)
+    if all(isinstance(op, Check) for op in ops):
+        raise StoreError("a transaction that only checks changes nothing: read instead")
     if len(ops) > 1 and len({op.key for op in ops}) != len(ops):
         raise StoreError("a transaction may name a key only once")
 
@@ -47,11 +49,20 @@ def events(ops: Sequence[Op], revision: int, lookup: Callable[[str], KeyValue | 
                 raise Mismatch(op.key, now)
             made.append(Event(revision, op.key, None, now))
             continue
+        if isinstance(op, Check):
+            if op.expect != (0 if now is None else now.mod_revision):
+                raise Mismatch(op.key, now)
+            continue
         if op.expect is not None and op.expect != (0 if now is None else now.mod_revision):
             raise Mismatch(op.key, now)
         created = revision if now is None else now.create_revision
         made.append(Event(revision, op.key, KeyValue(op.key, op.value, created, revision), now))
     return made
+
+
+def changing(ops: Sequence[Op]) -> list[Put | Delete]:
+    """Those that :func:`events` makes an event of, in the same order."""
+    return [op for op in ops if not isinstance(op, Check)]
 
 
 # Above every key that can be: no text sorts after the highest code point.
