@@ -38,6 +38,7 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.real import build, pki
+from tests.real.etcd import EtcdCluster
 
 HOST = "127.0.0.1"
 SERVICE_RANGE = "10.96.0.0/16"
@@ -70,6 +71,7 @@ class RealCluster:
     fsync:         etcd waits for the disk. On for benches; off is quicker where only answers are compared.
     encrypt:       secrets are encrypted at rest with aesgcm.
     directory:     where everything lives; kept on stop. By default a temporary directory that goes away.
+    etcd:          use this one, which runs and goes on after the end, instead of starting one.
     apiserver_args, etcd_args, controller_args: more flags; the last one given wins.
     """
 
@@ -80,6 +82,7 @@ class RealCluster:
         fsync: bool = True,
         encrypt: bool = False,
         directory: Path | None = None,
+        etcd: EtcdCluster | None = None,
         apiserver_args: Sequence[str] = (),
         etcd_args: Sequence[str] = (),
         controller_args: Sequence[str] = (),
@@ -88,6 +91,7 @@ class RealCluster:
         self._fsync = fsync
         self._encrypt = encrypt
         self._keep = directory is not None
+        self._etcd = etcd
         self._apiserver_args = tuple(apiserver_args)
         self._etcd_args = tuple(etcd_args)
         self._controller_args = tuple(controller_args)
@@ -129,7 +133,10 @@ class RealCluster:
         atexit.register(self.stop)
         try:
             self._write_credentials()
-            self._start_etcd(etcd)
+            if self._etcd is None:
+                self._start_etcd(etcd)
+            else:
+                self.etcd_url = ",".join(self._etcd.urls)
             self._start_apiserver(kubernetes["kube-apiserver"])
             if self._controllers:
                 self._start_controllers(kubernetes["kube-controller-manager"])
@@ -233,6 +240,12 @@ class RealCluster:
             f"--service-cluster-ip-range={SERVICE_RANGE}",
             f"--cert-dir={self.data_dir}",
         ]
+        if self._etcd is not None and self._etcd.ca is not None:
+            flags += [
+                f"--etcd-cafile={self._etcd.ca}",
+                f"--etcd-certfile={self._etcd.client_certificate}",
+                f"--etcd-keyfile={self._etcd.client_key}",
+            ]
         if self._encrypt:
             flags.append(f"--encryption-provider-config={self._write_encryption_config()}")
         self._spawn("kube-apiserver", program, [*flags, *self._apiserver_args])
