@@ -280,10 +280,11 @@ class _Watch:
                 self._check()
                 found = self._store._since(self._position)
                 self._position = self._store.revision
-                if batch := [event for event in found if event.key.startswith(self._prefix)]:
+                batch = [event for event in found if event.key.startswith(self._prefix)]
+                if self._marks and (not batch or batch[-1].revision < self._position):
+                    batch.append(mark(self._position))
+                if batch:
                     return batch
-                if self._marks:
-                    return [mark(self._position)]
             if self._store._closed:
                 raise StopAsyncIteration
             self._waiter = asyncio.get_running_loop().create_future()

@@ -102,6 +102,8 @@ class Watcher:
             self._live = False
         else:
             self._pending.extend(events)
+            if self._marks and events[-1].revision < self._hub.published:
+                self._mark()
         self.wake()
 
     def _mark(self) -> None:
@@ -146,8 +148,8 @@ class Watcher:
         self._check()
         self._position = found.reached
         self._live = self._position >= self._hub.published
-        if self._marks and not found.events:
-            return [mark(found.reached)]
+        if self._marks and (not found.events or found.events[-1].revision < found.reached):
+            return [*found.events, mark(found.reached)]
         return found.events
 
 
