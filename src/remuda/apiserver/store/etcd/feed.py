@@ -1,0 +1,195 @@
+"""The one watch over the whole keyspace, from whichever member answers.
+
+All keys, not only ours: every revision then shows up here, so that whoever knows a revision (from a write, or from
+:meth:`~remuda.apiserver.store.etcd.engine.EtcdStore.current`) can wait until the feed has reached it. The gateway can't be
+asked for progress in between.
+
+A member that is paused or cut off from the others keeps its stream open and says nothing. So somebody tells the feed which
+revision there is (:meth:`Feed.expect`), and a feed that does not get there soon goes to another member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from remuda.apiserver.store import Compacted, Event, StoreError
+from remuda.kube.clock import Clock
+
+from .connection import Failed
+from .keyspace import COMPACTION_KEY, Keyspace
+from .members import Member, Members, Stream, refusal_of
+from .messages import WatchMessage, WatchResult, WireEvent, decoder
+
+log = logging.getLogger(__name__)
+
+# How long a revision that is known to be there may take to arrive.
+PATIENCE = 1.0
+# How often to ask what is there when nothing comes.
+QUIET = 3.0
+_PAUSE = 0.1
+
+Deliver = Callable[[list[Event], int], None]
+_messages = decoder(WatchMessage)
+
+
+class Feed:
+    """Calls `deliver` with what each message brings and the revision that it reaches; `lost` when the past is gone."""
+
+    def __init__(
+        self,
+        members: Members,
+        keyspace: Keyspace,
+        clock: Clock,
+        deliver: Deliver,
+        lost: Callable[[Compacted], Awaitable[int]],
+        compacted: Callable[[int], None],
+    ) -> None:
+        self._members = members
+        self._keyspace = keyspace
+        self._clock = clock
+        self._deliver = deliver
+        self._lost = lost
+        self._compacted = compacted
+        self.position = 0
+        self._expected = 0
+        self._expected_since = 0.0
+        self._heard = 0.0
+        self._task: asyncio.Task[None] | None = None
+        self._stream: asyncio.Task[None] | None = None
+        self._member: Member | None = None
+        self._avoid: Member | None = None
+
+    def start(self, after: int) -> None:
+        self.position = after
+        self._heard = self._clock.monotonic()
+        self._task = asyncio.create_task(self._run(), name="etcd-feed")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    # --- is it alive? ---------------------------------------------------------------------------------------------------
+
+    def expect(self, revision: int) -> None:
+        """There is this revision: it should arrive."""
+        if revision > self.position and revision > self._expected:
+            if self._expected <= self.position:
+                self._expected_since = self._clock.monotonic()
+            self._expected = revision
+
+    @property
+    def is_quiet(self) -> bool:
+        return self._clock.monotonic() - self._heard > QUIET
+
+    def check(self) -> None:
+        """Leave a member that keeps something from us."""
+        late = self._expected > self.position and self._clock.monotonic() - self._expected_since > PATIENCE
+        if not late or self._stream is None:
+            return
+        log.warning("the watch on etcd is behind (%d, not %d): trying another member", self.position, self._expected)
+        self._expected_since = self._clock.monotonic()
+        self._avoid = self._member
+        if self._member is not None:
+            self._members.shun(self._member, "its watch is behind")
+        self._stream.cancel()
+
+    # --- following ------------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            self._stream = asyncio.create_task(self._follow())
+            try:
+                await asyncio.wait([self._stream])
+            finally:
+                self._stream.cancel()
+            if self._stream.cancelled():
+                continue
+            error = self._stream.exception()
+            if isinstance(error, Compacted):
+                self.position = await self._recover(error)
+            elif isinstance(error, Failed | StoreError):
+                log.info("the watch on etcd broke off: %s", error)
+                await self._clock.sleep(_PAUSE)
+            elif error is not None:
+                raise error
+
+    async def _recover(self, error: Compacted) -> int:
+        while True:
+            try:
+                return await self._lost(error)
+            except StoreError as again:
+                log.warning("%s", again)
+                await self._clock.sleep(_PAUSE * 10)
+
+    async def _follow(self) -> None:
+        avoid, self._avoid = self._avoid, None
+        request = self._keyspace.watch_everything(self.position + 1)
+        async with self._members.stream("/v3/watch", request, avoid) as stream:
+            self._member = stream.member
+            while True:
+                for line in await stream.next():
+                    self._take(_result(line, self.position))
+                self._heard = self._clock.monotonic()
+
+    def _take(self, result: WatchResult) -> None:
+        if not result.events:
+            # Progress: nothing else has happened up to there. A stream that is only just made has not said so.
+            if not result.created and result.header.revision > self.position:
+                self.position = result.header.revision
+                self._deliver([], self.position)
+            return
+        found: list[Event] = []
+        for wire in result.events:
+            # A stream that began anew may repeat itself.
+            if wire.kv.mod_revision <= self.position:
+                continue
+            if wire.kv.key == COMPACTION_KEY:
+                self._compacted(_number(wire.kv.value))
+            event = self._keyspace.event(wire)
+            if event is not None:
+                found.append(event)
+        reached = result.events[-1].kv.mod_revision
+        if reached > self.position:
+            self.position = reached
+            self._deliver(found, reached)
+
+
+def _number(text: bytes) -> int:
+    return int(text) if text.isdigit() else 0
+
+
+def _result(line: bytes, position: int) -> WatchResult:
+    try:
+        message = _messages.decode(line)
+    except msgspec.MsgspecError as error:
+        raise Failed(f"it does not stream like etcd's JSON gateway: {error}", sent=True) from None
+    if message.error is not None:
+        raise Failed(str(refusal_of(message.error)), sent=True)
+    result = message.result
+    if result is None:
+        raise Failed("it streams an empty message", sent=True)
+    if result.canceled:
+        if result.compact_revision:
+            raise Compacted(position, result.compact_revision)
+        raise Failed(result.cancel_reason or "it ended the watch", sent=True)
+    return result
+
+
+async def replay(stream: Stream, after: int, upto: int, most: int) -> tuple[list[WireEvent], int]:
+    """What a stream from the past has for (after, upto], in whole revisions, about `most` at once; and how far that goes."""
+    found: list[WireEvent] = []
+    reached = after
+    while reached < upto and len(found) < most:
+        for line in await stream.next():
+            result = _result(line, after)
+            if result.events:
+                found += [wire for wire in result.events if after < wire.kv.mod_revision <= upto]
+                reached = max(reached, result.events[-1].kv.mod_revision)
+            elif not result.created:
+                reached = max(reached, result.header.revision)
+    return found, min(reached, upto)
