@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 ROOT = "/registry/"
+# What servers of one store tell each other; no objects, and nothing that kube-apiserver looks at.
+OWN = "/remuda/"
 
 _HISTORIC = {
     ("", "nodes"): "minions",

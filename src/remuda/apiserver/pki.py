@@ -5,6 +5,9 @@ so that a crash between any two lines leaves a directory that the next start com
 names and expiry of what was made: an ordinary start compares those and does no X.509 work (nor pays for importing it);
 anything unexpected falls back to a full check of the files themselves.
 
+Servers that share one state share a CA and a service-account key, too: those are their :mod:`.material`, kept elsewhere. The
+directory then holds what each has of its own, and a copy of the CA's certificate for people to point at.
+
 :mod:`remuda.apiserver.authn.certificates` reads the client certificates made here, :mod:`remuda.apiserver.authn.keys` the
 service-account key.
 """
@@ -12,7 +15,6 @@ service-account key.
 from __future__ import annotations
 
 import base64
-import datetime
 import hashlib
 import ipaddress
 import os
@@ -25,18 +27,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from remuda.kube import jsonio, yamlio
 from remuda.kube.clock import Clock, Entropy
 
+from . import signing
+from .signing import DAY, RENEW_BEFORE, Authority, PkiError, new_key_pem
+
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
+    from .material import Material
+
+__all__ = ["DAY", "ClientCertificate", "Pki", "PkiError", "kubeconfig", "new_key_pem", "serving_names", "write_private"]
+
 Obj = dict[str, Any]
 
-DAY = 86_400
-CA_SECONDS = 3650 * DAY
 LEAF_SECONDS = 365 * DAY
-RENEW_BEFORE = 30 * DAY
-# Certificates are valid from a little before they are made: the clients' clocks may be behind.
-BACKDATE = 3600
 
 ADMIN_USER = "kubernetes-admin"
 ADMIN_GROUPS = ("system:masters",)
@@ -50,11 +54,6 @@ ALWAYS_SERVED = (
     "kubernetes.default.svc.cluster.local",
 )
 _WILDCARDS = frozenset(("", "0.0.0.0", "::", "*"))
-_P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-
-
-class PkiError(Exception):
-    """Key material that can't be used and must not be replaced without being asked."""
 
 
 class ClientCertificate(NamedTuple):
@@ -71,6 +70,8 @@ class Pki:
     directory: Path
     clock: Clock
     entropy: Entropy
+    # What several servers share. The directory then has neither the CA's key nor that of service accounts.
+    material: Material | None = None
 
     @property
     def ca_certificate(self) -> Path:
@@ -104,12 +105,20 @@ class Pki:
     def ca_pem(self) -> bytes:
         return self.ca_certificate.read_bytes()
 
+    @property
+    def service_account_pem(self) -> bytes:
+        return self.service_account_key.read_bytes() if self.material is None else self.material.service_account_key
+
     @classmethod
-    def ensure(cls, directory: Path, hosts: Iterable[str], clock: Clock, entropy: Entropy) -> Pki:
+    def ensure(
+        cls, directory: Path, hosts: Iterable[str], clock: Clock, entropy: Entropy, material: Material | None = None
+    ) -> Pki:
         """Make what is missing, renew what ends soon; afterwards every file is there and they belong together."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        pki = cls(directory, clock, entropy)
+        pki = cls(directory, clock, entropy, material)
         _check_modes(pki)
+        if material is not None:
+            _adopt(pki, material)
         names = serving_names(hosts)
         if not _as_recorded(pki, names):
             _complete(pki, names)
@@ -118,9 +127,9 @@ class Pki:
     def issue_client(self, name: str, groups: Iterable[str] = (), seconds: int = LEAF_SECONDS) -> ClientCertificate:
         """A client certificate that :mod:`authn.certificates` reads as this user in these groups."""
         authority = _load_authority(self)
-        key = _new_key(self.entropy)
-        certificate = _sign_leaf(self, authority, key, _subject(name, groups), seconds, names=())
-        return ClientCertificate(certificate, _key_pem(key))
+        key = signing.new_key(self.entropy)
+        certificate = signing.sign_leaf(authority, key, signing.subject(name, groups), seconds, (), self.clock, self.entropy)
+        return ClientCertificate(certificate, signing.key_pem(key))
 
     def kubeconfig(self, server_url: str) -> Obj:
         """The admin's kubeconfig, with everything inline so that the one file is enough."""
@@ -205,15 +214,8 @@ def _check_modes(pki: Pki) -> None:
 
 
 def _recorded_files(pki: Pki) -> tuple[Path, ...]:
-    return (
-        pki.ca_key,
-        pki.ca_certificate,
-        pki.serving_key,
-        pki.serving_certificate,
-        pki.admin_key,
-        pki.admin_certificate,
-        pki.service_account_key,
-    )
+    shared = () if pki.material is not None else (pki.ca_key, pki.service_account_key)
+    return (*shared, pki.ca_certificate, pki.serving_key, pki.serving_certificate, pki.admin_key, pki.admin_certificate)
 
 
 def _as_recorded(pki: Pki, names: tuple[str, ...]) -> bool:
@@ -237,27 +239,36 @@ def _record(pki: Pki, names: tuple[str, ...], ends: float) -> None:
 # The thorough way: look into the files, keep what is good, make the rest
 
 
-class _Authority(NamedTuple):
-    certificate: x509.Certificate
-    key: ec.EllipticCurvePrivateKey
+def _adopt(pki: Pki, material: Material) -> None:
+    """The CA's certificate as the others have it; leaves of another CA are then made anew."""
+    if pki.ca_key.exists() and pki.ca_key.read_bytes() != material.ca_key:
+        raise PkiError(
+            f"{pki.ca_key} is the key of an authority of its own, not of the one that is shared: "
+            "say another --data-dir, or begin with that authority by copying it into an empty --pki-dir"
+        )
+    if not pki.ca_certificate.exists() or pki.ca_pem != material.ca_certificate:
+        write_private(pki.ca_certificate, material.ca_certificate)
 
 
 def _complete(pki: Pki, names: tuple[str, ...]) -> None:
-    if not pki.service_account_key.exists():
-        write_private(pki.service_account_key, new_key_pem(pki.entropy))
-    # It is only used when the first token comes; a bad one is better told now.
-    _read_key(pki.service_account_key)
-    authority = _ensure_authority(pki)
-    serving = _subject("remuda", ())
+    if pki.material is None:
+        if not pki.service_account_key.exists():
+            write_private(pki.service_account_key, new_key_pem(pki.entropy))
+        # It is only used when the first token comes; a bad one is better told now.
+        _read_key(pki.service_account_key)
+        authority = _ensure_authority(pki)
+    else:
+        authority = pki.material.authority()
+    serving = signing.subject("remuda")
     ends = [
-        _ends(authority.certificate),
+        signing.ends(authority.certificate),
         _ensure_leaf(pki, authority, pki.serving_key, pki.serving_certificate, serving, names),
-        _ensure_leaf(pki, authority, pki.admin_key, pki.admin_certificate, _subject(ADMIN_USER, ADMIN_GROUPS), ()),
+        _ensure_leaf(pki, authority, pki.admin_key, pki.admin_certificate, signing.subject(ADMIN_USER, ADMIN_GROUPS), ()),
     ]
     _record(pki, names, min(ends))
 
 
-def _ensure_authority(pki: Pki) -> _Authority:
+def _ensure_authority(pki: Pki) -> Authority:
     if pki.ca_certificate.exists() and not pki.ca_key.exists():
         raise PkiError(
             f"{pki.ca_key} is missing but {pki.ca_certificate} is there: put the key back from a backup, or remove the "
@@ -267,35 +278,34 @@ def _ensure_authority(pki: Pki) -> _Authority:
     certificate = _read_certificate(pki.ca_certificate)
     if certificate is not None and certificate.public_key() != key.public_key():
         raise PkiError(f"{pki.ca_certificate} and {pki.ca_key} do not belong together: put the matching pair back")
-    if certificate is None or _ends(certificate) - pki.clock.time() < RENEW_BEFORE:
-        # The same key and name: certificates signed before a renewal stay good.
-        certificate = _sign_authority(pki, key)
-        write_private(pki.ca_certificate, _pem(certificate))
-    return _Authority(certificate, key)
+    if certificate is None or signing.ends(certificate) - pki.clock.time() < RENEW_BEFORE:
+        certificate = signing.sign_authority(key, pki.clock, pki.entropy)
+        write_private(pki.ca_certificate, signing.certificate_pem(certificate))
+    return Authority(certificate, key)
 
 
-def _load_authority(pki: Pki) -> _Authority:
+def _load_authority(pki: Pki) -> Authority:
+    if pki.material is not None:
+        return pki.material.authority()
     certificate = _read_certificate(pki.ca_certificate)
     if certificate is None:
         raise PkiError(f"{pki.ca_certificate} is missing or not a certificate")
-    return _Authority(certificate, _read_key(pki.ca_key))
+    return Authority(certificate, _read_key(pki.ca_key))
 
 
-def _ensure_leaf(
-    pki: Pki, authority: _Authority, key_path: Path, path: Path, subject: x509.Name, names: tuple[str, ...]
-) -> float:
+def _ensure_leaf(pki: Pki, authority: Authority, key_path: Path, path: Path, subject: x509.Name, names: tuple[str, ...]) -> float:
     """When the certificate at `path` ends; a new one is made when the old one does not fit any more."""
     key = _key_at(pki, key_path)
     certificate = _read_certificate(path)
     if certificate is not None and _fits(pki, authority, certificate, key, subject, names):
-        return _ends(certificate)
-    write_private(path, _sign_leaf(pki, authority, key, subject, LEAF_SECONDS, names))
+        return signing.ends(certificate)
+    write_private(path, signing.sign_leaf(authority, key, subject, LEAF_SECONDS, names, pki.clock, pki.entropy))
     return pki.clock.time() + LEAF_SECONDS
 
 
 def _fits(
     pki: Pki,
-    authority: _Authority,
+    authority: Authority,
     certificate: x509.Certificate,
     key: ec.EllipticCurvePrivateKey,
     subject: x509.Name,
@@ -305,7 +315,7 @@ def _fits(
 
     if certificate.public_key() != key.public_key() or certificate.subject != subject:
         return False
-    if _ends(certificate) - pki.clock.time() < RENEW_BEFORE or _names_in(certificate) != names:
+    if signing.ends(certificate) - pki.clock.time() < RENEW_BEFORE or signing.names_in(certificate) != names:
         return False
     try:
         certificate.verify_directly_issued_by(authority.certificate)
@@ -314,171 +324,27 @@ def _fits(
     return True
 
 
-def _names_in(certificate: x509.Certificate) -> tuple[str, ...]:
-    from cryptography import x509
-
-    try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        return ()
-    addresses = [str(address) for address in found.get_values_for_type(x509.IPAddress)]
-    return tuple(sorted([*found.get_values_for_type(x509.DNSName), *addresses]))
-
-
-def _ends(certificate: x509.Certificate) -> float:
-    return certificate.not_valid_after_utc.timestamp()
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Keys and certificates
-
-
-def new_key_pem(entropy: Entropy | None = None) -> bytes:
-    """A fresh private key, for a server that keeps nothing on disk."""
-    return _key_pem(_new_key(entropy or Entropy()))
-
-
-def _new_key(entropy: Entropy) -> ec.EllipticCurvePrivateKey:
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    # 128 bits more than the order has, so that the remainder is not biased (FIPS 186-5, A.2.1).
-    secret = 1 + int.from_bytes(entropy.token_bytes(48)) % (_P256_ORDER - 1)
-    return ec.derive_private_key(secret, ec.SECP256R1())
-
-
 def _key_at(pki: Pki, path: Path) -> ec.EllipticCurvePrivateKey:
     if path.exists():
         return _read_key(path)
-    key = _new_key(pki.entropy)
-    write_private(path, _key_pem(key))
+    key = signing.new_key(pki.entropy)
+    write_private(path, signing.key_pem(key))
     return key
 
 
 def _read_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     try:
-        key = load_pem_private_key(path.read_bytes(), password=None)
-    except (OSError, ValueError, TypeError) as error:
+        data = path.read_bytes()
+    except OSError as error:
         raise PkiError(f"{path} can't be read as a private key: {error}; put it back from a backup") from None
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise PkiError(f"{path} is not an ECDSA key")
-    return key
+    return signing.parse_key(data, path)
 
 
 def _read_certificate(path: Path) -> x509.Certificate | None:
-    from cryptography import x509
-
     try:
-        return x509.load_pem_x509_certificate(path.read_bytes())
-    except (FileNotFoundError, ValueError):
+        return signing.parse_certificate(path.read_bytes())
+    except FileNotFoundError:
         return None
-
-
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    from cryptography.hazmat.primitives import serialization
-
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
-    )
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    from cryptography.hazmat.primitives.serialization import Encoding
-
-    return certificate.public_bytes(Encoding.PEM)
-
-
-def _subject(name: str, groups: Iterable[str]) -> x509.Name:
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
-    organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
-    return x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, name)])
-
-
-def _sign_authority(pki: Pki, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.hashes import SHA256
-
-    name = _subject("remuda-ca", ())
-    builder = (
-        _builder(pki, name, name, key.public_key(), CA_SECONDS)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(_key_usage(authority=True), critical=True)
-    )
-    return builder.sign(key, SHA256())
-
-
-def _sign_leaf(
-    pki: Pki,
-    authority: _Authority,
-    key: ec.EllipticCurvePrivateKey,
-    subject: x509.Name,
-    seconds: int,
-    names: tuple[str, ...],
-) -> bytes:
-    """PEM of a serving certificate for `names`, or of a client certificate when there are none."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
-    usage = ExtendedKeyUsageOID.SERVER_AUTH if names else ExtendedKeyUsageOID.CLIENT_AUTH
-    issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
-    builder = (
-        _builder(pki, subject, authority.certificate.subject, key.public_key(), seconds)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(authority=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-        .add_extension(issuer_key, critical=False)
-    )
-    if names:
-        builder = builder.add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
-    return _pem(builder.sign(authority.key, SHA256()))
-
-
-def _general_name(name: str) -> x509.GeneralName:
-    from cryptography import x509
-
-    try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
-
-
-def _builder(
-    pki: Pki, subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, seconds: int
-) -> x509.CertificateBuilder:
-    from cryptography import x509
-
-    now = datetime.datetime.fromtimestamp(int(pki.clock.time()), datetime.UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(public_key)
-        .serial_number(int.from_bytes(pki.entropy.token_bytes(20)) >> 1 or 1)
-        .not_valid_before(now - datetime.timedelta(seconds=BACKDATE))
-        .not_valid_after(now + datetime.timedelta(seconds=seconds))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
-    )
-
-
-def _key_usage(*, authority: bool) -> x509.KeyUsage:
-    from cryptography import x509
-
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=authority,
-        crl_sign=authority,
-        encipher_only=False,
-        decipher_only=False,
-    )
 
 
 def _text(content: bytes) -> str:

@@ -1,0 +1,143 @@
+"""What all servers of one state must have in common: the CA, the service-account key, and the keys of encryption at rest.
+
+A client that trusts one server trusts all, a token that one has signed is good at all, and what one has encrypted all can read.
+Kept in a directory that is the same on every machine (here), or in the store itself under a token (:mod:`.sealing`). What each
+server has of its own, its serving certificate first of all, is in its data directory (:mod:`.pki`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from remuda.kube.clock import Clock, Entropy
+
+from . import signing
+from .encryption import Envelope, parse_keys, render_keys
+from .pki import write_private
+from .signing import Authority, PkiError
+
+log = logging.getLogger(__name__)
+
+CA_CERTIFICATE, CA_KEY, SERVICE_ACCOUNT_KEY, ENCRYPTION = "ca.crt", "ca.key", "service-account.key", "encryption.yaml"
+# In the order in which they are written; the last one there says that all are.
+FILES = (CA_KEY, CA_CERTIFICATE, SERVICE_ACCOUNT_KEY, ENCRYPTION)
+# There while the files are being made: what stands beside it has never been used and may be made anew.
+_UNFINISHED = ".unfinished"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Material:
+    """All PEM, but `encryption`, which is an EncryptionConfiguration."""
+
+    ca_certificate: bytes
+    ca_key: bytes
+    service_account_key: bytes
+    encryption: bytes
+
+    @classmethod
+    def of(cls, files: Mapping[str, bytes]) -> Material:
+        return cls(files[CA_CERTIFICATE], files[CA_KEY], files[SERVICE_ACCOUNT_KEY], files[ENCRYPTION])
+
+    def files(self) -> dict[str, bytes]:
+        contents = (self.ca_key, self.ca_certificate, self.service_account_key, self.encryption)
+        return dict(zip(FILES, contents, strict=True))
+
+    def authority(self, where: str = "the shared material") -> Authority:
+        key = signing.parse_key(self.ca_key, f"{CA_KEY} of {where}")
+        certificate = signing.parse_certificate(self.ca_certificate)
+        if certificate is None:
+            raise PkiError(f"{CA_CERTIFICATE} of {where} is not a certificate: put it back from a backup")
+        if certificate.public_key() != key.public_key():
+            raise PkiError(f"{CA_CERTIFICATE} and {CA_KEY} of {where} do not belong together: put the matching pair back")
+        return Authority(certificate, key)
+
+    def check(self, where: str) -> None:
+        """Raise PkiError or EncryptionError for what could not be used."""
+        self.authority(where)
+        signing.parse_key(self.service_account_key, f"{SERVICE_ACCOUNT_KEY} of {where}")
+        self.envelope(Entropy())
+
+    def envelope(self, entropy: Entropy) -> Envelope:
+        return Envelope(parse_keys(self.encryption, ENCRYPTION), entropy)
+
+    def renewed(self, clock: Clock, entropy: Entropy) -> Material | None:
+        """The same with a CA certificate that lasts, when the present one ends soon; None when there is time."""
+        authority = self.authority()
+        if signing.ends(authority.certificate) - clock.time() >= signing.RENEW_BEFORE:
+            return None
+        return replace(self, ca_certificate=signing.certificate_pem(signing.sign_authority(authority.key, clock, entropy)))
+
+
+def made(clock: Clock, entropy: Entropy) -> Material:
+    key = signing.new_key(entropy)
+    return Material(
+        signing.certificate_pem(signing.sign_authority(key, clock, entropy)),
+        signing.key_pem(key),
+        signing.new_key_pem(entropy),
+        render_keys([("key1", entropy.token_bytes(32))]).encode(),
+    )
+
+
+# --- a directory ----------------------------------------------------------------------------------------------------------
+
+
+def is_unmade(directory: Path) -> bool:
+    """Nothing is there, or only what somebody began to make and did not finish."""
+    return (directory / _UNFINISHED).exists() or not any((directory / name).exists() for name in FILES)
+
+
+def ensure_directory(directory: Path, clock: Clock, entropy: Entropy) -> Material:
+    """What the directory holds; made when it holds nothing. Several servers may do this at once."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if is_unmade(directory):
+            _make(directory, clock, entropy)
+        found = _read(directory)
+        found.check(str(directory))
+        return _renew(directory, found, clock, entropy)
+    except OSError as error:
+        raise PkiError(f"the shared keys can't be kept in {error.filename or directory}: {error.strerror or error}") from error
+
+
+def _make(directory: Path, clock: Clock, entropy: Entropy) -> None:
+    """Under a lock, and so that a crash between any two lines leaves something that the next start makes anew."""
+    marker = directory / _UNFINISHED
+    with marker.open("ab") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        # Whoever had the lock before may have finished meanwhile.
+        if not all((directory / name).exists() for name in FILES):
+            for name, content in made(clock, entropy).files().items():
+                write_private(directory / name, content)
+        marker.unlink(missing_ok=True)
+
+
+def _read(directory: Path) -> Material:
+    missing = [name for name in FILES if not (directory / name).exists()]
+    if missing:
+        there = ", ".join(name for name in FILES if name not in missing)
+        raise PkiError(
+            f"{directory / missing[0]} is missing, but {there} are there: copy it from another server or from a backup; "
+            "all of these files must be the same on every machine"
+        )
+    for name in (CA_KEY, SERVICE_ACCOUNT_KEY, ENCRYPTION):
+        if (directory / name).stat().st_mode & 0o077:
+            path = directory / name
+            raise PkiError(f"{path} is secret and others may read it: run chmod 600 {path}")
+    return Material.of({name: (directory / name).read_bytes() for name in FILES})
+
+
+def _renew(directory: Path, found: Material, clock: Clock, entropy: Entropy) -> Material:
+    """On every machine for itself, which is as good: key and name stay, and those are what a signature is checked with."""
+    renewed = found.renewed(clock, entropy)
+    if renewed is None:
+        return found
+    try:
+        write_private(directory / CA_CERTIFICATE, renewed.ca_certificate)
+    except OSError as error:
+        log.warning("%s ends soon and can't be renewed: %s", directory / CA_CERTIFICATE, error.strerror or error)
+        return found
+    return renewed

@@ -1,0 +1,105 @@
+"""Shared key material under a token: what is stored can be read by nobody who does not know the token, not even with all of etcd.
+
+The token is stretched with scrypt, so that guessing costs 64 MiB and a third of a second for each try, into a key for AES-GCM and
+into a few bytes that tell a wrong token from damaged data. Pure; where the sealed bytes are kept is :mod:`.agreement`'s business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import NamedTuple
+
+import msgspec
+
+from remuda.kube.clock import Entropy
+
+from .material import FILES, Material
+from .signing import PkiError
+
+SHORTEST_TOKEN = 16
+_NONCE = 12
+# Bound into the ciphertext: a value of another purpose or format does not open.
+_PURPOSE = b"remuda shared keys, version 1"
+# What the numbers of a stored document may be at most, so that a forged one can't take the machine's memory.
+_LARGEST_N, _LARGEST_RP = 2**20, 64
+
+
+class Cost(NamedTuple):
+    """scrypt's numbers; memory is 128 * n * r bytes."""
+
+    n: int = 2**16
+    r: int = 8
+    p: int = 2
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """As it is stored, with everything that is needed to open it but the token."""
+
+    n: int
+    r: int
+    p: int
+    salt: bytes
+    check: bytes
+    nonce: bytes
+    data: bytes
+
+
+class WrongToken(PkiError):
+    """Sealed with another token."""
+
+
+class Damaged(PkiError):
+    """The token is right, but what was sealed does not open."""
+
+
+def check_token(token: str) -> None:
+    if len(token) < SHORTEST_TOKEN:
+        raise PkiError(
+            f"the token has {len(token)} characters, it must have at least {SHORTEST_TOKEN}: "
+            "make one with, for example, openssl rand -hex 32"
+        )
+
+
+def seal(material: Material, token: str, entropy: Entropy, cost: Cost = Cost()) -> Sealed:  # noqa: B008 - a constant
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    check_token(token)
+    salt, nonce = entropy.token_bytes(16), entropy.token_bytes(_NONCE)
+    key, check = _stretched(token, salt, cost)
+    plain = msgspec.json.encode(material.files())
+    return Sealed(*cost, salt, check, nonce, AESGCM(key).encrypt(nonce, plain, _PURPOSE))
+
+
+def unseal(sealed: Sealed, token: str, where: str) -> Material:
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    check_token(token)
+    cost = Cost(sealed.n, sealed.r, sealed.p)
+    power_of_two = cost.n > 1 and cost.n & (cost.n - 1) == 0
+    if not (power_of_two and cost.n <= _LARGEST_N and cost.r > 0 and cost.p > 0 and cost.r * cost.p <= _LARGEST_RP):
+        raise _damaged(where)
+    key, check = _stretched(token, sealed.salt, cost)
+    if not hmac.compare_digest(check, sealed.check):
+        raise WrongToken(f"{where} was sealed with another token: start with the token of the servers that run already")
+    try:
+        plain = AESGCM(key).decrypt(sealed.nonce, sealed.data, _PURPOSE)
+        files = msgspec.json.decode(plain, type=dict[str, bytes])
+    except (InvalidTag, ValueError, msgspec.DecodeError):
+        raise _damaged(where) from None
+    if set(files) != set(FILES):
+        raise _damaged(where)
+    return Material.of(files)
+
+
+def _damaged(where: str) -> Damaged:
+    return Damaged(f"{where} is damaged: restore etcd from a backup")
+
+
+def _stretched(token: str, salt: bytes, cost: Cost) -> tuple[bytes, bytes]:
+    """The key, and what tells whether it is the right one. That helps nobody to guess: the ciphertext tells it as well."""
+    from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+    found = Scrypt(salt, 48, cost.n, cost.r, cost.p).derive(token.encode())
+    return found[:32], hashlib.sha256(_PURPOSE + found[32:]).digest()[:16]

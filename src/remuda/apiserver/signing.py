@@ -1,0 +1,199 @@
+"""Keys and certificates: how they are made, signed and read. Where they are kept is up to :mod:`.pki` and :mod:`.material`.
+
+Nothing here imports `cryptography` before it is needed: an ordinary start does no X.509 work.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from remuda.kube.clock import Clock, Entropy
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+DAY = 86_400
+CA_SECONDS = 3650 * DAY
+RENEW_BEFORE = 30 * DAY
+# Certificates are valid from a little before they are made: the clients' clocks may be behind.
+BACKDATE = 3600
+
+_P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+
+
+class PkiError(Exception):
+    """Key material that can't be used and must not be replaced without being asked."""
+
+
+class Authority(NamedTuple):
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+
+def new_key_pem(entropy: Entropy | None = None) -> bytes:
+    """A fresh private key."""
+    return key_pem(new_key(entropy or Entropy()))
+
+
+def new_key(entropy: Entropy) -> ec.EllipticCurvePrivateKey:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    # 128 bits more than the order has, so that the remainder is not biased (FIPS 186-5, A.2.1).
+    secret = 1 + int.from_bytes(entropy.token_bytes(48)) % (_P256_ORDER - 1)
+    return ec.derive_private_key(secret, ec.SECP256R1())
+
+
+def parse_key(data: bytes, where: object) -> ec.EllipticCurvePrivateKey:
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key(data, password=None)
+    except (ValueError, TypeError) as error:
+        raise PkiError(f"{where} can't be read as a private key: {error}; put it back from a backup") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise PkiError(f"{where} is not an ECDSA key")
+    return key
+
+
+def parse_certificate(data: bytes) -> x509.Certificate | None:
+    from cryptography import x509
+
+    try:
+        return x509.load_pem_x509_certificate(data)
+    except ValueError:
+        return None
+
+
+def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    from cryptography.hazmat.primitives import serialization
+
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+
+
+def certificate_pem(certificate: x509.Certificate) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return certificate.public_bytes(Encoding.PEM)
+
+
+def public_bytes(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """What identifies a key pair to those who have no business with its private half."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+
+
+def ends(certificate: x509.Certificate) -> float:
+    return certificate.not_valid_after_utc.timestamp()
+
+
+def subject(name: str, groups: Iterable[str] = ()) -> x509.Name:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+    return x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def sign_authority(key: ec.EllipticCurvePrivateKey, clock: Clock, entropy: Entropy) -> x509.Certificate:
+    """A certificate for the CA's key. Always of the same name: what was signed before a renewal stays good."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    name = subject("remuda-ca")
+    builder = (
+        _builder(name, name, key.public_key(), CA_SECONDS, clock, entropy)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(_key_usage(authority=True), critical=True)
+    )
+    return builder.sign(key, SHA256())
+
+
+def sign_leaf(
+    authority: Authority,
+    key: ec.EllipticCurvePrivateKey,
+    name: x509.Name,
+    seconds: int,
+    served: tuple[str, ...],
+    clock: Clock,
+    entropy: Entropy,
+) -> bytes:
+    """PEM of a serving certificate for the names `served`, or of a client certificate when there are none."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    usage = ExtendedKeyUsageOID.SERVER_AUTH if served else ExtendedKeyUsageOID.CLIENT_AUTH
+    issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
+    builder = (
+        _builder(name, authority.certificate.subject, key.public_key(), seconds, clock, entropy)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(authority=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        .add_extension(issuer_key, critical=False)
+    )
+    if served:
+        builder = builder.add_extension(x509.SubjectAlternativeName([_general_name(name) for name in served]), critical=False)
+    return certificate_pem(builder.sign(authority.key, SHA256()))
+
+
+def names_in(certificate: x509.Certificate) -> tuple[str, ...]:
+    """The names and addresses that it is good for, sorted."""
+    from cryptography import x509
+
+    try:
+        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()
+    addresses = [str(address) for address in found.get_values_for_type(x509.IPAddress)]
+    return tuple(sorted([*found.get_values_for_type(x509.DNSName), *addresses]))
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _builder(
+    name: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, seconds: int, clock: Clock, entropy: Entropy
+) -> x509.CertificateBuilder:
+    from cryptography import x509
+
+    now = datetime.datetime.fromtimestamp(int(clock.time()), datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(int.from_bytes(entropy.token_bytes(20)) >> 1 or 1)
+        .not_valid_before(now - datetime.timedelta(seconds=BACKDATE))
+        .not_valid_after(now + datetime.timedelta(seconds=seconds))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+    )
+
+
+def _key_usage(*, authority: bool) -> x509.KeyUsage:
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=authority,
+        crl_sign=authority,
+        encipher_only=False,
+        decipher_only=False,
+    )
