@@ -32,6 +32,7 @@ class Hub:
         self.published = published
         self.backlog = backlog
         self.closed = False
+        self.error: Exception | None = None
         self.read = read
         self.floor = floor
         self.committed = committed
@@ -48,6 +49,11 @@ class Hub:
         self.published = published
         for watcher in self.watchers:
             watcher.fall_behind()
+
+    def fail(self, error: Exception) -> None:
+        """Nobody can be told anything true any more."""
+        self.error = error
+        self.close()
 
     def close(self) -> None:
         self.closed = True
@@ -129,6 +135,8 @@ class Watcher:
                 batch, self._pending = self._pending, []
                 self._position = self._hub.published
                 return batch
+            if self._hub.error is not None:
+                raise self._hub.error
             if self._hub.closed:
                 raise StopAsyncIteration
             if not self._live:

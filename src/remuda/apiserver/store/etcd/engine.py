@@ -186,16 +186,26 @@ class EtcdStore:
     async def _ask(self) -> None:
         while self._asking:
             asking, self._asking = self._asking, []
+            before, why = self._revision, "the store is closed"
+            found = 0
             try:
-                answer = await self._range({"key": COMPACTION_KEY, "count_only": True})
+                found = (await self._range({"key": COMPACTION_KEY, "count_only": True})).header.revision
             except StoreError as error:
+                why = str(error)
+            finally:
+                if 0 < found < before:
+                    why, found = self._went_back(found, before), 0
                 for asked in asking:
-                    if not asked.done():
-                        asked.set_exception(type(error)(str(error)) if type(error) is Unavailable else error)
-                continue
-            for asked in asking:
-                if not asked.done():
-                    asked.set_result(answer.header.revision)
+                    if not asked.done() and found:
+                        asked.set_result(found)
+                    elif not asked.done():
+                        asked.set_exception(Unavailable(why))
+
+    def _went_back(self, revision: int, before: int) -> str:
+        """Nothing that was read before can be trusted any more."""
+        why = f"etcd is at revision {revision} and was at {before}: it was restored from a backup; start this server again"
+        self._hub.fail(StoreError(why))
+        return why
 
     # --- writing --------------------------------------------------------------------------------------------------------
 
@@ -252,9 +262,10 @@ class EtcdStore:
             failure.append({"request_range": {"key": key}})
             if op.expect is not None:
                 compare.append({"key": key, "target": "MOD", "result": "EQUAL", "mod_revision": str(op.expect)})
-            elif isinstance(op, Delete):
-                compare.append({"key": key, "target": "CREATE", "result": "GREATER", "create_revision": "0"})
             if isinstance(op, Delete):
+                # Also when it is expected to be absent, which makes no sense: deleting nothing would be no failure to etcd.
+                if not op.expect:
+                    compare.append({"key": key, "target": "CREATE", "result": "GREATER", "create_revision": "0"})
                 success.append({"request_delete_range": {"key": key}})
             elif isinstance(op, Put):
                 put: Obj = {"key": key, "value": op.value}
@@ -331,6 +342,7 @@ class EtcdStore:
             if self._feed.is_quiet and (self._asker is None or self._asker.done()):
                 try:
                     await self.current()
+                    self._feed.was_asked()
                 except StoreError:
                     continue
             self._feed.check()

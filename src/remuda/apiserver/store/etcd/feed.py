@@ -86,6 +86,10 @@ class Feed:
     def is_quiet(self) -> bool:
         return self._clock.monotonic() - self._heard > QUIET
 
+    def was_asked(self) -> None:
+        """Somebody has just looked what there is, and would have told."""
+        self._heard = self._clock.monotonic()
+
     def check(self) -> None:
         """Leave a member that keeps something from us."""
         late = self._expected > self.position and self._clock.monotonic() - self._expected_since > PATIENCE
@@ -112,11 +116,12 @@ class Feed:
             error = self._stream.exception()
             if isinstance(error, Compacted):
                 self.position = await self._recover(error)
-            elif isinstance(error, Failed | StoreError):
+                continue
+            if isinstance(error, Failed | StoreError):
                 log.info("the watch on etcd broke off: %s", error)
-                await self._clock.sleep(_PAUSE)
-            elif error is not None:
-                raise error
+            else:
+                log.error("the watch on etcd broke off", exc_info=error)
+            await self._clock.sleep(_PAUSE)
 
     async def _recover(self, error: Compacted) -> int:
         while True:

@@ -176,7 +176,7 @@ class Members:
         until = self._clock.monotonic() + ENOUGH
         while True:
             try:
-                return await self._once(path, body, kind)
+                return await self._once(path, body, kind, until)
             except Unsure as error:
                 await self.pause(until, error)
 
@@ -184,7 +184,7 @@ class Members:
         """Ask until it has reached somebody. Raises Unsure when it may have and no answer came."""
         while True:
             try:
-                return await self._once(path, body, kind)
+                return await self._once(path, body, kind, until)
             except _NotSent as error:
                 await self.pause(until, error)
 
@@ -195,14 +195,27 @@ class Members:
         if self._all_failed() or len(self._members) == 1:
             await self._clock.sleep(self._rng.uniform(0.05, 0.25))
 
-    async def _once(self, path: str, body: bytes, kind: type[T]) -> T:
-        async with self._seats:
+    async def _seat(self, until: float) -> None:
+        """When etcd does not answer, many wait: nobody for longer than it would wait for etcd."""
+        if not self._seats.locked():
+            await self._seats.acquire()
+            return
+        try:
+            async with deadline(self._clock, max(until - self._clock.monotonic(), 0.0)):
+                await self._seats.acquire()
+        except TimeoutError:
+            raise _NotSent("too many requests wait for etcd") from None
+
+    async def _once(self, path: str, body: bytes, kind: type[T], until: float) -> T:
+        await self._seat(until)
+        try:
             member = self.pick()
-            try:
-                answer = await member.ask(self._clock, member.request(path, body), PATIENCE)
-            except Failed as error:
-                self.shun(member, str(error))
-                raise (Unsure if error.sent else _NotSent)(f"{member.url}: {error}") from None
+            answer = await member.ask(self._clock, member.request(path, body), PATIENCE)
+        except Failed as error:
+            self.shun(member, str(error))
+            raise (Unsure if error.sent else _NotSent)(f"{member.url}: {error}") from None
+        finally:
+            self._seats.release()
         if answer.status == 200:
             member.why = ""
             return _decoded(member, answer.body, kind)
