@@ -6,23 +6,30 @@ The HTTP door (:mod:`remuda.apiserver.http`) and the in-process client call the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from remuda.kube import errors
-from remuda.kube.clock import Clock, Entropy, Rng
+from remuda.kube.clock import Clock, Entropy, Rng, deadline
 
+from . import certainty
 from .admission.chain import Chain
 from .authz import Action, Authorizer, forbidden_action
 from .cache import Cache, Change
 from .calls import Call
 from .entries import Entry, encode
+from .guards import Guarded, Taken
 from .resources import Registry, Resource
 from .source import Listener
-from .store import Delete, Mismatch, Put, StoreError
+from .store import Delete, Mismatch, Op, Put, StoreError, Unavailable, Unknown
 
 Obj = dict[str, Any]
+T = TypeVar("T")
+
+# How long a write waits for its own event when others write too.
+_SHOWN = 5.0
 
 
 class Source:
@@ -79,38 +86,121 @@ class Api:
     def entry(self, resource: Resource, namespace: str, name: str) -> Entry | None:
         return resource.bucket.get(resource.key(namespace, name))
 
-    async def put(self, resource: Resource, key: str, obj: Obj, expect: int, ttl: int = 0) -> Entry:
-        """Store `obj` (in the storage version) if the key is still at `expect`; raises Mismatch."""
+    async def put(self, resource: Resource, key: str, obj: Obj, before: Entry | None, ttl: int = 0) -> Entry:
+        """Store `obj` (in the storage version) in the place of `before`, or of nothing; raises Mismatch when that is not there.
+
+        Raises Taken when it would hold what another object holds.
+        """
         plain = encode(obj)
         if len(plain) > _VALUE_LIMIT:
             raise _too_large(len(plain))
         sealed = self.cache.seal(resource.bucket.prefix, key, plain, obj)
+        op = Put(key, sealed, 0 if before is None else before.revision, ttl)
         try:
-            revision = await self._write(Put(key, sealed, expect, ttl))
+            if resource.holds is None or not self.cache.shared:
+                revision = await self._write([op])
+            else:
+                revision = await self._write_guarded(op, resource, None if before is None else before.object(), obj)
         finally:
             self.cache.forget_sealed(sealed)
         entry = resource.bucket.get(key)
         if entry is not None and entry.revision == revision:
             return entry
-        # Somebody has changed it again already; the caller gets what it wrote.
+        # Somebody has changed it again already, or the feed is late; the caller gets what it wrote.
         namespace, name = obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
         return Entry(key, namespace, name, revision, plain)
 
-    async def remove(self, key: str, expect: int) -> int:
-        return await self._write(Delete(key, expect))
+    async def remove(self, resource: Resource, entry: Entry) -> int:
+        op = Delete(entry.key, entry.revision)
+        if resource.holds is None or not self.cache.shared:
+            return await self._write([op])
+        return await self._write_guarded(op, resource, entry.object(), None)
 
-    async def _write(self, op: Put | Delete) -> int:
+    async def _write_guarded(self, op: Put | Delete, resource: Resource, old: Obj | None, new: Obj | None) -> int:
+        """Write, together with the guards of what the object gains and loses."""
+        assert resource.holds is not None
+        guarded = Guarded(self.cache.store, op, resource.holds(old), resource.holds(new))
+        while True:
+            try:
+                return await self._write(await guarded.ops())
+            except Mismatch as mismatch:
+                if mismatch.key == op.key:
+                    raise
+                if guarded.gives_up(mismatch.key):
+                    continue
+                # Who holds it wrote that together with the guard: a cache that has caught up shows the one if the other is right.
+                await self.cache.consistent()
+                holder = resource.bucket.get(guarded.holder(mismatch))
+                if holder is not None and mismatch.key in resource.holds(holder.object()):
+                    raise Taken(mismatch.key, holder.key) from None
+                guarded.take(mismatch)
+
+    async def _write(self, ops: Sequence[Op]) -> int:
         """Write and wait until the cache shows it: one's own write, or the one that was faster."""
         store = self.cache.store
         try:
-            revision = await store.write([op])
-        except Mismatch:
-            await self.cache.reached(store.revision)
+            revision = await store.write(ops)
+        except Mismatch as mismatch:
+            await self._shown(store.revision if mismatch.current is None else mismatch.current.mod_revision)
             raise
         except StoreError as error:
+            if isinstance(error, Unknown):
+                certainty.note_written()
+            if isinstance(error, Unknown | Unavailable):
+                raise certainty.as_answer(error) from error
             raise errors.unavailable(f"the store can't take writes now: {error}") from error
-        await self.cache.reached(revision)
+        if self.cache.shared:
+            certainty.note_written()
+        await self._shown(revision)
         return revision
+
+    async def _shown(self, revision: int) -> None:
+        """Wait until the cache has this. Not for ever when the store is shared: its feed may be cut, and what is done is done."""
+        cache = self.cache
+        if cache.revision >= revision:
+            return
+        if not cache.shared:
+            await cache.reached(revision)
+            return
+        with suppress(TimeoutError, StoreError):
+            async with deadline(self.clock, _SHOWN):
+                await cache.reached(revision)
+
+    # --- certainty, where others write to the store too ---------------------------------------------------------------------
+
+    async def surely(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """What `attempt` gives, or an error that is true: see :mod:`.certainty`. It must be possible to call it twice."""
+        if not self.cache.shared:
+            return await attempt()
+        began = self.cache.revision
+        try:
+            with certainty.attempt() as tried:
+                try:
+                    return await attempt()
+                except errors.ApiError as error:
+                    if not tried.is_doubtful(error):
+                        raise
+                    await self.cache.consistent()
+                    if self.cache.revision == began:
+                        raise
+            with certainty.attempt():
+                return await attempt()
+        except (Unavailable, Unknown) as error:
+            raise certainty.as_answer(error) from error
+
+    async def confirm(self, resource: Resource, entry: Entry) -> None:
+        """Before `entry` is answered though nothing was written: raises Mismatch when it is not the newest any more."""
+        if not self.cache.shared:
+            return
+        await self.cache.consistent()
+        now = resource.bucket.get(entry.key)
+        if now is None or now.revision != entry.revision:
+            raise Mismatch(entry.key, await self.cache.store.get(entry.key))
+
+    async def before_trying(self, call: Call) -> None:
+        """A dry run is not compared with what the store holds, so it must begin from there."""
+        if call.dry_run and self.cache.shared:
+            await self.cache.consistent()
 
     # --- permission -----------------------------------------------------------------------------------------------------
 

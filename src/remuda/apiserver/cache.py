@@ -1,7 +1,9 @@
 """The watch cache: every stored object in memory as bytes, and a ring of recent changes for each resource.
 
 One task reads the store's only watch and applies it here in revision order; lists, gets and watches are served from what it
-has applied. A write waits until its own revision has been applied, so whoever got an answer also reads it back.
+has applied. A write waits until its own revision has been applied, so whoever got an answer also reads it back. Where others
+write to the store too, a read that must be of the present first waits until the cache has caught up (:meth:`Cache.consistent`),
+and a server that was cut off for longer than the store remembers loads everything anew.
 
 A :class:`Bucket` is one resource's objects; the buckets follow from the keys alone, so nothing has to be registered
 before its objects can be loaded. Who watches a bucket, and in which shape, is the business of
@@ -17,9 +19,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from . import keys, mutation
+from remuda.kube.clock import SYSTEM_CLOCK, Clock, deadline
+from remuda.kube.errors import timeout
+
+from . import certainty, keys, mutation
 from .entries import Entry, Parsed, ensure_canonical
-from .store import Compacted, Event, KeyValue, Store, StoreError
+from .store import Compacted, Event, KeyValue, Range, Store, StoreError, Unavailable
 
 Obj = dict[str, Any]
 logger = logging.getLogger(__name__)
@@ -28,6 +33,9 @@ logger = logging.getLogger(__name__)
 # from the store's log until it is compacted.
 RING = 1024
 RING_BYTES = 8 * 1024 * 1024
+# How long a reader waits for the feed; and how long the feed waits for a store that does not answer before it asks again.
+_CATCH_UP = 10.0
+_PAUSE = 1.0
 
 
 class Change:
@@ -141,6 +149,12 @@ class Bucket:
             self.ring_bytes -= oldest.kept
             self.ring_floor = oldest.revision
 
+    def restart(self, floor: int) -> None:
+        """Forget the changes so far: what is there now is as of `floor`."""
+        self.ring.clear()
+        self.ring_bytes = 0
+        self.ring_floor = floor
+
     def since(self, revision: int) -> list[Change] | None:
         """The changes after `revision`, or None when the ring no longer reaches back so far."""
         if revision < self.ring_floor:
@@ -169,12 +183,17 @@ class Opener(Protocol):
 class Cache:
     """All buckets, fed by the store's watch."""
 
-    def __init__(self, store: Store, opener: Callable[[str], Opener | None]) -> None:
+    def __init__(self, store: Store, opener: Callable[[str], Opener | None], clock: Clock = SYSTEM_CLOCK) -> None:
         self.store = store
+        # Others write to the store too: asked so often that it is kept here.
+        self.shared = store.shared
+        self._clock = clock
         self._opener = opener
         self._openers: dict[str, Opener | None] = {}
         self._buckets: dict[str, Bucket] = {}
         self.revision = 0
+        # Watches from before this can't be served, whatever the store still has.
+        self._floor = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._known: dict[int, tuple[bytes, bytes, Obj]] = {}
         self._parsed = Parsed()
@@ -212,11 +231,19 @@ class Cache:
 
     async def _follow(self, started: asyncio.Future[None]) -> None:
         try:
-            async with self.store.watch(self.revision, keys.ROOT, marks=self.store.shared) as batches:
-                started.set_result(None)
-                async for batch in batches:
-                    self._apply(batch)
-            raise StoreError("the store was closed while it was in use")
+            while True:
+                try:
+                    await self._feed(started)
+                except Unavailable as error:
+                    if not started.done():
+                        raise
+                    logger.warning("the store's feed is not to be had, trying again: %s", error)
+                    await self._clock.sleep(_PAUSE)
+                except Compacted as error:
+                    if not self.shared:
+                        raise
+                    logger.warning("cut off from the store for longer than it remembers, loading everything anew: %s", error)
+                    await self._reload()
         except Exception as error:
             # Without its feed the cache would serve stale data for ever: the server must see this and stop.
             self.failed = error
@@ -226,6 +253,65 @@ class Cache:
                     waiter.set_exception(error)
             if not started.done():
                 started.set_exception(error)
+
+    async def _feed(self, started: asyncio.Future[None]) -> None:
+        async with self.store.watch(self.revision, keys.ROOT, marks=self.shared) as batches:
+            if not started.done():
+                started.set_result(None)
+            async for batch in batches:
+                self._apply(batch)
+        raise StoreError("the store was closed while it was in use")
+
+    async def _reload(self) -> None:
+        """Go on from what the store holds now, as if the difference had just happened."""
+        while True:
+            try:
+                loaded = await self.store.range(keys.ROOT)
+                break
+            except (Unavailable, Compacted) as error:
+                logger.warning("loading everything anew failed, trying again: %s", error)
+                await self._clock.sleep(_PAUSE)
+        # All of it is read before any is applied, and all is applied in one step: nobody sees a part.
+        steps = self._difference(loaded)
+        for bucket in self.buckets():
+            bucket.restart(loaded.revision)
+        self._floor = loaded.revision
+        touched: dict[str, list[Change]] = {}
+        for prefix, change in steps:
+            bucket = self.bucket(prefix)
+            change.prev = bucket.get(change.key)
+            bucket.apply(change)
+            touched.setdefault(prefix, []).append(change)
+        self.revision = loaded.revision
+        self._tell(touched)
+        # What was told carries revisions from inside the gap, and a watch that came back with one would miss deletions.
+        for prefix in touched:
+            self.bucket(prefix).restart(loaded.revision)
+
+    def _difference(self, loaded: Range) -> list[tuple[str, Change]]:
+        """The steps from what is here to what was loaded, in the order of revisions, with the buckets they belong to.
+
+        When something went is not known: it did so before the load. Except what came back since: that was gone before it did.
+        """
+        steps: list[tuple[str, Change]] = []
+        for kv in loaded.items:
+            prefix = keys.bucket_of(kv.key)
+            bucket = self.bucket(prefix)
+            known = bucket.entries.get(kv.key)
+            if known is not None and known.revision == kv.mod_revision:
+                continue
+            entry = self._entry(kv, bucket)
+            if known is not None and kv.create_revision > self.revision:
+                gone = Change(kv.create_revision - 1, kv.key, entry.namespace, entry.name, None, None)
+                steps.append((prefix, gone))
+            steps.append((prefix, Change(kv.mod_revision, kv.key, entry.namespace, entry.name, entry, None)))
+        there = {kv.key for kv in loaded.items}
+        for bucket in self.buckets():
+            for key, entry in bucket.entries.items():
+                if key not in there:
+                    gone = Change(loaded.revision, key, entry.namespace, entry.name, None, None)
+                    steps.append((bucket.prefix, gone))
+        return sorted(steps, key=lambda step: step[1].revision)
 
     # --- applying ------------------------------------------------------------------------------------------------------
 
@@ -304,6 +390,10 @@ class Cache:
             bucket.apply(change)
             touched.setdefault(prefix, []).append(change)
             self.revision = event.revision
+        self._tell(touched)
+
+    def _tell(self, touched: dict[str, list[Change]]) -> None:
+        """Everything is applied: whoever follows is told, and whoever waited for it goes on."""
         for prefix, changes in touched.items():
             for follower in tuple(self._buckets[prefix].followers):
                 follower(changes)
@@ -339,6 +429,28 @@ class Cache:
             self._waiting = [waiting for waiting in self._waiting if waiting[1] is not waiter]
             raise
 
+    async def consistent(self) -> bool:
+        """Return once the cache shows everything that the store had taken when this was called; whether it did not before.
+
+        So what is read here next is of the present. Raises ApiError when that can't be had: 504 after a while, 503 without a
+        quorum. Costs nothing where nobody else writes.
+        """
+        if not self.shared:
+            return False
+        before = self.revision
+        newest = 0
+        try:
+            async with deadline(self._clock, _CATCH_UP):
+                newest = await self.store.current()
+                await self.reached(newest)
+        except TimeoutError:
+            behind = f"it is at revision {self.revision} of {newest}" if newest else "the store does not say how far it is"
+            raise timeout(f"the watch cache did not catch up with the store within {_CATCH_UP:g} s: {behind}") from None
+        except StoreError as error:
+            raise certainty.as_answer(error) from error
+        certainty.note_certain()
+        return before < newest
+
     # --- the past ------------------------------------------------------------------------------------------------------
 
     async def changes_since(self, bucket: Bucket, revision: int) -> list[Change]:
@@ -346,10 +458,13 @@ class Cache:
 
         From the ring, or where that does not reach back so far, first from the store's log. Raises Compacted.
         """
-        if revision < self.store.floor:
-            raise Compacted(revision, self.store.floor)
         changes: list[Change] = []
-        while (found := bucket.since(revision)) is None:
+        while True:
+            floor = max(self.store.floor, self._floor)
+            if revision < floor:
+                raise Compacted(revision, floor)
+            if (found := bucket.since(revision)) is not None:
+                break
             until = self.revision
             changes += await self._replay(bucket, revision, until)
             revision = until

@@ -68,8 +68,9 @@ class PodActions:
     async def _rewrite(self, call: Call, change: Callable[[Obj], Obj], uid: str = "", resource_version: str = "") -> Entry:
         pods = self._version("", _PODS)
         on_pod = replace(call, version=pods, subresource="")
+        await self._api.before_trying(call)
+        entry = self._api.entry(pods.resource, call.namespace, call.name)
         while True:
-            entry = self._api.entry(pods.resource, call.namespace, call.name)
             if entry is None:
                 raise pods.resource.not_found(call.name)
             live = await pods.load(entry)
@@ -80,9 +81,9 @@ class PodActions:
             if call.dry_run:
                 return entry
             try:
-                return await self._api.put(pods.resource, entry.key, await pods.to_storage(changed), entry.revision)
-            except Mismatch:
-                await self._api.cache.reached(self._api.cache.store.revision)
+                return await self._api.put(pods.resource, entry.key, await pods.to_storage(changed), entry)
+            except Mismatch as mismatch:
+                entry = None if mismatch.current is None else self._api.cache.entry_of(mismatch.current)
 
     def _version(self, group: str, resource: str) -> Version:
         found = self._api.registry.find(group, "v1", resource)
@@ -99,6 +100,8 @@ class PodActions:
         asked = body.get("deleteOptions") or {}
         call = replace(call, subresource="", dry_run=call.dry_run or "All" in (asked.get("dryRun") or ()))
         await self._api.admission.validate(attributes)
+        # Which budgets there are is looked up, not compared when the pod is written.
+        await self._api.cache.consistent()
         pods = self._version("", _PODS)
         entry = self._api.entry(pods.resource, call.namespace, call.name)
         if entry is None:

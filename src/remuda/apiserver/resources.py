@@ -255,6 +255,8 @@ class Resource:
     # What a write holds while it is under way and others must not get (a service's addresses); given the new
     # and the old object, and whether it is a dry run.
     reserve: Callable[[Obj, Obj | None, bool], AbstractContextManager[None]] = _nothing_reserved
+    # What an object has to itself, by the keys that guard it where several servers share a store; None: nothing.
+    holds: Callable[[Obj | None], frozenset[str]] | None = None
     # Where an object of the same name goes when one of this resource is gone (a service's endpoints).
     companion: Resource | None = None
     # Another resource's version, where both show the same objects (events).

@@ -35,6 +35,7 @@ class Scaling:
         self._kinds = kinds
 
     async def get(self, call: Call) -> Obj:
+        await self._api.cache.consistent()
         entry = self._api.entry(call.version.resource, call.namespace, call.name)
         if entry is None:
             raise call.version.resource.not_found(call.name)

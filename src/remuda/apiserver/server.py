@@ -14,7 +14,7 @@ from typing import Any
 
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng
 
-from . import bootstrap, builtin_resources, keys
+from . import bootstrap, builtin_resources, guards, keys
 from .admission.chain import Chain as AdmissionChain
 from .admission.chain import Hooks
 from .admission.defaults import (
@@ -37,7 +37,7 @@ from .authn.serviceaccounts import ServiceAccountAuthenticator
 from .authn.tokens import TokenKeys
 from .authz.escalation import EscalationGuard
 from .authz.rbac import Rbac
-from .builtin.core.service_ledger import ServiceLedger
+from .builtin.core.service_ledger import ServiceLedger, guards_of
 from .cache import Cache, Opener
 from .calls import Call
 from .conversion import Converter, InProcess
@@ -130,7 +130,7 @@ class Server:
         self.registry = Registry()
         sealed = _Sealed(envelope) if envelope is not None else None
         secrets = keys.prefix_for("", "secrets", builtin=True)
-        self.cache = Cache(store, lambda prefix: sealed if prefix == secrets else None)
+        self.cache = Cache(store, lambda prefix: sealed if prefix == secrets else None, clock)
         self.feeds = Feeds(lambda: self.cache.revision)
         self.hooks = Hooks()
         self.converters = InProcess()
@@ -179,7 +179,7 @@ class Server:
         builtin_resources.register(self.registry, self.cache, clock)
         services_kind = self.registry.resource("", "services")
         assert services_kind is not None
-        services_kind.reserve = ServiceLedger(self.source).reserve
+        services_kind.reserve, services_kind.holds = ServiceLedger(self.source).reserve, guards_of
         services_kind.companion = self.registry.resource("", "endpoints")
         self.rbac = Rbac(self.source)
         token_keys = TokenKeys(self._service_account_key)
@@ -187,7 +187,9 @@ class Server:
         chain = Chain(
             [
                 CertificateAuthenticator(clock),
-                ServiceAccountAuthenticator(token_keys, self.source, clock, [ISSUER], [ISSUER], self.last_used.note),
+                ServiceAccountAuthenticator(
+                    token_keys, self.source, clock, [ISSUER], [ISSUER], self.last_used.note, catch_up=self.cache.consistent
+                ),
             ],
             [ISSUER],
         )
@@ -208,6 +210,8 @@ class Server:
         self.pages.register(self.handler)
         custom = CustomResources(self.registry, self.cache, self.feeds, clock, self._converter)
         self.source.subscribe("apiextensions.k8s.io", "customresourcedefinitions", custom.changed)
+        if self.store.shared:
+            await guards.repair(self.store, services_kind.bucket.prefix, lambda kv: self.cache.entry_of(kv).object(), guards_of)
         await bootstrap.ensure(self.api, config.port, with_roles=config.default_roles)
         self.upkeep = Upkeep(self)
         self.upkeep.start()

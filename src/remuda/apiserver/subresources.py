@@ -162,6 +162,8 @@ class Subresources:
 
     async def _token(self, call: Call, ask: Ask) -> Answer:
         body = self._received(self._kinds.call(call, TOKEN_REQUEST), ask, keep_identity=True)
+        # The token will name the account, and what it is bound to, by their uids.
+        await self._api.cache.consistent()
         attributes = await self._admitted(call, body, "TokenRequest")
         prepared = self._issuer.prepare(call.namespace, call.name, attributes.obj or body)
         attributes.obj = prepared

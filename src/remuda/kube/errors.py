@@ -28,6 +28,8 @@ class ApiError(Exception):
         self.continue_token = ""
         # What HTTP shows instead of the Status, if that is not one.
         self.page = ""
+        # What the client is told besides.
+        self.warnings: list[str] = []
 
     def status(self) -> Obj:
         metadata = {"continue": self.continue_token} if self.continue_token else {}
@@ -184,8 +186,8 @@ def internal(message: str) -> ApiError:
     return ApiError(500, "InternalError", f"Internal error occurred: {message}", details)
 
 
-def unavailable(message: str) -> ApiError:
-    return ApiError(503, "ServiceUnavailable", message)
+def unavailable(message: str, retry_after: int = 0) -> ApiError:
+    return ApiError(503, "ServiceUnavailable", message, None, retry_after)
 
 
 def unsupported_media_type(message: str) -> ApiError:

@@ -12,7 +12,7 @@ import binascii
 import hashlib
 import hmac
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,8 @@ _AUTO_GENERATED = (
 
 # Called with a legacy token's Secret and today's date (UTC), when the label that says so is out of date.
 LegacyUse = Callable[[Obj, str], None]
+# Brings the stored objects up to date where others write too; whether they were not before.
+CatchUp = Callable[[], Awaitable[bool]]
 
 
 def username(namespace: str, name: str) -> str:
@@ -99,6 +101,7 @@ class ServiceAccountAuthenticator:
         audiences: Iterable[str],
         on_legacy_use: LegacyUse | None = None,
         capacity: int = 4096,
+        catch_up: CatchUp | None = None,
     ) -> None:
         self._keys = keys
         self._source = source
@@ -107,6 +110,7 @@ class ServiceAccountAuthenticator:
         self._audiences = tuple(audiences)
         self._on_legacy_use = on_legacy_use
         self._capacity = capacity
+        self._catch_up = catch_up
         self._day = -1
         self._dates = ("", "")
         self._verified: OrderedDict[bytes, _Token] = OrderedDict()
@@ -126,10 +130,14 @@ class ServiceAccountAuthenticator:
         else:
             self._verified.move_to_end(digest)
         audiences = self._common_audiences(token, credentials.audiences or self._audiences)
-        if token.legacy:
-            return Identity(token.user, audiences, self._check_legacy(token, credentials.bearer))
-        self._check_bound(token)
-        return Identity(token.user, audiences)
+        self._check_times(token)
+        try:
+            return Identity(token.user, audiences, self._check_objects(token, credentials.bearer))
+        except BadCredentials:
+            # Another server may have made them a moment ago.
+            if self._catch_up is None or not await self._catch_up():
+                raise
+        return Identity(token.user, audiences, self._check_objects(token, credentials.bearer))
 
     def _verify(self, text: str) -> _Token | None:
         unverified = peek(text)
@@ -157,7 +165,9 @@ class ServiceAccountAuthenticator:
             raise BadCredentials(f"token audiences {_quoted(own)} is invalid for the target audiences {_quoted(wanted)}")
         return found
 
-    def _check_bound(self, token: _Token) -> None:
+    def _check_times(self, token: _Token) -> None:
+        if token.legacy:
+            return
         now = self._clock.time()
         if now + LEEWAY < token.not_before:
             raise BadCredentials("service account token is not valid yet")
@@ -165,6 +175,16 @@ class ServiceAccountAuthenticator:
             raise BadCredentials("service account token has expired")
         if now + LEEWAY < token.issued_at:
             raise BadCredentials("service account token is issued in the future")
+
+    def _check_objects(self, token: _Token, text: str) -> tuple[str, ...]:
+        """Warnings for the client; raises when what the token stands for is not there (any more)."""
+        if token.legacy:
+            return self._check_legacy(token, text)
+        self._check_bound(token)
+        return ()
+
+    def _check_bound(self, token: _Token) -> None:
+        now = self._clock.time()
         namespace, account = token.namespace, token.account
         found = self._source.get("", "serviceaccounts", namespace, account.name)
         if found is None:

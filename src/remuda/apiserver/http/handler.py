@@ -69,20 +69,22 @@ class Handler:
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         started = self.api.clock.monotonic()
         target: paths.Target | None = None
+        warnings: list[str] = []
         try:
             target = paths.parse(request.method, request.raw_path)
-            warnings: list[str] = []
             user = await self._authenticate(request, target, warnings)
             user = self._impersonate(request, target, user)
             self._authorize(target, user)
-            if target.is_resource:
-                response = await self._resource(request, target, user)
+            if self.api.cache.shared:
+                known = target
+                response = await self.api.surely(lambda: self._respond(request, known, user))
             else:
-                response = await self._path(request, target, user)
+                response = await self._respond(request, target, user)
             if warnings and not response.prepared:
                 responses.add_warnings(response, warnings)
         except ApiError as failure:
             response = responses.error(failure, request)
+            responses.add_warnings(response, [*failure.warnings, *warnings])
             if failure.code == 401:
                 response.headers["WWW-Authenticate"] = "Bearer"
         except (ConnectionError, web.HTTPException):
@@ -117,6 +119,10 @@ class Handler:
         decision = self.api.authorizer.authorize(action)
         if not decision.allowed:
             raise forbidden_action(action, decision.reason)
+
+    def _respond(self, request: web.BaseRequest, target: paths.Target, user: User) -> Awaitable[web.StreamResponse]:
+        """One attempt at an answer. Nothing of it has been sent yet when it raises ApiError."""
+        return (self._resource if target.is_resource else self._path)(request, target, user)
 
     async def _path(self, request: web.BaseRequest, target: paths.Target, user: User) -> web.StreamResponse:
         found = self.paths.get(target.path) or self.paths.get(target.path.rstrip("/"))
@@ -167,7 +173,8 @@ class Handler:
         try:
             response = await self._verbs[target.verb](self, request, target, call)
         except ApiError as failure:
-            response = responses.error(failure, request)
+            failure.warnings = call.warnings
+            raise
         if call.warnings and not response.prepared:
             responses.add_warnings(response, call.warnings)
         return response
@@ -271,7 +278,7 @@ class Handler:
         return await responses.body(request, await list_body(call.version, page), 200, output.media_type)
 
     async def _delete_body(self, request: web.BaseRequest) -> Any:
-        data = await reading.read_limited(request) if request.can_read_body else b""
+        data = await reading.read_limited(request) if reading.has_body(request) else b""
         if not data:
             return None
         return reading.read_delete_options(data, request.headers.get("Content-Type", ""))

@@ -25,8 +25,19 @@ Obj = dict[str, Any]
 BODY_LIMIT = 3 * 1024 * 1024
 
 
+# Where a body is kept that has been read: a request may be attempted twice.
+_BODY = "remuda.body"
+
+
+def has_body(request: web.BaseRequest) -> bool:
+    return request.can_read_body or _BODY in request
+
+
 async def read_limited(request: web.BaseRequest) -> bytes:
     """The whole body, refused with the right Status when it is too large."""
+    if _BODY in request:
+        known: bytes = request[_BODY]
+        return known
     declared = request.content_length
     if declared is not None and declared > BODY_LIMIT:
         raise errors.too_large(f"limit is {BODY_LIMIT}")
@@ -43,7 +54,8 @@ async def read_limited(request: web.BaseRequest) -> bytes:
         if size > BODY_LIMIT:
             raise errors.too_large(f"limit is {BODY_LIMIT}")
         pieces.append(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    request[_BODY] = body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return body
 
 
 async def read_object(request: web.BaseRequest, call: Call) -> tuple[Any, list[str]]:

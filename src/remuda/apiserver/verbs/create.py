@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.kube import errors
+from remuda.kube import errors, jsonio
 
 from ..admission import CREATE, Attributes
 from ..api import Api
 from ..calls import Call
 from ..entries import Entry, encode
+from ..guards import Taken
 from ..store import Mismatch
 from . import bodies, metadata
 
@@ -19,6 +20,7 @@ _GENERATE_ATTEMPTS = 8
 
 
 async def create(api: Api, call: Call, raw: Any, duplicates: list[str] | None = None) -> Entry:
+    await api.before_trying(call)
     obj = bodies.decode(call, raw, duplicates)
     meta = metadata.own_metadata(obj)
     metadata.wipe_system_fields(meta)
@@ -67,14 +69,21 @@ def attributes_of(call: Call, obj: Obj) -> Attributes:
 async def store_new(api: Api, call: Call, obj: Obj, attributes: Attributes) -> Entry:
     """Everything after mutating admission. `obj` belongs to this call."""
     generated = not (obj["metadata"].get("name")) and bool(obj["metadata"].get("generateName"))
+    competing = call.version.resource.holds is not None and api.cache.shared
     for attempt in range(_GENERATE_ATTEMPTS):
+        last = attempt == _GENERATE_ATTEMPTS - 1
         candidate = {**obj, "metadata": dict(obj["metadata"])} if generated else obj
+        if competing:
+            # What it is given on the way is its own only if the write succeeds.
+            candidate = jsonio.copy(candidate)
         try:
             return await _store_once(api, call, candidate, attributes)
         except errors.ApiError as error:
-            last = attempt == _GENERATE_ATTEMPTS - 1
             if not generated or not error.is_already_exists or last:
                 raise
+        except Taken as taken:
+            if last:
+                raise errors.stale(call.version.group, call.version.resource.name, call.name) from taken
     raise AssertionError("unreachable")
 
 
@@ -109,7 +118,7 @@ async def _store_filled(api: Api, call: Call, obj: Obj, attributes: Attributes) 
     if call.dry_run:
         return Entry(key, meta.get("namespace") or "", meta["name"], 0, encode(stored))
     try:
-        return await api.put(resource, key, stored, 0, strategy.ttl)
+        return await api.put(resource, key, stored, None, strategy.ttl)
     except Mismatch:
         raise _exists(call, meta) from None
 

@@ -69,6 +69,7 @@ async def delete(api: Api, call: Call, options: DeleteOptions, *, admit: bool = 
     """`admit` is False for a delete that was already admitted as something else (an eviction)."""
     check_options(options)
     resource = call.version.resource
+    await api.before_trying(call)
     entry = api.entry(resource, call.namespace, call.name)
     while True:
         if entry is None:
@@ -91,6 +92,7 @@ async def _delete_once(api: Api, call: Call, options: DeleteOptions, entry: Entr
         return await _change(api, call, entry, _condemned(live, rfc3339(api.clock.time())))
     graceful, pending, changed = _grace(api, call, options, live)
     if pending:
+        await api.confirm(call.version.resource, entry)
         return Deletion(entry, done=False)
     finalizers = finalizers_after(call, options, meta)
     if finalizers != (meta.get("finalizers") or []):
@@ -128,11 +130,12 @@ def _condemned(crd: Obj, now: str) -> Obj:
 
 async def _change(api: Api, call: Call, entry: Entry, changed: Obj) -> Deletion:
     if encode(changed) == entry.stored:
+        await api.confirm(call.version.resource, entry)
         return Deletion(entry, done=False)
     if call.dry_run:
         return Deletion(Entry(entry.key, entry.namespace, entry.name, entry.revision, encode(changed)), done=False)
     resource = call.version.resource
-    return Deletion(await api.put(resource, entry.key, changed, entry.revision), done=False)
+    return Deletion(await api.put(resource, entry.key, changed, entry), done=False)
 
 
 def _holds(call: Call, obj: Obj) -> bool:
@@ -148,7 +151,7 @@ def _holds(call: Call, obj: Obj) -> bool:
 async def _remove(api: Api, call: Call, entry: Entry) -> Deletion:
     if call.dry_run:
         return Deletion(entry, done=True)
-    revision = await api.remove(entry.key, entry.revision)
+    revision = await api.remove(call.version.resource, entry)
     await delete_companion(api, call, entry)
     return Deletion(entry.at(revision), done=True)
 
@@ -156,10 +159,14 @@ async def _remove(api: Api, call: Call, entry: Entry) -> Deletion:
 async def delete_companion(api: Api, call: Call, entry: Entry) -> None:
     """What lives by the name of the object that is gone goes too, so that a new one of that name does not find it."""
     companion = call.version.resource.companion
-    if companion is None or companion.bucket.get(companion.key(entry.namespace, entry.name)) is None:
+    if companion is None:
         return
     its_call = Call(companion.storage, "delete", entry.namespace, entry.name, user=call.user, trusted=True)
     try:
+        # It may have been made through another server a moment ago.
+        await api.cache.consistent()
+        if companion.bucket.get(companion.key(entry.namespace, entry.name)) is None:
+            return
         await delete(api, its_call, DeleteOptions())
     except errors.ApiError as error:
         # The deletion that was asked for is done: this one may only be told about.

@@ -15,7 +15,10 @@ _WAIT_FOR_REVISION = 3.0
 
 async def get(api: Api, call: Call, resource_version: str = "") -> Entry:
     resource = call.version.resource
-    if resource_version not in ("", "0"):
+    if not resource_version:
+        if api.cache.shared:
+            await api.cache.consistent()
+    elif resource_version != "0":
         await wait_for(api, asked_revision(resource_version))
     entry = api.entry(resource, call.namespace, call.name)
     if entry is None:

@@ -105,12 +105,15 @@ async def list_selected(api: Api, call: Call, options: ListOptions, selection: S
             raise errors.bad_request("specifying resource version is not allowed when using continue")
         if revision > 0:
             return await _list_at(api, call, options, selection, revision, start)
+        await api.cache.consistent()
         return await _list_now(api, call, options, selection, start)
     if options.resource_version not in ("", "0"):
         revision = parse_revision(options.resource_version)
         if options.resource_version_match == _EXACT:
             return await _list_at(api, call, options, selection, revision, "")
         await wait_for(api, revision)
+    elif not options.resource_version:
+        await api.cache.consistent()
     return await _list_now(api, call, options, selection, "")
 
 

@@ -19,6 +19,7 @@ from ..api import Api
 from ..builtin.core import namespace as namespaces
 from ..calls import Call
 from ..entries import Entry, encode
+from ..guards import Taken
 from ..store import Mismatch
 from ..strategy import hearing
 from . import bodies, create, metadata
@@ -88,6 +89,7 @@ async def guaranteed_update(
     door: Door | None = None,
 ) -> Outcome:
     version, resource = call.version, call.version.resource
+    await api.before_trying(call)
     entry = api.entry(resource, call.namespace, call.name)
     attempt = 0
     while True:
@@ -102,6 +104,9 @@ async def guaranteed_update(
             raise precondition_failed(call, "UID", uid, live["metadata"].get("uid") or "")
         try:
             return await _update_once(api, call, compute, entry, live, door)
+        except Taken:
+            # Another server's object got what this one was given; by now the cache shows it, and another is chosen.
+            entry = api.entry(resource, call.namespace, call.name)
         except Mismatch as mismatch:
             attempt += 1
             if attempt > retries:
@@ -150,6 +155,9 @@ async def _update_once(api: Api, call: Call, compute: Compute, entry: Entry, liv
         meta.pop("generation", None)
     if call.subresource:
         return await _store_changed(api, call, attributes, entry, live, door)
+    if call.version.resource.holds is not None and api.cache.shared:
+        # What it is given on the way is its own only if the write succeeds.
+        obj = attributes.obj = jsonio.copy(obj)
     with call.version.resource.reserve(obj, live, call.dry_run):
         return await _store_changed(api, call, attributes, entry, live, door)
 
@@ -177,10 +185,11 @@ async def _store_changed(api: Api, call: Call, attributes: Attributes, entry: En
     stored = await version.to_storage(obj)
     plain = encode(stored)
     if not entry.stale and (plain == entry.stored or _same(plain, entry.stored)):
+        await api.confirm(resource, entry)
         return Outcome(entry)
     if call.dry_run:
         return Outcome(Entry(entry.key, entry.namespace, entry.name, entry.revision, plain))
-    return Outcome(await api.put(resource, entry.key, stored, entry.revision, strategy.ttl))
+    return Outcome(await api.put(resource, entry.key, stored, entry, strategy.ttl))
 
 
 def _same(new: bytes, stored: bytes) -> bool:
@@ -267,6 +276,6 @@ async def _delete_finished(api: Api, call: Call, entry: Entry, obj: Obj) -> Outc
         # Nothing reads it back from the store any more: the answer is what the caller wrote, in its own version.
         last.converted = {call.version: encode(obj)}
     if not call.dry_run:
-        await api.remove(entry.key, entry.revision)
+        await api.remove(call.version.resource, entry)
         await delete_companion(api, call, entry)
     return Outcome(last)

@@ -50,7 +50,9 @@ async def start(api: Api, feeds: Feeds, call: Call, options: ListOptions, select
     version = call.version
     initial = options.send_initial_events is True
     revision = 0 if options.resource_version in ("", "0") else asked_revision(options.resource_version)
-    if revision and initial:
+    if not options.resource_version:
+        await api.cache.consistent()
+    elif revision and initial:
         await wait_for(api, revision)
     # Asking for nothing in particular means "from now", but a watch with no resourceVersion at all first shows what is there.
     if initial or (options.send_initial_events is None and not revision):

@@ -1,7 +1,8 @@
 """Who holds which service address and node port: the stored services, and the writes that are under way.
 
 :mod:`.service_addresses` chooses; this remembers. A write reserves what it was given until its service is in the watch cache
-(or the write has failed), so that two at the same time never get the same.
+(or the write has failed), so that two at the same time never get the same. That holds for one server; where several share a
+store, :func:`guards_of` says which keys they have to win (:mod:`remuda.apiserver.guards`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ...guards import guard
 from ...source import ObjectSource
 from ..checks import Obj, sub
 from .service_addresses import SERVICE_RANGE, InUse, allocate
@@ -48,6 +50,14 @@ class ServiceLedger:
             self._ports[port] += step
             if not self._ports[port]:
                 del self._ports[port]
+
+
+def guards_of(service: Obj | None) -> frozenset[str]:
+    """The keys in a shared store that only one service may have."""
+    if service is None:
+        return frozenset()
+    addresses, ports = _held(service)
+    return frozenset([guard("serviceips", address) for address in addresses] + [guard("nodeports", port) for port in ports])
 
 
 def _held(service: Obj) -> tuple[list[str], list[int]]:
