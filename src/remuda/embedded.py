@@ -2,25 +2,42 @@
 
 Besides what every Kubernetes has, that is Cluster API's core: its definitions, its rules in-process, and its controllers, on the
 same API. On somebody else's Kubernetes they run by :mod:`remuda.attached`.
+
+Where several servers share a store, the controllers of one of them work at a time: of the one that holds a Lease, and behind a
+fence in the store, so that nothing arrives late from one that held it before (:mod:`remuda.apiserver.fencing`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 from remuda import api, kcm
 from remuda.api.cluster_x_k8s_io import GROUP
-from remuda.api.installation import established, install, install_missing, migrate
+from remuda.api.installation import InstallError, established, install, install_missing, migrate
+from remuda.apiserver import fencing
+from remuda.apiserver.fencing import Fence
 from remuda.apiserver.server import Config, Server
+from remuda.apiserver.store import StoreError
 from remuda.capi import CAPI, CONTROLLERS
 from remuda.capi.contracts import Contracts
 from remuda.capi.core import Options
+from remuda.client.api import Client
 from remuda.client.inprocess import InProcessClient
-from remuda.runtime import Informers, Manager, Registry
+from remuda.kube.clock import deadline
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import dig
+from remuda.runtime import Elector, Informers, Manager, NotLeading, Registry, Term
 from remuda.runtime.admission import install as install_admission
 from remuda.runtime.choice import Choice, choose
+from remuda.runtime.guard import GuardedClient
+from remuda.runtime.leader import LEASES, lead
+
+log = logging.getLogger(__name__)
 
 # What may be left out of what kube-controller-manager does; the rest is what makes the API work at all.
 KUBERNETES = (
@@ -33,6 +50,7 @@ KUBERNETES = (
     "serviceaccount-token-controller",
 )
 GROUPS = {CAPI: CONTROLLERS}
+LEASE_NAMESPACE, LEASE = "kube-system", "remuda-controllers"
 WITHOUT_CORE = choose(f"-{CAPI}", groups=GROUPS)
 
 
@@ -49,8 +67,11 @@ async def running(
     listen: bool = True,
     choice: Choice = WITHOUT_CORE,
     options: Options = Options(),  # noqa: B008 - a constant
+    term: Term = Term(),  # noqa: B008 - a constant
 ) -> AsyncIterator[Server]:
     """A server that is up for as long as the block runs; controllers stop before it does.
+
+    On a store that others share, too, they work while this server leads; `term` says how long that lasts without being renewed.
 
     The rules of Cluster API's kinds (not their definitions) are there also without controllers, unless the choice leaves all of
     the core out: objects that were written under them must not be read without. The block should wait in
@@ -64,7 +85,9 @@ async def running(
         if listen:
             await server.listen()
         if controllers:
-            task = asyncio.create_task(run_controllers(server, choice, options), name="the controllers")
+            alone = not server.store.shared
+            work = run_controllers(server, choice, options) if alone else take_turns(server, choice, options, term)
+            task = asyncio.create_task(work, name="the controllers")
             server.vital.append(task)
             stack.push_async_callback(_ended, task)
         yield server
@@ -93,10 +116,22 @@ async def _admission(server: Server) -> AsyncIterator[None]:
         await _ended(following)
 
 
-async def run_controllers(server: Server, choice: Choice = WITHOUT_CORE, options: Options = Options()) -> None:  # noqa: B008 - a constant
-    """What kube-controller-manager does for this server's API, and Cluster API's core."""
+Wrap = Callable[[Client], Client]
+
+
+def _as_it_is(client: Client) -> Client:
+    return client
+
+
+async def run_controllers(
+    server: Server,
+    choice: Choice = WITHOUT_CORE,
+    options: Options = Options(),  # noqa: B008 - a constant
+    wrap: Wrap = _as_it_is,
+) -> None:
+    """What kube-controller-manager does for this server's API, and Cluster API's core. All that they write passes `wrap`."""
     config = server.config
-    client = InProcessClient(server, manager=kcm.MANAGER)
+    client = wrap(InProcessClient(server, manager=kcm.MANAGER))
     root_ca = "" if server.pki is None else server.pki.ca_pem.decode()
     registry = Registry()
     server.metrics.others.append(registry.text)
@@ -106,17 +141,17 @@ async def run_controllers(server: Server, choice: Choice = WITHOUT_CORE, options
             wanted = [each for each in found if each.name not in KUBERNETES or each.name in choice]
             group.create_task(kcm.run_all(wanted), name=kcm.MANAGER)
             if choice.of(CONTROLLERS):
-                group.create_task(_run_core(server, choice, options, registry), name=CAPI)
+                group.create_task(_run_core(server, choice, options, registry, wrap), name=CAPI)
     finally:
         server.metrics.others.remove(registry.text)
 
 
-async def _run_core(server: Server, choice: Choice, options: Options, registry: Registry) -> None:
+async def _run_core(server: Server, choice: Choice, options: Options, registry: Registry, wrap: Wrap) -> None:
     from remuda.capi.assembly import CoreControllers
     from remuda.capi.clustercache import HttpsConnector
 
     clock, rng = server.config.clock, server.config.rng
-    client = InProcessClient(server, manager="remuda")
+    client = wrap(InProcessClient(server, manager="remuda"))
     names = list(await install(client, clock, api.crds([GROUP]), in_process=True))
     await install_missing(client, api.placeholders(GROUP))
     await established(client, clock, names)
@@ -125,3 +160,96 @@ async def _run_core(server: Server, choice: Choice, options: Options, registry: 
     manager = Manager(client, clock, rng, registry=registry)
     CoreControllers(manager, HttpsConnector(clock), options, choice.of(CONTROLLERS))
     await manager.run()
+
+
+# --- one of several ---------------------------------------------------------------------------------------------------------
+
+
+async def take_turns(server: Server, choice: Choice, options: Options, term: Term) -> None:
+    """Run the controllers whenever this server leads; give the Lease back when cancelled."""
+    config = server.config
+    client = InProcessClient(server, manager="remuda")
+    registry = Registry()
+    elector = Elector(
+        client,
+        config.clock,
+        config.rng,
+        namespace=LEASE_NAMESPACE,
+        name=LEASE,
+        # Unlike any other's, also of an earlier life of the same machine.
+        identity=f"{socket.gethostname()}_{config.entropy.uuid()}",
+        term=term,
+        registry=registry,
+    )
+
+    async def prepare() -> Fence:
+        try:
+            async with deadline(config.clock, term.renew_deadline):
+                return await _fenced(server, elector)
+        except (ApiError, StoreError, TimeoutError) as error:
+            log.warning("leadership could not begin: %s", error)
+            raise NotLeading(LEASE) from error
+
+    async def work(fence: Fence) -> None:
+        def wrap(inner: Client) -> Client:
+            return GuardedClient(inner, elector, fence.standing)
+
+        await _until_broken(fence, run_controllers(server, choice, options, wrap))
+
+    server.metrics.others.append(registry.text)
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_follow_lease(server, client, elector), name="lease informer")
+            await lead(elector, prepare, work, config.clock)
+    finally:
+        server.metrics.others.remove(registry.text)
+
+
+async def _follow_lease(server: Server, client: Client, elector: Elector) -> None:
+    """A Lease that is given back need not be waited for."""
+    informers = Informers(client, server.config.clock, server.config.rng)
+    lease = informers.of(LEASES, LEASE_NAMESPACE, fields=f"metadata.name={LEASE}")
+
+    def changed(new: dict[str, Any] | None, old: dict[str, Any] | None) -> None:
+        if new is None or not dig(new, "spec", "holderIdentity"):
+            elector.nudge()
+
+    lease.on_change(changed)
+    await informers.run()
+
+
+async def _fenced(server: Server, elector: Elector) -> Fence:
+    leases = server.registry.resource(LEASES.group, LEASES.resource)
+    assert leases is not None
+    key = leases.key(LEASE_NAMESPACE, LEASE)
+    fence = await fencing.put_up(server.store, LEASE, elector.identity, key, elector.revision)
+    # What the last leader wrote, it wrote before the fence; nothing is decided without having seen it.
+    await server.cache.consistent()
+    return fence
+
+
+async def _until_broken(fence: Fence, work: Coroutine[Any, Any, None]) -> None:
+    """Raises NotLeading when the store refuses what the leader writes, and when what failed may go better next time."""
+    working = asyncio.create_task(work, name="the leader's controllers")
+    broken = asyncio.create_task(fence.broken.wait())
+    try:
+        await asyncio.wait([working, broken], return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise NotLeading(LEASE)
+        error = working.exception()
+        if error is None:
+            return
+        if not all(isinstance(each, ApiError | InstallError | OSError) for each in _innermost(error)):
+            raise error
+        log.warning("the controllers ended and begin anew: %s", "; ".join(str(each) for each in _innermost(error)))
+        raise NotLeading(LEASE) from error
+    finally:
+        for task in (working, broken):
+            task.cancel()
+        await asyncio.gather(working, broken, return_exceptions=True)
+
+
+def _innermost(error: BaseException) -> list[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for each in error.exceptions for leaf in _innermost(each)]

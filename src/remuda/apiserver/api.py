@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from remuda.kube import errors
 from remuda.kube.clock import Clock, Entropy, Rng, deadline
 
-from . import certainty
+from . import certainty, fencing
 from .admission.chain import Chain
 from .authz import Action, Authorizer, forbidden_action
 from .cache import Cache, Change
@@ -138,9 +138,12 @@ class Api:
     async def _write(self, ops: Sequence[Op]) -> int:
         """Write and wait until the cache shows it: one's own write, or the one that was faster."""
         store = self.cache.store
+        fence = fencing.standing()
         try:
-            revision = await store.write(ops)
+            revision = await store.write(ops if fence is None else fence.behind(ops))
         except Mismatch as mismatch:
+            if fence is not None and fence.is_broken_by(mismatch):
+                raise fencing.Fenced(fence.name) from None
             await self._shown(store.revision if mismatch.current is None else mismatch.current.mod_revision)
             raise
         except StoreError as error:

@@ -1,9 +1,13 @@
-"""What every Kubernetes has from its first second: system namespaces, default roles, priority classes, its own service."""
+"""What every Kubernetes has from its first second: system namespaces, default roles, priority classes, its own service.
+
+Several servers of one store may do this at the same moment. Whoever finds that another was faster looks again, and goes on.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from remuda.kube import jsonio
@@ -21,6 +25,7 @@ Obj = dict[str, Any]
 MANAGER = "kube-apiserver"
 # The first address of the range, which kube-apiserver also takes for itself.
 _OWN_ADDRESS = str(next(ipaddress.ip_network(SERVICE_RANGE).hosts()))
+_TRIES = 8
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _CRITICAL = (
     (
@@ -67,11 +72,12 @@ async def _ensure_own_service(api: Api, port: int) -> None:
         },
         "spec": {"type": "ClusterIP", "clusterIP": _OWN_ADDRESS, "sessionAffinity": "None", "ports": ports},
     }
-    resource = _call(api, service, "create").version.resource
-    entry = api.entry(resource, "default", "kubernetes")
-    if entry is None:
-        await _ensure(api, service)
-    elif entry.object()["spec"].get("ports") != ports:
+    await _ensure(api, service)
+    if api.cache.shared:
+        # Each server may listen on a port of its own, and none is more right than the others.
+        return
+    entry = api.entry(_call(api, service, "create").version.resource, "default", "kubernetes")
+    if entry is not None and entry.object()["spec"].get("ports") != ports:
         changed = jsonio.copy(entry.object())
         changed["spec"]["ports"] = ports
         await update.update(api, _call(api, service, "update"), changed)
@@ -85,16 +91,23 @@ def _call(api: Api, obj: Obj, verb: str) -> Call:
 
 async def _ensure(api: Api, obj: Obj) -> None:
     call = _call(api, obj, "create")
-    if api.entry(call.version.resource, namespace_of(obj), name_of(obj)) is not None:
+    resource, namespace, name = call.version.resource, namespace_of(obj), name_of(obj)
+    if api.entry(resource, namespace, name) is not None:
         return
     try:
         await create.create(api, call, obj)
-    except ApiError as error:
-        if not error.is_already_exists:
+    except ApiError:
+        # Whatever was wrong (the name is taken, or the address), it is right if another server has made it.
+        await api.cache.consistent()
+        if api.entry(resource, namespace, name) is None:
             raise
 
 
 async def _reconcile_role(api: Api, expected: Obj) -> None:
+    await _settled(api, lambda: _reconcile_role_once(api, expected))
+
+
+async def _reconcile_role_once(api: Api, expected: Obj) -> None:
     resource = _call(api, expected, "create").version.resource
     entry = api.entry(resource, namespace_of(expected), name_of(expected))
     found = roles.reconcile(None if entry is None else entry.object(), expected)
@@ -106,3 +119,15 @@ async def _reconcile_role(api: Api, expected: Obj) -> None:
         case roles.Operation.RECREATE:
             await delete.delete(api, _call(api, expected, "update"), DeleteOptions())
             await _ensure(api, found.obj)
+
+
+async def _settled(api: Api, attempt: Callable[[], Awaitable[None]]) -> None:
+    """Again when another server has changed or removed the object meanwhile; that comes to an end, since all want the same."""
+    for left in reversed(range(_TRIES)):
+        try:
+            await attempt()
+            return
+        except ApiError as error:
+            if not left or not (error.is_conflict or error.is_not_found or error.is_already_exists):
+                raise
+        await api.cache.consistent()

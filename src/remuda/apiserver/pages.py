@@ -257,10 +257,12 @@ class Pages:
 
     def _checks(self, kind: str) -> dict[str, bool]:
         alive = self._server.cache.failed is None
-        checks = {"ping": True, "log": True, "etcd": alive}
+        # A server whose store is away is not dead: to start it again would help nobody.
+        answered = alive if kind == "livez" else alive and self._server.upkeep.store_answers
+        checks = {"ping": True, "log": True, "etcd": answered}
         if kind == "readyz":
             checks["informer-sync"] = alive
-            checks["shutdown"] = not self._server.handler.stopping
+            checks["shutdown"] = not self._server.draining
         return checks
 
 

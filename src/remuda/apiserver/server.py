@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng
 
-from . import bootstrap, builtin_resources, guards, keys
+from . import bootstrap, builtin_resources, guards, keys, opening
 from .admission.chain import Chain as AdmissionChain
 from .admission.chain import Hooks
 from .admission.defaults import (
@@ -43,7 +44,7 @@ from .calls import Call
 from .conversion import Converter, InProcess
 from .conversion.webhook import WebhookConverter
 from .custom import CustomResources
-from .encryption import Envelope, load_or_create
+from .encryption import Envelope
 from .flow import Flow
 from .http.handler import Handler
 from .http.listener import Listener, server_context
@@ -54,6 +55,7 @@ from .pki import Pki, new_key_pem
 from .resources import Registry
 from .reviews import Services
 from .store import HistoryStore, Store
+from .store.etcd import EtcdConfig
 from .store.memory import MemoryStore
 from .store.sqlite import SqliteStore
 from .subresources import Subresources
@@ -70,11 +72,22 @@ ISSUER = "https://kubernetes.default.svc.cluster.local"
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """`data_dir` None keeps everything in memory: for tests, simulation and preview."""
+    """`data_dir` None keeps everything in memory: for tests, simulation and preview.
+
+    With `etcd` the state is there, and other servers may work on it, too. They have the same keys, by `pki_dir` or by `token`
+    (:mod:`.agreement`); the data directory then has only what this server has of its own.
+    """
 
     data_dir: Path | None
     host: str = "127.0.0.1"
     port: int = 8443
+    # More names and addresses by which clients reach this server: for its certificate.
+    names: tuple[str, ...] = ()
+    etcd: EtcdConfig | None = None
+    pki_dir: Path | None = None
+    token: str = field(default="", repr=False)
+    # How long to go on serving after having been told to stop, while /readyz already says so.
+    shutdown_delay: float = 0.0
     history_seconds: int = 7 * 86400
     # Watches and paged lists may go back this far.
     window_seconds: int = 300
@@ -105,14 +118,16 @@ def _innermost(error: BaseException) -> str:
 class _Sealed(Opener):
     """Secrets at rest: what is in the store is encrypted, what is in the cache is not."""
 
-    def __init__(self, envelope: Envelope) -> None:
+    def __init__(self, envelope: Envelope, prefix: str) -> None:
         self._envelope = envelope
+        # What the store puts before every key: kube-apiserver binds a value to the whole of it.
+        self._prefix = prefix
 
     def open(self, key: str, value: bytes) -> tuple[bytes, bool]:
-        return self._envelope.open(key, value)
+        return self._envelope.open(self._prefix + key, value)
 
     def seal(self, key: str, value: bytes) -> bytes:
-        return self._envelope.seal(key, value)
+        return self._envelope.seal(self._prefix + key, value)
 
 
 class Server:
@@ -128,7 +143,8 @@ class Server:
         self.metrics = Metrics()
         self.flow = Flow()
         self.registry = Registry()
-        sealed = _Sealed(envelope) if envelope is not None else None
+        prefix = config.etcd.prefix if config.etcd is not None else ""
+        sealed = _Sealed(envelope, prefix) if envelope is not None else None
         secrets = keys.prefix_for("", "secrets", builtin=True)
         self.cache = Cache(store, lambda prefix: sealed if prefix == secrets else None, clock)
         self.feeds = Feeds(lambda: self.cache.revision)
@@ -139,8 +155,9 @@ class Server:
         self.last_used = LastUsed(self._patch_secret)
         # What besides the store's feed must not end while the server runs; whoever starts it adds its tasks.
         self.vital: list[asyncio.Task[None]] = []
+        # Told to stop; clients should go elsewhere.
+        self.draining = False
         self._listener: Listener | None = None
-        self._stopped = asyncio.Event()
         self.api: Api
         self.rbac: Rbac
         self.issuer: TokenIssuer
@@ -154,18 +171,9 @@ class Server:
     @classmethod
     async def open(cls, config: Config) -> Server:
         """Everything but the listener: state loaded, bootstrap objects there, in-process clients may call."""
-        envelope: Envelope | None = None
-        pki = config.pki
-        store: Store
-        if config.data_dir is None:
-            store = MemoryStore(config.clock)
-        else:
-            config.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            store = await SqliteStore.open(config.data_dir / "state.db", config.clock, history_seconds=config.history_seconds)
+        store = await opening.open_store(config)
         try:
-            if config.data_dir is not None:
-                pki = Pki.ensure(config.data_dir / "pki", [config.host], config.clock, config.entropy)
-                envelope = load_or_create(config.data_dir / "encryption.yaml", config.entropy)
+            pki, envelope = await opening.open_keys(config, store)
             server = cls(config, store, envelope, pki)
             await server._start()
         except BaseException:
@@ -218,7 +226,7 @@ class Server:
 
     def _service_account_key(self) -> bytes:
         if self.pki is not None:
-            return self.pki.service_account_key.read_bytes()
+            return self.pki.service_account_pem
         return new_key_pem(self.config.entropy)
 
     async def _patch_secret(self, namespace: str, name: str, body: Obj) -> object:
@@ -270,7 +278,9 @@ class Server:
     @property
     def url(self) -> str:
         assert self._listener is not None
-        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
+        # Every address of the machine is none to connect to; this one always is among them.
+        local = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.config.host, self.config.host)
+        host = f"[{local}]" if ":" in local else local
         return f"https://{host}:{self._listener.port}"
 
     @property
@@ -280,11 +290,18 @@ class Server:
 
     async def serve_forever(self, stop: asyncio.Event) -> None:
         """Return when asked to stop, or raise when a part has ended without which nothing true can be served any more."""
-        stopping = asyncio.create_task(stop.wait())
+        await self._until(stop.wait())
+        self.draining = True
+        if self.config.shutdown_delay:
+            logger.info("stopping in %.0f s; until then requests are served", self.config.shutdown_delay)
+            await self._until(self.config.clock.sleep(self.config.shutdown_delay))
+
+    async def _until(self, moment: Coroutine[Any, Any, object]) -> None:
+        waiting = asyncio.create_task(moment)
         try:
-            await asyncio.wait([stopping, self.cache.ended(), *self.vital], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([waiting, self.cache.ended(), *self.vital], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            stopping.cancel()
+            waiting.cancel()
         if self.cache.failed is not None:
             raise PartFailed("the watch cache", self.cache.failed) from self.cache.failed
         for task in self.vital:
@@ -295,7 +312,7 @@ class Server:
 
     async def close(self, grace: float = 5.0) -> None:
         """End watches, let requests finish for so many seconds, then the store."""
-        self.handler.stopping = True
+        self.draining = self.handler.stopping = True
         for stream in list(self.handler.streams):
             stream.end()
         if self._listener is not None:

@@ -1,4 +1,4 @@
-"""What the server does by itself while it runs: bookmarks, compaction, expiry, pruning of history, watching its own lag."""
+"""What the server does by itself: bookmarks, compaction, expiry, pruning of history, watching its own lag and its store."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import resource
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
+
+from remuda.kube.errors import ApiError
 
 from .store import StoreError
 
@@ -22,6 +24,9 @@ _BOOKMARK_EVERY = 20.0
 _EXPIRE_EVERY = 30.0
 _PRUNE_EVERY = 3600.0
 _LAG_EVERY = 0.5
+# A store that others share is asked this often, and is taken for away when it has not answered for so long.
+_ASK_EVERY = 1.0
+_AWAY_AFTER = 5.0
 
 
 class Upkeep:
@@ -31,11 +36,14 @@ class Upkeep:
         self._tasks: list[asyncio.Task[None]] = []
         self._marks: deque[tuple[float, int]] = deque()
         self._told: dict[object, int] = {}
+        self._answered = self._clock.monotonic()
 
     def start(self) -> None:
         loops = [self._compact, self._expire, self._server.last_used.run]
         if self._server.history is not None:
             loops.append(self._prune)
+        if self._server.store.shared:
+            loops.append(self._ask)
         self._run(*loops)
         metrics = self._server.metrics
         metrics.gauge("apiserver_storage_objects", "Objects in the store.", self._objects)
@@ -55,6 +63,11 @@ class Upkeep:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def store_answers(self) -> bool:
+        """Whether what is read here is of the present, or can be in a moment."""
+        return not self._server.store.shared or self._clock.monotonic() - self._answered < _AWAY_AFTER
 
     def _objects(self) -> list[tuple[dict[str, str], float]]:
         return [
@@ -104,6 +117,22 @@ class Upkeep:
         while True:
             await self._clock.sleep(_EXPIRE_EVERY)
             await self._guarded("expiry", self._server.store.expire(self._clock.time()))
+
+    async def _ask(self) -> None:
+        """Told once when the store goes away and once when it is back: readiness is a matter of seconds."""
+        away = False
+        while True:
+            try:
+                await self._server.cache.consistent()
+                self._answered = self._clock.monotonic()
+                if away:
+                    logger.info("the store answers again")
+                away = False
+            except ApiError as error:
+                if not away and not self.store_answers:
+                    logger.warning("not ready: %s", error.message)
+                    away = True
+            await self._clock.sleep(_ASK_EVERY)
 
     async def _prune(self) -> None:
         history = self._server.history

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from remuda.apiserver.fencing import Fenced
 from remuda.client.api import Client
 from remuda.client.wrapping import Send, WrappedClient
 
-from .leader import Elector
+from .leader import Elector, NotLeading
 
 
 class GuardedClient(WrappedClient):
-    """Each write goes through :meth:`Elector.fenced`."""
+    """Each write goes through :meth:`Elector.fenced`, and through `around`: :meth:`Fence.standing` where the store takes part."""
 
-    def __init__(self, client: Client, elector: Elector) -> None:
+    def __init__(
+        self, client: Client, elector: Elector, around: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
         super().__init__(client)
         self._elector = elector
+        self._around = around
 
     async def _call(self, send: Send, *, write: bool) -> Any:
         if not write:
             return await send()
         async with self._elector.fenced():
-            return await send()
+            try:
+                with self._around():
+                    return await send()
+            except Fenced as error:
+                raise NotLeading(self._elector.name) from error

@@ -5,17 +5,20 @@ takes it over only when it saw no change for the lease's whole duration. The lea
 that succeeded, gives up `renew_deadline` seconds after that, and is refused writes from then on (:meth:`Elector.fenced`), which
 is `lease_duration - renew_deadline` seconds before anybody else can begin.
 
-On a clean stop the Lease is given back, and the next candidate has it within a retry period.
+On a clean stop the Lease is given back, and the next candidate has it within a retry period, or at once if something tells it to
+look (:meth:`Elector.nudge`). :func:`lead` runs something for as long as this process leads, again and again.
+
+Where the store takes part, :mod:`remuda.apiserver.fencing` also refuses what was already under way when leadership ended.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from remuda.client.api import Client
 from remuda.kube.clock import Clock, Rng, Timer, deadline, rfc3339_micro
@@ -27,6 +30,7 @@ from .metrics import Counter, Registry
 log = logging.getLogger(__name__)
 
 Obj = dict[str, Any]
+T = TypeVar("T")
 LEASES = GroupVersionResource("coordination.k8s.io", "v1", "leases")
 _JITTER = 1.2
 
@@ -95,6 +99,7 @@ class Elector:
         self._seen: _Record | None = None
         # Until when we lead, on our own clock; counted from before the last good renewal was sent.
         self._until = 0.0
+        self._nudged = asyncio.Event()
         self._slow: Counter | None = None
         if registry is not None:
             status = registry.gauge("leader_election_master_status", "Whether this process leads.", ("name",))
@@ -107,9 +112,23 @@ class Elector:
         return self._clock.monotonic() < self._until
 
     @property
+    def pause(self) -> float:
+        """Between two tries of one candidate."""
+        return self._term.retry_period * self._rng.uniform(1.0, _JITTER)
+
+    @property
     def leader(self) -> str:
         """Who leads, as far as is known here."""
         return self._seen.holder if self._seen is not None else ""
+
+    @property
+    def revision(self) -> int:
+        """The resourceVersion of the Lease as it was last seen or written here."""
+        return int(self._seen.lease["metadata"]["resourceVersion"]) if self._seen is not None else 0
+
+    def nudge(self) -> None:
+        """The Lease may be free: a candidate that waits looks now, and not only when its retry period has passed."""
+        self._nudged.set()
 
     @asynccontextmanager
     async def fenced(self) -> AsyncIterator[None]:
@@ -146,8 +165,15 @@ class Elector:
     async def acquire(self) -> None:
         """Return when this process leads."""
         log.info("waiting for the lease %s/%s as %s", self._namespace, self.name, self.identity)
-        while not await self._try():
-            await self._clock.sleep(self._term.retry_period * self._rng.uniform(1.0, _JITTER))
+        while True:
+            self._nudged.clear()
+            if await self._try():
+                break
+            timer = self._clock.call_later(self.pause, self._nudged.set)
+            try:
+                await self._nudged.wait()
+            finally:
+                timer.cancel()
         log.info("leading: %s/%s", self._namespace, self.name)
 
     async def keep(self) -> None:
@@ -248,3 +274,44 @@ class Elector:
             "renewTime": now,
             "leaseTransitions": transitions if renewal or not old else transitions + 1,
         }
+
+
+async def lead(
+    elector: Elector, prepare: Callable[[], Awaitable[T]], work: Callable[[T], Coroutine[Any, Any, None]], clock: Clock
+) -> None:
+    """Whenever this process leads, `prepare`, then `work` with what that gave; until cancelled, or until `work` fails.
+
+    Leadership that is lost ends the work: it is cancelled and waited for. Work that ends by itself, or with NotLeading, ends the
+    term as well. The Lease is given back unless it is lost. It is not renewed while `prepare` runs, which so knows its revision.
+    """
+    while True:
+        await elector.acquire()
+        tasks: list[asyncio.Task[None]] = []
+        lost = False
+        try:
+            prepared = await prepare()
+            tasks.append(asyncio.create_task(work(prepared), name=f"work of {elector.name}"))
+            tasks.append(asyncio.create_task(elector.keep(), name="lease"))
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            lost = tasks[1].done()
+        except NotLeading as error:
+            log.warning("%s", error)
+        finally:
+            # The work first: as long as it runs, the Lease should be held.
+            for task in tasks:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            await elector.release()
+        _raise_failure(tasks[:1], lost)
+        # Not at once: whatever it was, it may need a moment to pass, and others are welcome to lead meanwhile.
+        await clock.sleep(elector.pause)
+
+
+def _raise_failure(tasks: list[asyncio.Task[None]], lost: bool) -> None:
+    for task in tasks:
+        error = None if task.cancelled() else task.exception()
+        if error is None or isinstance(error, NotLeading):
+            continue
+        if not lost:
+            raise error
+        log.warning("the %s was not left in order: %r", task.get_name(), error)

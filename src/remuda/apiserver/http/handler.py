@@ -92,6 +92,9 @@ class Handler:
         except Exception:
             logger.exception("%s %s failed", request.method, request.path)
             response = responses.error(errors.internal("the server met an error of its own; its log has the details"), request)
+        if self.stopping and not response.prepared:
+            # The client must not send its next request here.
+            response.force_close()
         if target is not None:
             self.metrics.request(target, response.status, self.api.clock.monotonic() - started)
         return response

@@ -1,0 +1,85 @@
+"""What a server needs before it can load anything: its store, and its keys.
+
+One server alone has both in its data directory. Servers that share a state have it in etcd, and the same keys
+(:mod:`.agreement`); a data directory then has what each has of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from remuda.kube.clock import Clock
+
+from . import agreement
+from .encryption import Envelope, load_or_create
+from .material import Material, ensure_directory
+from .pki import Pki
+from .signing import PkiError
+from .store import Store, StoreError, Unavailable
+from .store.etcd import EtcdStore
+from .store.memory import MemoryStore
+from .store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from .server import Config
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+
+# After a power cut everything starts at once, etcd too.
+PATIENCE = 60.0
+_PAUSE = 3.0
+
+
+async def open_store(config: Config) -> Store:
+    """Raises StoreError."""
+    if config.data_dir is not None:
+        config.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if config.etcd is not None:
+        etcd = config.etcd
+        return await patiently(config.clock, lambda: EtcdStore.open(etcd, config.clock, config.rng))
+    if config.data_dir is None:
+        return MemoryStore(config.clock)
+    return await SqliteStore.open(config.data_dir / "state.db", config.clock, history_seconds=config.history_seconds)
+
+
+async def open_keys(config: Config, store: Store) -> tuple[Pki | None, Envelope | None]:
+    """Certificates and encryption at rest. Raises PkiError, EncryptionError and StoreError."""
+    material = await _material(config, store)
+    if config.data_dir is None:
+        return config.pki, None if material is None else material.envelope(config.entropy)
+    if config.etcd is not None and material is None:
+        raise PkiError("servers on one etcd must have the same keys: say where they are")
+    hosts = [config.host, *config.names]
+    pki = Pki.ensure(config.data_dir / "pki", hosts, config.clock, config.entropy, material)
+    if material is None:
+        return pki, load_or_create(config.data_dir / "encryption.yaml", config.entropy)
+    return pki, material.envelope(config.entropy)
+
+
+async def _material(config: Config, store: Store) -> Material | None:
+    """None when this server has keys of its own."""
+    clock, entropy, directory = config.clock, config.entropy, config.pki_dir
+    if config.token:
+        return await patiently(clock, lambda: agreement.from_token(store, config.token, clock, entropy))
+    if directory is None:
+        return None
+    if not store.shared:
+        return ensure_directory(directory, clock, entropy)
+    return await patiently(clock, lambda: agreement.from_directory(store, directory, clock, entropy))
+
+
+async def patiently(clock: Clock, attempt: Callable[[], Awaitable[T]]) -> T:
+    """Try for a while, as long as the store only can't be reached, and tell why."""
+    until = clock.monotonic() + PATIENCE
+    while True:
+        try:
+            return await attempt()
+        except Unavailable as error:
+            left = until - clock.monotonic()
+            if left <= 0:
+                raise StoreError(f"{error}; given up after {PATIENCE:g} s") from error
+            logger.warning("%s; trying again, for %.0f s more", error, left)
+        await clock.sleep(min(_PAUSE, left))
