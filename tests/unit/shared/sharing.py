@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from remuda.apiserver.pki import Pki
 from remuda.apiserver.server import Config, Server
-from remuda.apiserver.store import Event, KeyValue, Op, Range, StoreError
+from remuda.apiserver.store import Event, KeyValue, Mismatch, Op, Range, StoreError
 from remuda.apiserver.store.memory import MemoryStore
 from remuda.client.inprocess import InProcessClient
 from remuda.kube.clock import Clock, Entropy, Rng, VirtualClock, yield_to_loop
@@ -47,6 +47,7 @@ class Line:
         self.writing_fails: StoreError | None = None
         self.answers_lost: StoreError | None = None
         self.asked = 0
+        self.refused = 0
 
     def hold(self) -> None:
         """From now on nothing is heard of what happens."""
@@ -91,7 +92,11 @@ class Line:
         if self.writing_fails is not None:
             raise self.writing_fails
         await yield_to_loop()
-        revision = await self.store.write(ops)
+        try:
+            revision = await self.store.write(ops)
+        except Mismatch:
+            self.refused += 1
+            raise
         await yield_to_loop()
         if self.answers_lost is not None:
             raise self.answers_lost

@@ -131,16 +131,7 @@ async def test_a_watch_goes_on_at_another_server() -> None:
 async def test_the_scale_of_what_another_server_made() -> None:
     async with replicas() as (one, two):
         two.line.hold()
-        labels = {"app": "a"}
-        pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-        spec = {"replicas": 3, "selector": {"matchLabels": labels}, "template": pod}
-        deployment = {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": "a", "namespace": "default"},
-            "spec": spec,
-        }
-        await one.client.create(DEPLOYMENTS, deployment)
+        await one.client.create(DEPLOYMENTS, deployment("a", 3))
         scale = await two.while_behind(two.client.get(DEPLOYMENTS, "a", "default", subresource="scale"))
         assert scale["spec"] == {"replicas": 3}
 

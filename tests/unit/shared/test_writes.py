@@ -178,16 +178,7 @@ async def test_a_dry_run_begins_from_what_there_is() -> None:
 
 async def test_a_scale_is_written_on_the_newest_state() -> None:
     async with replicas() as (one, two):
-        labels = {"app": "a"}
-        template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-        spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
-        deployment = {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": "a", "namespace": "default"},
-            "spec": spec,
-        }
-        await one.client.create(DEPLOYMENTS, deployment)
+        await one.client.create(DEPLOYMENTS, deployment("a", 1))
         await two.told()
         two.line.hold()
         await one.client.patch(DEPLOYMENTS, "a", {"spec": {"replicas": 5, "paused": True}}, "default")
