@@ -16,7 +16,7 @@ import click
 
 from .core_options import core_options
 from .exits import Code, Failure
-from .places import parse_interval
+from .leader_options import leader_options
 from .signals import stop_on_signals
 
 if TYPE_CHECKING:
@@ -46,30 +46,7 @@ _SERVICE = "remuda-webhook-service"
 )
 @core_options
 @click.option("--leader-elect/--no-leader-elect", default=True, show_default=True, help="Work only while holding the Lease.")
-@click.option(
-    "--leader-elect-lease-duration",
-    type=parse_interval,
-    metavar="DURATION",
-    default="15s",
-    show_default=True,
-    help="How long others wait for a leader that is silent.",
-)
-@click.option(
-    "--leader-elect-renew-deadline",
-    type=parse_interval,
-    metavar="DURATION",
-    default="10s",
-    show_default=True,
-    help="How long a leader tries to renew before it stops.",
-)
-@click.option(
-    "--leader-elect-retry-period",
-    type=parse_interval,
-    metavar="DURATION",
-    default="2s",
-    show_default=True,
-    help="How often it tries.",
-)
+@leader_options
 @click.option(
     "--system-namespace",
     default="",
@@ -110,9 +87,7 @@ def command(
     wanted: str,
     options: Options,
     leader_elect: bool,
-    leader_elect_lease_duration: float,
-    leader_elect_renew_deadline: float,
-    leader_elect_retry_period: float,
+    term: Term,
     system_namespace: str,
     webhook_host: str,
     webhook_port: int,
@@ -144,14 +119,13 @@ def command(
     if not choice.of(CONTROLLERS):
         raise click.BadParameter("nothing is left to run", param_hint="--controllers")
     client = HttpsClient.from_kubeconfig(kubeconfig)
-    term = _term(leader_elect_lease_duration, leader_elect_renew_deadline, leader_elect_retry_period) if leader_elect else None
     settings = Settings(
         address=_address(webhook_url, webhook_service, webhook_port, client),
         webhooks=Socket(webhook_host, webhook_port),
         choice=choice,
         options=options,
         namespace=system_namespace or _pod_namespace(client) or _NAMESPACE,
-        term=term,
+        term=term if leader_elect else None,
         metrics=_socket(metrics_bind_address, "--metrics-bind-address"),
         health=_socket(health_probe_bind_address, "--health-probe-bind-address"),
     )
@@ -191,15 +165,6 @@ def _first(error: Exception) -> Exception:
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def _term(lease: float, renew: float, retry: float) -> Term:
-    from remuda.runtime import Term
-
-    try:
-        return Term(lease, renew, retry)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--leader-elect-lease-duration") from error
 
 
 def _socket(text: str, option: str) -> Socket | None:

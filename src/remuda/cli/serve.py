@@ -8,22 +8,27 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from remuda import __version__
 
 from .core_options import core_options
+from .etcd_options import Sharing, etcd_options
 from .exits import Failure
+from .leader_options import leader_options
 from .loops import collect_seldom, loop_factory, raise_file_limit
-from .places import Listen, data_dir_option, listen_option, parse_duration
+from .places import Listen, data_dir_option, listen_option, parse_duration, parse_interval
 from .signals import stop_on_signals
 
 if TYPE_CHECKING:
-    from remuda.apiserver.server import Server
+    from remuda.apiserver.server import Config, Server
     from remuda.capi.core import Options
+    from remuda.runtime import Term
     from remuda.runtime.choice import Choice
 
 ROLES = ("api",)
@@ -32,6 +37,14 @@ ROLES = ("api",)
 @click.command()
 @data_dir_option
 @listen_option
+@click.option(
+    "--tls-san",
+    multiple=True,
+    metavar="NAME[,NAME…]",
+    envvar="REMUDA_TLS_SAN",
+    help="More names and addresses by which clients reach this server, for its certificate.",
+)
+@etcd_options
 @click.option("--only", type=click.Choice(ROLES), help="Serve the API alone, without controllers.")
 @click.option(
     "--controllers",
@@ -57,35 +70,68 @@ ROLES = ("api",)
     show_default=True,
     help="How far back watches and paged lists may go on from.",
 )
+@click.option(
+    "--shutdown-delay-duration",
+    type=parse_interval,
+    metavar="DURATION",
+    default="0s",
+    show_default=True,
+    help="How long to go on serving after a signal to stop, while /readyz already says so.",
+)
+@leader_options
 @core_options
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of log lines.")
 @click.option("-v", "--verbose", count=True, help="Log more; twice for even more.")
 def command(
     data_dir: Path,
     listen: Listen,
+    tls_san: tuple[str, ...],
+    sharing: Sharing,
     only: str | None,
     wanted: str,
     options: Options,
+    term: Term,
     history: int,
     watch_window: int,
+    shutdown_delay_duration: float,
     log_format: str,
     verbose: int,
 ) -> None:
     """Run the server.
 
     The first start makes a certificate authority, certificates, keys and the administrator's kubeconfig in the data
-    directory. SIGTERM or Ctrl-C ends watches, lets requests finish and stops; a second Ctrl-C stops at once.
+    directory. With --etcd the state is there instead, and several servers may share it: the controllers of one of them work at
+    a time. SIGTERM or Ctrl-C ends watches, lets requests finish and stops; a second Ctrl-C stops at once.
     """
     from . import logs
 
     logs.set_up(log_format, verbose)
     choice = _choice(wanted)
+    _check_history(sharing)
+    from remuda.apiserver.server import Config
+
+    config = Config(
+        data_dir=data_dir.absolute(),
+        host=listen.host,
+        port=listen.port,
+        names=tuple(name.strip() for text in tls_san for name in text.split(",") if name.strip()),
+        history_seconds=history,
+        window_seconds=max(watch_window, 1),
+        etcd=sharing.etcd,
+        pki_dir=sharing.pki_dir,
+        token=sharing.token,
+        shutdown_delay=shutdown_delay_duration,
+    )
     raise_file_limit()
     collect_seldom()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(
-            _serve(data_dir.absolute(), listen, choice, options, controllers=only != "api", history=history, window=watch_window)
-        )
+        runner.run(_serve(config, listen, choice, options, term, controllers=only != "api"))
+
+
+def _check_history(sharing: Sharing) -> None:
+    given = click.get_current_context().get_parameter_source("history")
+    if sharing.etcd is not None and given is click.core.ParameterSource.COMMANDLINE:
+        raise click.BadParameter("is not for --etcd, which forgets what is older than --watch-window", param_hint="--history")
 
 
 def _choice(wanted: str) -> Choice:
@@ -98,35 +144,56 @@ def _choice(wanted: str) -> Choice:
         raise click.BadParameter(str(error), param_hint="--controllers") from error
 
 
-async def _serve(
-    data_dir: Path, listen: Listen, choice: Choice, options: Options, *, controllers: bool, history: int, window: int
-) -> None:
+async def _serve(config: Config, listen: Listen, choice: Choice, options: Options, term: Term, *, controllers: bool) -> None:
+    from remuda.apiserver.encryption import EncryptionError
     from remuda.apiserver.pki import PkiError
-    from remuda.apiserver.server import Config, PartFailed
+    from remuda.apiserver.server import PartFailed
     from remuda.apiserver.store import StoreError
     from remuda.embedded import running
 
     from .notify import tell
 
+    assert config.data_dir is not None
     stop = asyncio.Event()
     stop_on_signals(stop)
-    config = Config(data_dir=data_dir, host=listen.host, port=listen.port, history_seconds=history, window_seconds=max(window, 1))
     try:
-        async with running(config, controllers=controllers, choice=choice, options=options) as server:
-            _announce(server, data_dir)
+        async with AsyncExitStack() as stack:
+            opening = running(config, controllers=controllers, choice=choice, options=options, term=term)
+            server = await _unless(stop, stack.enter_async_context(opening))
+            if server is None:
+                return
+            _announce(server, config.data_dir)
             tell(f"READY=1\nSTATUS=serving at {server.url}")
             await server.serve_forever(stop)
             tell("STOPPING=1")
-    except (StoreError, PkiError, PartFailed) as error:
+    except (StoreError, PkiError, EncryptionError, PartFailed) as error:
         raise Failure(str(error)) from error
     except OSError as error:
-        raise Failure(_explain(error, listen, data_dir)) from error
+        raise Failure(_explain(error, listen, config.data_dir)) from error
+
+
+async def _unless(stop: asyncio.Event, opening: Coroutine[Any, Any, Server]) -> Server | None:
+    """The server when it is open; None when it is told to stop before, as it may have to wait for etcd."""
+    task = asyncio.create_task(opening)
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([task, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return None if task.cancelled() else task.result()
+    finally:
+        stopping.cancel()
 
 
 def _announce(server: Server, data_dir: Path) -> None:
     assert server.pki is not None
+    etcd = server.config.etcd
+    state = "" if etcd is None else f"  etcd        {', '.join(etcd.endpoints)}\n"
     click.echo(
         f"Remuda {__version__} serves the Kubernetes API at {server.url}\n"
+        f"{state}"
         f"  data        {data_dir}\n"
         f"  CA          {server.pki.ca_certificate}\n"
         f"  kubeconfig  {server.kubeconfig_path}\n"

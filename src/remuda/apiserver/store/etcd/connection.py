@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 _HEAD, _LENGTH, _SIZE, _CHUNK, _CHUNK_END, _TRAILER = range(6)
 _HEAD_LIMIT = 64 * 1024
@@ -46,8 +46,8 @@ class Connection(asyncio.Protocol):
     # --- asyncio's side -------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are no subclass of asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
