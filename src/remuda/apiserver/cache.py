@@ -291,8 +291,11 @@ class Cache:
     def _difference(self, loaded: Range) -> list[tuple[str, Change]]:
         """The steps from what is here to what was loaded, in the order of revisions, with the buckets they belong to.
 
-        When something went is not known: it did so before the load. Except what came back since: that was gone before it did.
+        When something went is not known. What has come back since did so before that; the rest is told at the last revision
+        before the load, since nobody may go on watching from there: at the load's own, a watch that is cut in the middle
+        of it would come back and miss the others.
         """
+        last = max(loaded.revision - 1, self.revision + 1)
         steps: list[tuple[str, Change]] = []
         for kv in loaded.items:
             prefix = keys.bucket_of(kv.key)
@@ -309,7 +312,7 @@ class Cache:
         for bucket in self.buckets():
             for key, entry in bucket.entries.items():
                 if key not in there:
-                    gone = Change(loaded.revision, key, entry.namespace, entry.name, None, None)
+                    gone = Change(last, key, entry.namespace, entry.name, None, None)
                     steps.append((bucket.prefix, gone))
         return sorted(steps, key=lambda step: step[1].revision)
 

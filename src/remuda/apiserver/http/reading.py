@@ -26,7 +26,7 @@ BODY_LIMIT = 3 * 1024 * 1024
 
 
 # Where a body is kept that has been read: a request may be attempted twice.
-_BODY = "remuda.body"
+_BODY = web.RequestKey("remuda.body", bytes)
 
 
 def has_body(request: web.BaseRequest) -> bool:
@@ -36,8 +36,7 @@ def has_body(request: web.BaseRequest) -> bool:
 async def read_limited(request: web.BaseRequest) -> bytes:
     """The whole body, refused with the right Status when it is too large."""
     if _BODY in request:
-        known: bytes = request[_BODY]
-        return known
+        return request[_BODY]
     declared = request.content_length
     if declared is not None and declared > BODY_LIMIT:
         raise errors.too_large(f"limit is {BODY_LIMIT}")
