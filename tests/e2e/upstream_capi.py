@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -130,6 +131,8 @@ class Manager:
 
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.health_port}/readyz", timeout=2) as answer:
+                # Being ready does not mean yet that the webhooks are listened for.
+                socket.create_connection(("127.0.0.1", self.webhook_port), 2).close()
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False

@@ -56,9 +56,14 @@ class Upstream:
     def ask(self, review: Obj, *, mutating: bool) -> Obj:
         verb, kind = "mutate" if mutating else "validate", review["request"]["kind"]["kind"].lower()
         path = f"/{verb}-cluster-x-k8s-io-v1beta2-{kind}"
-        self._connection.request("POST", path, json.dumps(review).encode(), {"Content-Type": "application/json"})
-        answer = self._connection.getresponse()
-        body = answer.read()
+        try:
+            self._connection.request("POST", path, json.dumps(review).encode(), {"Content-Type": "application/json"})
+            answer = self._connection.getresponse()
+            body = answer.read()
+        except OSError:
+            # Or no later test could use it.
+            self._connection.close()
+            raise
         assert answer.status == 200, (answer.status, body)
         found: Obj = json.loads(body)
         return found

@@ -43,6 +43,7 @@ from tests.real.cluster import RealCluster, free_ports
 from tests.unit.capi.kit import INFRA, provider_crd
 
 from .reduction import PASSING_EVENTS, POKE, Names, reduced
+from .replicas import Patient
 
 Obj = dict[str, Any]
 OURS, THEIRS = "ours", "theirs"
@@ -222,7 +223,7 @@ async def _providers(real: RealCluster, directory: Path, name: str, definitions:
     clusters = SimulatedClusters(clock, Rng(), Entropy(), pki=pki, pods=True)
     kubeconfig = Path(real.kubeconfig)
     async with HttpsClient.from_kubeconfig(kubeconfig) as user, HttpsClient.from_kubeconfig(kubeconfig) as own:
-        side = Side(user, own, clock, clusters)
+        side = Side(Patient(user), own, clock, clusters)
         side.core = name
         side.pki = pki
         others = (provider_crd(INFRA, kind) for kind in ("TestRemediation", "TestRemediationTemplate"))
