@@ -23,7 +23,7 @@ from .entries import Entry, encode
 from .guards import Guarded, Taken
 from .resources import Registry, Resource
 from .source import Listener
-from .store import Delete, Mismatch, Op, Put, StoreError, Unavailable, Unknown
+from .store import Check, Delete, Mismatch, Op, Put, StoreError, Unavailable, Unknown
 
 Obj = dict[str, Any]
 T = TypeVar("T")
@@ -86,8 +86,11 @@ class Api:
     def entry(self, resource: Resource, namespace: str, name: str) -> Entry | None:
         return resource.bucket.get(resource.key(namespace, name))
 
-    async def put(self, resource: Resource, key: str, obj: Obj, before: Entry | None, ttl: int = 0) -> Entry:
-        """Store `obj` (in the storage version) in the place of `before`, or of nothing; raises Mismatch when that is not there.
+    async def put(
+        self, resource: Resource, key: str, obj: Obj, before: Entry | None, ttl: int = 0, checks: Sequence[Check] = ()
+    ) -> Entry:
+        """Store `obj` (in the storage version) in the place of `before`, or of nothing; raises Mismatch when that is not there,
+        or one of `checks` does not hold.
 
         Raises Taken when it would hold what another object holds.
         """
@@ -98,9 +101,10 @@ class Api:
         op = Put(key, sealed, 0 if before is None else before.revision, ttl)
         try:
             if resource.holds is None or not self.cache.shared:
-                revision = await self._write([op])
+                revision = await self._write([op, *checks])
             else:
-                revision = await self._write_guarded(op, resource, None if before is None else before.object(), obj)
+                old = None if before is None else before.object()
+                revision = await self._write_guarded(op, resource, old, obj, checks)
         finally:
             self.cache.forget_sealed(sealed)
         entry = resource.bucket.get(key)
@@ -116,15 +120,17 @@ class Api:
             return await self._write([op])
         return await self._write_guarded(op, resource, entry.object(), None)
 
-    async def _write_guarded(self, op: Put | Delete, resource: Resource, old: Obj | None, new: Obj | None) -> int:
+    async def _write_guarded(
+        self, op: Put | Delete, resource: Resource, old: Obj | None, new: Obj | None, checks: Sequence[Check] = ()
+    ) -> int:
         """Write, together with the guards of what the object gains and loses."""
         assert resource.holds is not None
         guarded = Guarded(self.cache.store, op, resource.holds(old), resource.holds(new))
         while True:
             try:
-                return await self._write(await guarded.ops())
+                return await self._write([*await guarded.ops(), *checks])
             except Mismatch as mismatch:
-                if mismatch.key == op.key:
+                if not guarded.concerns(mismatch.key):
                     raise
                 if guarded.gives_up(mismatch.key):
                     continue
@@ -199,6 +205,18 @@ class Api:
         now = resource.bucket.get(entry.key)
         if now is None or now.revision != entry.revision:
             raise Mismatch(entry.key, await self.cache.store.get(entry.key))
+
+    def place(self, namespace: str) -> Sequence[Check]:
+        """That a namespace is still as it is known here now: taken before a new object is admitted, held to when it is stored.
+
+        Else a server that has not heard of its end would make things in a namespace that is gone, where nobody finds them.
+        """
+        if not namespace or not self.cache.shared:
+            return ()
+        namespaces = self.registry.resource("", "namespaces")
+        assert namespaces is not None
+        entry = self.entry(namespaces, "", namespace)
+        return (Check(namespaces.key("", namespace), 0 if entry is None else entry.revision),)
 
     async def before_trying(self, call: Call) -> None:
         """A dry run is not compared with what the store holds, so it must begin from there."""

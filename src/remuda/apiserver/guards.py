@@ -14,12 +14,13 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from . import keys
 from .store import Check, Delete, KeyValue, Mismatch, Op, Put, Store, StoreError
 
 logger = logging.getLogger(__name__)
 Obj = dict[str, Any]
 
-ROOT = "/remuda/holders/"
+ROOT = f"{keys.OWN}holders/"
 
 
 def guard(what: str, value: object) -> str:
@@ -61,6 +62,9 @@ class Guarded:
             if kept is not None and kept.value == self._value:
                 found.append(Delete(key, kept.mod_revision))
         return found
+
+    def concerns(self, key: str) -> bool:
+        return key in self._gained or key in self._lost
 
     def gives_up(self, key: str) -> bool:
         """It is one that the object loses; whoever was faster, :meth:`ops` look at it anew."""

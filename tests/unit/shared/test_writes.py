@@ -239,6 +239,30 @@ async def test_a_namespace_that_was_made_anew_elsewhere() -> None:
         await two.while_behind(two.client.create(CONFIG_MAPS, config_map("a", "new")))
 
 
+async def test_a_namespace_that_is_gone_elsewhere() -> None:
+    """Else the new object would stay where nobody looks for it."""
+    async with replicas() as (one, two):
+        await one.client.create(NAMESPACES, namespace("new"))
+        await two.told()
+        two.line.hold()
+        dying = await one.client.delete(NAMESPACES, "new")
+        refused = await two.while_behind(error_of(two.client.create(CONFIG_MAPS, config_map("a", "new"))))
+        assert refused.code == 403
+        assert "because it is being terminated" in refused.message
+        two.line.hold()
+        await one.client.update(NAMESPACES, {**dying, "spec": {"finalizers": []}}, subresource="finalize")
+        applied = two.client.apply(CONFIG_MAPS, config_map("a", "new"), field_manager="me")
+        refused = await two.while_behind(error_of(applied))
+        assert refused.message == 'namespaces "new" not found'
+
+
+async def test_a_namespace_that_was_changed_elsewhere_is_no_reason_to_refuse() -> None:
+    async with replicas() as (one, two):
+        two.line.hold()
+        await one.client.patch(NAMESPACES, "default", {"metadata": {"labels": {"x": "y"}}})
+        await two.while_behind(two.client.create(CONFIG_MAPS, config_map("a")))
+
+
 async def test_a_namespace_that_is_nowhere() -> None:
     async with replicas() as (one, two):
         await one.client.create(NAMESPACES, namespace("new"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from remuda.kube import errors, jsonio
@@ -11,7 +12,7 @@ from ..api import Api
 from ..calls import Call
 from ..entries import Entry, encode
 from ..guards import Taken
-from ..store import Mismatch
+from ..store import Check, Mismatch
 from . import bodies, metadata
 
 Obj = dict[str, Any]
@@ -30,11 +31,12 @@ async def create(api: Api, call: Call, raw: Any, duplicates: list[str] | None = 
     obj = call.version.field_manager.on_create(obj, call.manager, call.subresource)
     refuse_while_terminating(call)
     attributes = attributes_of(call, obj)
+    place = api.place(call.namespace)
     await api.admission.admit(attributes)
     assert attributes.obj is not None
     obj = attributes.obj
     metadata.dedupe_owner_references(call, metadata.own_metadata(obj), after_admission=True)
-    return await store_new(api, call, obj, attributes)
+    return await store_new(api, call, obj, attributes, place)
 
 
 def refuse_while_terminating(call: Call) -> None:
@@ -66,8 +68,8 @@ def attributes_of(call: Call, obj: Obj) -> Attributes:
     )
 
 
-async def store_new(api: Api, call: Call, obj: Obj, attributes: Attributes) -> Entry:
-    """Everything after mutating admission. `obj` belongs to this call."""
+async def store_new(api: Api, call: Call, obj: Obj, attributes: Attributes, place: Sequence[Check]) -> Entry:
+    """Everything after mutating admission, before which `place` was taken. `obj` belongs to this call."""
     generated = not (obj["metadata"].get("name")) and bool(obj["metadata"].get("generateName"))
     competing = call.version.resource.holds is not None and api.cache.shared
     for attempt in range(_GENERATE_ATTEMPTS):
@@ -77,7 +79,7 @@ async def store_new(api: Api, call: Call, obj: Obj, attributes: Attributes) -> E
             # What it is given on the way is its own only if the write succeeds.
             candidate = jsonio.copy(candidate)
         try:
-            return await _store_once(api, call, candidate, attributes)
+            return await _store_once(api, call, candidate, attributes, place)
         except errors.ApiError as error:
             if not generated or not error.is_already_exists or last:
                 raise
@@ -87,16 +89,16 @@ async def store_new(api: Api, call: Call, obj: Obj, attributes: Attributes) -> E
     raise AssertionError("unreachable")
 
 
-async def _store_once(api: Api, call: Call, obj: Obj, attributes: Attributes) -> Entry:
+async def _store_once(api: Api, call: Call, obj: Obj, attributes: Attributes, place: Sequence[Check]) -> Entry:
     meta = obj["metadata"]
     metadata.fill_system_fields(api, meta)
     metadata.generate_name(api, meta)
     metadata.settle_namespace(call, meta)
     with call.version.resource.reserve(obj, None, call.dry_run):
-        return await _store_filled(api, call, obj, attributes)
+        return await _store_filled(api, call, obj, attributes, place)
 
 
-async def _store_filled(api: Api, call: Call, obj: Obj, attributes: Attributes) -> Entry:
+async def _store_filled(api: Api, call: Call, obj: Obj, attributes: Attributes, place: Sequence[Check]) -> Entry:
     version, resource = call.version, call.version.resource
     strategy = version.strategy
     strategy.prepare_for_create(obj)
@@ -118,8 +120,11 @@ async def _store_filled(api: Api, call: Call, obj: Obj, attributes: Attributes) 
     if call.dry_run:
         return Entry(key, meta.get("namespace") or "", meta["name"], 0, encode(stored))
     try:
-        return await api.put(resource, key, stored, None, strategy.ttl)
-    except Mismatch:
+        return await api.put(resource, key, stored, None, strategy.ttl, place)
+    except Mismatch as mismatch:
+        if mismatch.key != key:
+            why = "the namespace has been changed while an object was being created in it; please try again"
+            raise errors.conflict("", "namespaces", meta.get("namespace") or "", why) from None
         raise _exists(call, meta) from None
 
 

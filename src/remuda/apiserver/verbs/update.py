@@ -132,9 +132,10 @@ async def _create_instead(api: Api, call: Call, compute: Compute) -> Outcome:
     meta.pop("resourceVersion", None)
     create.refuse_while_terminating(call)
     attributes = create.attributes_of(call, obj)
+    place = api.place(call.namespace)
     await api.admission.admit(attributes)
     assert attributes.obj is not None
-    return Outcome(await create.store_new(api, call, attributes.obj, attributes), created=True)
+    return Outcome(await create.store_new(api, call, attributes.obj, attributes, place), created=True)
 
 
 async def _update_once(api: Api, call: Call, compute: Compute, entry: Entry, live: Obj, door: Door | None) -> Outcome:
