@@ -250,10 +250,10 @@ class EtcdStore:
             self._heard_of(answer.header.revision)
             if answer.succeeded:
                 return answer.header.revision
-            mismatch = self._mismatch(ops, answer)
-            if unsure is not None and (found := _done_before(mismatch, flights)):
+            # After a try without an answer, it may be that very one which is in the way now.
+            if unsure is not None and (found := await self._settle(ops, flights, unsure, until)):
                 return found
-            raise mismatch
+            raise self._mismatch(ops, answer)
 
     async def _transaction(self, ops: Sequence[Op]) -> Obj:
         compare, success, failure = [], [], []
@@ -298,7 +298,7 @@ class EtcdStore:
             if self._clock.monotonic() >= until:
                 raise unknown from None
             await self._clock.sleep(0.02)
-        return max((flight.seen for flight in flights), default=0) if all(flight.seen for flight in flights) else 0
+        return max(flight.seen for flight in flights) if all(flight.seen for flight in flights) else 0
 
     async def expire(self, now: float) -> int:
         """Nothing to do: leases end by themselves."""
@@ -355,14 +355,17 @@ class EtcdStore:
     async def _replay(self, after: int, upto: int, prefix: str) -> Replay:
         self._check_open()
         request = self._keyspace.watch_everything(after + 1)
-        try:
-            async with self._members.stream("/v3/watch", request) as stream:
-                wires, reached = await replay(stream, after, upto, REPLAY)
-        except Failed as error:
-            raise Unavailable(f"etcd does not answer: {error}") from None
-        except Compacted as error:
-            self._compacted(error.floor)
-            raise
+        until = self._clock.monotonic() + ENOUGH
+        while True:
+            try:
+                async with self._members.stream("/v3/watch", request) as stream:
+                    wires, reached = await replay(stream, self._clock, after, upto, REPLAY)
+                break
+            except Failed as error:
+                await self._members.pause(until, error)
+            except Compacted as error:
+                self._compacted(error.floor)
+                raise
         events = [event for event in map(self._keyspace.event, wires) if event is not None and event.key.startswith(prefix)]
         return Replay(events, reached)
 
@@ -423,12 +426,3 @@ class EtcdStore:
             if wire.lease:
                 found[self._keyspace.kv(wire).key] = leases[wire.lease]
         return found
-
-
-def _done_before(mismatch: Mismatch, flights: Sequence[_Flight]) -> int:
-    """The revision of a write that was done by an earlier try, if what is there now is exactly that."""
-    if len(flights) != 1 or mismatch.current is None:
-        return 0
-    op = flights[0].op
-    ours = isinstance(op, Put) and op.key == mismatch.key and op.value == mismatch.current.value
-    return mismatch.current.mod_revision if ours else 0

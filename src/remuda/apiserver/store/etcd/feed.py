@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from remuda.apiserver.store import Compacted, Event, StoreError
-from remuda.kube.clock import Clock
+from remuda.kube.clock import Clock, deadline
 
 from .connection import Failed
 from .keyspace import COMPACTION_KEY, Keyspace
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 # How long a revision that is known to be there may take to arrive.
 PATIENCE = 1.0
+# How long a member may be silent that was asked for what surely is there.
+REPLAY_PATIENCE = 2.5
 # How often to ask what is there when nothing comes.
 QUIET = 3.0
 _PAUSE = 0.1
@@ -185,12 +187,17 @@ def _result(line: bytes, position: int) -> WatchResult:
     return result
 
 
-async def replay(stream: Stream, after: int, upto: int, most: int) -> tuple[list[WireEvent], int]:
+async def replay(stream: Stream, clock: Clock, after: int, upto: int, most: int) -> tuple[list[WireEvent], int]:
     """What a stream from the past has for (after, upto], in whole revisions, about `most` at once; and how far that goes."""
     found: list[WireEvent] = []
     reached = after
     while reached < upto and len(found) < most:
-        for line in await stream.next():
+        try:
+            async with deadline(clock, REPLAY_PATIENCE):
+                lines = await stream.next()
+        except TimeoutError:
+            raise Failed("it keeps the past to itself", sent=True) from None
+        for line in lines:
             result = _result(line, after)
             if result.events:
                 found += [wire for wire in result.events if after < wire.kv.mod_revision <= upto]
