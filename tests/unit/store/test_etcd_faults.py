@@ -112,6 +112,23 @@ async def test_a_watch_through_a_paused_member_moves_to_another_when_somebody_el
         assert [event.key for event in await soon(events, 2)] == ["/a", "/b"]
 
 
+async def test_a_watch_from_the_past_is_not_held_up_by_a_member_that_hangs(three: EtcdCluster) -> None:
+    victim = follower(three)
+    async with opened(first_first(three, victim, new_prefix())) as store:
+        base = await store.current()
+        made = await fill(store, "/a", "/b", "/c")
+        async with store.watch(base) as events:
+            assert len(await soon(events, 3)) == 3
+        three.pause(victim)
+        seen: list[int] = []
+        while len(seen) < 3:
+            with contextlib.suppress(Unavailable):
+                async with store.watch(base) as events:
+                    seen = [event.revision for event in await soon(events, 3)]
+        assert seen == made
+        assert [event.revision for event in await asyncio.wait_for(store.changes(base, made[-1]), 30)] == made
+
+
 async def test_without_a_quorum_reads_and_writes_fail_with_the_reason_and_come_back_by_themselves(
     three: EtcdCluster, store: EtcdStore
 ) -> None:
