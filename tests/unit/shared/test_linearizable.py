@@ -1,4 +1,4 @@
-"""Random calls through two servers that are held back at random, beside one plain server that is asked the same in the same order.
+"""Random calls through servers that are held back at random, beside one plain server that is asked the same in the same order.
 
 One call after the other: then what each must answer is determined, whichever server it goes through and however late that is.
 Many at once: then it is not, but what is left must be what some order of them leaves, and nothing that was acknowledged is lost.
@@ -25,9 +25,6 @@ from .sharing import NAMESPACES, Line, Obj, namespace, replicas
 
 _NAMES = ("a", "b", "c")
 _NAMESPACES = ("default", "other")
-
-# A call, and what it needs to know of answers before it (what to send as a resourceVersion, a uid).
-Step = Callable[[InProcessClient], Awaitable[Any]]
 
 
 class Memory:
@@ -140,7 +137,7 @@ class Plain:
         return self._of(found)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(20))
 async def test_one_call_after_the_other(seed: int) -> None:
     chance = random.Random(seed)
     clock = VirtualClock()
@@ -174,7 +171,7 @@ def _disturb(chance: random.Random, lines: list[Line]) -> None:
             line.release()
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(8))
 async def test_many_at_once_lose_nothing(seed: int) -> None:
     """Each worker appends its own marks to shared objects, by every kind of write; a mark that was acknowledged stays."""
     chance = random.Random(seed)
@@ -208,7 +205,6 @@ async def test_many_at_once_lose_nothing(seed: int) -> None:
                         continue
                 acknowledged.append(mark)
                 found = await chance.choice(several).client.get(CONFIG_MAPS, "shared", "default")
-                assert set(acknowledged) <= set(found["data"]) or mark in found["data"]
                 assert mark in found["data"]
 
         async def disturb() -> None:
@@ -251,7 +247,7 @@ async def _read_and_update(client: InProcessClient, mark: str) -> None:
             assert error.is_conflict, error
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 async def test_a_watch_at_any_server_tells_every_step(seed: int) -> None:
     """One watch for each server, from the start: all are told the same, in the same order, and it adds up to what there is."""
     chance = random.Random(seed)
