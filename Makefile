@@ -24,12 +24,22 @@ help: ## this list
 demo: $(STAMP) ## a server on a temporary directory: a CRD, objects, list, watch, server-side apply; then stop clean
 	@$(BIN)/python examples/demo.py
 
+# Where there is no Go they are gone without, unless everything is required.
+define build_real
+$(BIN)/python tests/real/build.py $(1) >/dev/null || { code=$$?; \
+  [ "$${REMUDA_REQUIRE_REAL:-}" != 1 ] && [ $$code = 3 ] || exit $$code; \
+  echo 'going on without the real components: tests that need them are skipped' >&2; }
+endef
+
 .PHONY: test
 test: $(STAMP) ## every test: unit, api and end to end; builds the real Kubernetes to compare with when there is a Go
-	@$(BIN)/python tests/real/build.py all >/dev/null || { code=$$?; \
-	  [ "$${REMUDA_REQUIRE_REAL:-}" != 1 ] && [ $$code = 3 ] || exit $$code; \
-	  echo 'going on without the real components: tests that need them are skipped' >&2; }
+	@$(call build_real,all)
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
+
+.PHONY: test-etcd
+test-etcd: $(STAMP) ## the API tests once more, on a three-member etcd whose members are killed and paused at random
+	@$(call build_real,kubernetes etcd)
+	@REMUDA_TEST_STORE=etcd $(BIN)/pytest -n $(WORKERS) --dist loadfile tests/api $(ARGS)
 
 .PHONY: test-deps
 test-deps: $(STAMP) ## what the tests need beside Python: Debian packages (asks for root) and a recent Go

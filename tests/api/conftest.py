@@ -1,4 +1,7 @@
-"""Both servers once per test process, and a fresh namespace on both for each test."""
+"""Both servers once per test process, and a fresh namespace on both for each test.
+
+`REMUDA_TEST_STORE=etcd` (`make test-etcd`) runs Remuda on an etcd whose members die: the answers must be the same.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ import pytest
 
 from tests.real import need
 from tests.real.cluster import RealCluster
+from tests.real.etcd import EtcdCluster
 
-from .harness import OURS, REAL, SIDES, Endpoint, Pair, RemudaProcess
+from .harness import OURS, REAL, SIDES, Endpoint, Pair, RemudaProcess, backing
 from .kubectl import Kubectl, write_config
 
 _numbers = itertools.count(1)
@@ -26,8 +30,14 @@ def real() -> Iterator[RealCluster]:
 
 
 @pytest.fixture(scope="session")
-def remuda(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemudaProcess]:
-    process = RemudaProcess(Path(tmp_path_factory.mktemp("remuda")))
+def etcd() -> Iterator[EtcdCluster | None]:
+    with backing() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def remuda(tmp_path_factory: pytest.TempPathFactory, etcd: EtcdCluster | None) -> Iterator[RemudaProcess]:
+    process = RemudaProcess(Path(tmp_path_factory.mktemp("remuda")), etcd=etcd)
     process.start()
     try:
         yield process

@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import random
 import signal
 import socket
 import ssl
@@ -23,6 +24,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
+
+from tests.real import need
+from tests.real.etcd import Chaos, EtcdCluster
 
 from .masks import masked
 
@@ -277,11 +281,19 @@ def difference(ours: Any, real: Any, what: str) -> str:
 
 
 class RemudaProcess:
-    """`remuda serve` on a directory of its own, with what every Kubernetes has: Cluster API is for tests that ask for it."""
+    """`remuda serve` on a directory of its own, with what every Kubernetes has: Cluster API is for tests that ask for it.
 
-    def __init__(self, directory: Path, *options: str) -> None:
+    With `etcd` its state is there, and the keys that servers share are in a directory beside its own.
+    """
+
+    def __init__(self, directory: Path, *options: str, etcd: EtcdCluster | None = None) -> None:
         self.directory = directory
         self.options = options
+        # Where the keys of the authority and of service accounts are.
+        self.keys = directory / "pki"
+        if etcd is not None:
+            self.keys = directory.with_name(directory.name + "-shared")
+            self.options = (*options, *etcd_options(etcd), "--pki-dir", str(self.keys))
         self.port = _free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self.kubeconfig = directory / "kubeconfig"
@@ -327,6 +339,32 @@ class RemudaProcess:
             self.process.kill()
             self.process.wait()
             raise
+
+
+def etcd_options(etcd: EtcdCluster) -> list[str]:
+    """What `remuda serve` is told to use it."""
+    options = ["--etcd", ",".join(etcd.urls)]
+    if etcd.ca is not None:
+        options += ["--etcd-cafile", str(etcd.ca)]
+        options += ["--etcd-certfile", str(etcd.client_certificate), "--etcd-keyfile", str(etcd.client_key)]
+    return options
+
+
+@contextmanager
+def backing() -> Iterator[EtcdCluster | None]:
+    """What Remuda keeps its state in: nothing but files, or, when REMUDA_TEST_STORE says `etcd`, three members of which now this
+    and now that one is killed, paused or stopped. That is gentle enough for every request to survive by Remuda's own patience.
+    """
+    if os.environ.get("REMUDA_TEST_STORE", "sqlite") != "etcd":
+        yield None
+        return
+    need.programs("etcd")
+    seed = int(os.environ.get("REMUDA_SEED", random.SystemRandom().randrange(10**9)))
+    with EtcdCluster(members=3) as etcd:
+        chaos = Chaos(etcd, seed, down=(0.2, 2.0), rest=(1.0, 5.0))
+        with chaos:
+            yield etcd
+        print(f"seed {seed} (REMUDA_SEED={seed} repeats the choices), etcd:\n{chaos.told()}")
 
 
 def _free_port() -> int:

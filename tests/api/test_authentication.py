@@ -48,7 +48,7 @@ def certified(pair: Pair, real: RealCluster, remuda: RemudaProcess, tmp_path: Pa
     def make(user: str, *groups: str) -> Caller:
         endpoints = {}
         sources = {
-            OURS: (remuda.directory / "pki" / "ca.crt", remuda.directory / "pki" / "ca.key"),
+            OURS: (remuda.keys / "ca.crt", remuda.keys / "ca.key"),
             REAL: (real.ca_pem, real.data_dir / "ca.key"),
         }
         for side in SIDES:
@@ -231,7 +231,7 @@ def forged(key: Path, claims: dict[str, Any], header: dict[str, Any]) -> str:
 
 @pytest.fixture
 def keys(real: RealCluster, remuda: RemudaProcess) -> dict[str, Path]:
-    return {OURS: remuda.directory / "pki" / "service-account.key", REAL: real.service_account_key}
+    return {OURS: remuda.keys / "service-account.key", REAL: real.service_account_key}
 
 
 NOW = int(time.time())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,7 +20,7 @@ from tests.real import cluster as real_cluster
 from tests.real import need
 
 from .builders import CMS, MINE, NAMESPACES, cm, namespace
-from .harness import OURS, REAL, Both, Endpoint, Pair, RemudaProcess
+from .harness import OURS, REAL, Both, Endpoint, Pair, RemudaProcess, backing
 from .masks import masked
 
 SIDES = (OURS, REAL)
@@ -29,16 +30,17 @@ NS = "compaction"
 @pytest.fixture(scope="module")
 def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pair, str]]:
     need.programs("kubernetes", "etcd")
-    process = RemudaProcess(Path(tmp_path_factory.mktemp("remuda")), "--watch-window", "1s")
-    process.start()
-    try:
+    with ExitStack() as stack:
+        # Not the one that others use: what is forgotten is forgotten for all.
+        etcd = stack.enter_context(backing())
+        process = RemudaProcess(Path(tmp_path_factory.mktemp("remuda")), "--watch-window", "1s", etcd=etcd)
+        process.start()
+        stack.callback(process.stop)
         with real_cluster.RealCluster(fsync=False, apiserver_args=["--watch-cache=false"]) as real:
             theirs = Endpoint(real.url, Path(real.ca_pem), Path(real.admin_cert), Path(real.admin_key))
             pair = Pair({OURS: process.endpoint, REAL: theirs}, ns=NS)
             pair.post(NAMESPACES, namespace(NS))
             yield pair, real.etcd_url
-    finally:
-        process.stop()
 
 
 def compact(etcd: str, revision: str) -> None:
