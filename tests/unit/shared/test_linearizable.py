@@ -187,7 +187,7 @@ async def test_many_at_once_lose_nothing(seed: int) -> None:
                 mark = f"w{number}.{step}"
                 match chance.randrange(5):
                     case 0:
-                        await client.patch(CONFIG_MAPS, "shared", {"data": {mark: "x"}}, "default")
+                        await _until_done(client.patch, CONFIG_MAPS, "shared", {"data": {mark: "x"}}, "default")
                     case 1:
                         steps = [{"op": "add", "path": f"/data/{mark}", "value": "x"}]
                         await _until_done(client.patch, CONFIG_MAPS, "shared", steps, "default", patch_type=JSON_PATCH)

@@ -479,3 +479,20 @@ async def test_a_token_names_the_account_as_it_is_now(tmp_path: Path) -> None:
         request = two.client.create(SERVICE_ACCOUNTS, asked, "default", name="builder", subresource="token")
         made = await two.while_behind(request)
         assert not await _refused(one, Credentials(bearer=made["status"]["token"]))
+
+
+async def test_no_two_writes_are_the_same_to_the_byte() -> None:
+    """Or a store that lost an answer could take another server's write for its own."""
+    async with replicas() as (one, two):
+        first = await one.client.create(CONFIG_MAPS, config_map("a"))
+        kept = []
+        for replica in (one, two, one):
+            await two.told()
+            changed = with_metadata(first, labels={"n": str(len(kept))}, resourceVersion=None)
+            await replica.client.update(CONFIG_MAPS, changed)
+            await replica.client.update(CONFIG_MAPS, with_metadata(first, resourceVersion=None))
+            found = await one.line.get("/registry/configmaps/default/a")
+            assert found is not None
+            kept.append(found.value)
+        assert len(set(kept)) == len({value.rstrip() for value in kept}) + 2 == 3
+        assert (await stored(two))["metadata"]["resourceVersion"] == (await stored(one))["metadata"]["resourceVersion"]
