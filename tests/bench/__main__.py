@@ -1,7 +1,7 @@
 """`make bench`: Remuda and a real kube-apiserver with etcd, one after the other, on the same filesystem, with fsync on.
 
-`api` are the speeds and sizes of the servers, which are here; `capi` is Cluster API's core on them (`capi/`), with options of its
-own. Without a word it is both.
+`api` are the speeds and sizes of the servers, which are here; `etcd` is Remuda on an etcd, and several servers on it (`etcd/`);
+`capi` is Cluster API's core on them (`capi/`). Both have options of their own. Without a word it is all three.
 
 The same compiled client (`load/`) drives both over TLS with a client certificate and keep-alive, each client on a connection
 of its own, with HTTP/1.1: kube-apiserver would rather speak HTTP/2 (`--http2` lets it), but is slower then. A missed goal is
@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -23,7 +22,8 @@ from pathlib import Path
 
 from tests.bench import machine, table
 from tests.bench.capi import __main__ as capi
-from tests.bench.loader import LoadError
+from tests.bench.etcd import __main__ as etcd
+from tests.bench.loader import LoadError, raise_file_limit
 from tests.bench.series import FULL, QUICK, Found, Series, Sizes
 from tests.bench.servers import REPOSITORY, Kubernetes, Remuda, ServerError
 from tests.real import build
@@ -36,10 +36,12 @@ def main(arguments: list[str]) -> int:
     match arguments:
         case ["api", *rest]:
             return api(rest)
+        case ["etcd", *rest]:
+            return etcd.main(rest)
         case ["capi", *rest]:
             return capi.main(rest)
-    code = api(arguments)
-    return code or capi.main(["--quick"] if "--quick" in arguments else [])
+    quick = ["--quick"] if "--quick" in arguments else []
+    return api(arguments) or etcd.main(quick) or capi.main(quick)
 
 
 def api(arguments: list[str]) -> int:
@@ -50,7 +52,7 @@ def api(arguments: list[str]) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there as well")
     parser.add_argument("--dir", type=Path, metavar="DIRECTORY", help="where both servers keep their data (default: temporary)")
     chosen = parser.parse_args(arguments)
-    _raise_file_limit()
+    raise_file_limit()
     scratch = Path(tempfile.mkdtemp(prefix="remuda-bench-", dir=chosen.dir))
     try:
         return _bench(scratch, chosen)
@@ -72,7 +74,8 @@ def _bench(scratch: Path, chosen: argparse.Namespace) -> int:
         found[name] = series.found
         notes += [f"{name}: {series.protocol}", *series.notes]
     print(f"\n{where}\n")
-    print(table.table(sizes, found["remuda"], found["kubernetes"]))
+    ours, theirs = (table.Side(name.capitalize(), name.capitalize(), found[name]) for name in ("remuda", "kubernetes"))
+    print(table.table(table.rows(sizes), ours, [theirs]))
     print("\n" + "\n".join(notes) + f"\ntook {time.monotonic() - started:.0f} s")
     if chosen.json is not None:
         chosen.json.write_text(json.dumps({"machine": where, "notes": notes, **found}, indent=2) + "\n")
@@ -99,13 +102,6 @@ def _in_process(directory: Path, count: int, tasks: int) -> float:
     if done.returncode:
         raise ServerError(f"the in-process bench failed:\n{done.stderr}")
     return float(json.loads(done.stdout)["rate"])
-
-
-def _raise_file_limit() -> None:
-    """A thousand watchers are as many files in the client and in the server."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < 8192 and soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, hard) if hard > 0 else 8192, hard))
 
 
 if __name__ == "__main__":

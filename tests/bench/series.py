@@ -1,4 +1,4 @@
-"""Everything that is measured on one server, in one order for both.
+"""Everything that is measured on one server, in one order for all.
 
 Loading comes first and memory right after it, so that neither includes what reads and watches leave behind. Every step is
 bounded by a count and by a time.
@@ -100,7 +100,7 @@ class Series:
 
     def _memory_idle(self) -> None:
         time.sleep(2)
-        self.found["memory_idle"] = resident_mib(self._server.pids)
+        self._memory("memory_idle")
 
     def _load(self) -> None:
         sizes, body = self._sizes, objects.configmap()
@@ -112,6 +112,9 @@ class Series:
         listed = self._create("create_16", objects.configmap_path(LISTED), body, sizes.listed, 16)
         crowded = self._create("create_64", objects.configmap_path(CROWDED), body, sizes.crowded, 64)
         self.found["cpu_create"] = listed.cpu_us
+        if self._server.etcd_pids:
+            self.found["cpu_create_etcd"] = listed.etcd_cpu_us
+            self.found["cpu_create_server"] = listed.cpu_us - listed.etcd_cpu_us
         self.protocol = listed.protocol
         self._listed = listed.done
         there = custom.done + serial.done + listed.done + crowded.done
@@ -127,7 +130,12 @@ class Series:
 
     def _memory_loaded(self) -> None:
         time.sleep(3)
-        self.found["memory_loaded"] = resident_mib(self._server.pids)
+        self._memory("memory_loaded")
+
+    def _memory(self, key: str) -> None:
+        self.found[key] = resident_mib(self._server.pids)
+        if self._server.etcd_pids:
+            self.found[f"{key}_etcd"] = resident_mib(self._server.etcd_pids)
 
     def _write_and_read(self) -> None:
         sizes, path = self._sizes, objects.configmap_path(LISTED)

@@ -1,7 +1,7 @@
-"""The two servers under measurement, started from nothing and stopped by their own process ids.
+"""The servers under measurement, started from nothing and stopped by their own process ids.
 
 Remuda is `remuda serve` as a user starts it, controllers included; the peer is kube-apiserver with etcd (fsync on), which
-:mod:`tests.real.cluster` starts, without a controller manager.
+:mod:`tests.real.cluster` starts, without a controller manager. Both can run on an etcd that is there already.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from tests.real import build
 from tests.real.cluster import RealCluster, free_ports
+from tests.real.etcd import EtcdCluster
 
 HOST = "127.0.0.1"
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -35,7 +36,11 @@ class ServerError(Exception):
 
 
 class Server(Protocol):
-    """A running server and how to reach it as its administrator."""
+    """A running server and how to reach it as its administrator.
+
+    `url` may be several, with commas: clients are spread over them. `pids` are all its processes; `etcd_pids` are those of them
+    that are an etcd which was there before, and is told apart from the server.
+    """
 
     name: str
     url: str
@@ -45,6 +50,9 @@ class Server(Protocol):
 
     @property
     def pids(self) -> list[int]: ...
+
+    @property
+    def etcd_pids(self) -> list[int]: ...
 
     def __enter__(self) -> Server: ...
 
@@ -70,12 +78,26 @@ def request(server: Server, method: str, path: str, body: Any = None) -> tuple[i
 
 
 class Remuda:
-    """`remuda serve` on a directory; `start_seconds` is how long the last start took until /readyz said ok."""
+    """`remuda serve` on a directory; `start_seconds` is how long the last start took until /readyz said ok.
 
-    name = "remuda"
+    etcd:     keep the state there instead of in the directory; `shared` is then where the keys are, for all servers on it.
+    port:     listen there, and again after a new start (default: any that is free).
+    """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        name: str = "remuda",
+        *,
+        etcd: EtcdCluster | None = None,
+        shared: Path | None = None,
+        port: int | None = None,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self._etcd = etcd
+        self._shared = shared or directory / "shared"
+        self._port = port
         self._log = directory / "remuda.log"
         self._bytecode = directory / "bytecode"
         self._data = directory / "data"
@@ -89,7 +111,11 @@ class Remuda:
     @property
     def pids(self) -> list[int]:
         assert self._process is not None
-        return [self._process.pid]
+        return [self._process.pid, *self.etcd_pids]
+
+    @property
+    def etcd_pids(self) -> list[int]:
+        return member_pids(self._etcd)
 
     def __enter__(self) -> Remuda:
         self.compile()
@@ -97,10 +123,7 @@ class Remuda:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
+        self.kill()
 
     def compile(self) -> None:
         """Byte-compile as an installation does, so that no start pays for it."""
@@ -113,10 +136,12 @@ class Remuda:
         return {**kept, "PYTHONPYCACHEPREFIX": str(self._bytecode), "PYTHONPATH": str(REPOSITORY / "src")}
 
     def start(self) -> None:
-        (port,) = free_ports(1)
+        port = self._port or free_ports(1)[0]
         self.url = f"https://{HOST}:{port}"
         # The API alone, as the server beside it is.
         options = ["--data-dir", str(self._data), "--listen", f"{HOST}:{port}", "--controllers=-capi"]
+        if self._etcd is not None:
+            options += ["--etcd", ",".join(self._etcd.urls), "--pki-dir", str(self._shared)]
         command = [sys.executable, "-m", "remuda", "serve", *options]
         started = time.monotonic()
         with self._log.open("ab") as log:
@@ -131,13 +156,29 @@ class Remuda:
 
     def stop(self) -> None:
         """End as a service manager does it."""
+        self.terminate()
+        self.wait()
+
+    def terminate(self) -> None:
+        """Tell it to end, and wait for nothing."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
+
+    def wait(self) -> None:
+        """Until it has ended, after it was told to."""
+        assert self._process is not None
         try:
             self._process.wait(30)
         except subprocess.TimeoutExpired:
             raise ServerError("remuda serve did not end within 30 s of SIGTERM") from None
         self._process = None
+
+    def kill(self) -> None:
+        """SIGKILL, if it runs."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
 
     @staticmethod
     def _ready(port: int) -> bool:
@@ -153,12 +194,12 @@ class Remuda:
 
 
 class Kubernetes:
-    """kube-apiserver and etcd."""
+    """kube-apiserver and etcd; with an `etcd` that is there already, `start_seconds` is kube-apiserver's alone."""
 
-    name = "kubernetes"
-
-    def __init__(self, directory: Path) -> None:
-        self._cluster = RealCluster(fsync=True, controllers=False, directory=directory)
+    def __init__(self, directory: Path, name: str = "kubernetes", *, etcd: EtcdCluster | None = None) -> None:
+        self.name = name
+        self._etcd = etcd
+        self._cluster = RealCluster(fsync=True, controllers=False, directory=directory, etcd=etcd)
         self.start_seconds = 0.0
         self.url = ""
         self.ca = self._cluster.ca_pem
@@ -167,7 +208,11 @@ class Kubernetes:
 
     @property
     def pids(self) -> list[int]:
-        return list(self._cluster.pids.values())
+        return [*self._cluster.pids.values(), *self.etcd_pids]
+
+    @property
+    def etcd_pids(self) -> list[int]:
+        return member_pids(self._etcd)
 
     def __enter__(self) -> Kubernetes:
         build.programs("kubernetes")
@@ -180,6 +225,11 @@ class Kubernetes:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._cluster.stop()
+
+
+def member_pids(etcd: EtcdCluster | None) -> list[int]:
+    members = [] if etcd is None else etcd.members
+    return [member.process.pid for member in members if member.process is not None]
 
 
 def die_with_parent() -> None:

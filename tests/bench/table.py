@@ -1,7 +1,8 @@
-"""The one table: what was measured, both servers beside each other, and whether the goals are reached."""
+"""The one table: what was measured, the servers beside each other, and whether the goals are reached."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.bench.series import Found, Sizes
@@ -9,15 +10,19 @@ from tests.bench.series import Found, Sizes
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A bound on Remuda's value divided by Kubernetes' (or on the value itself)."""
+    """A bound on our value divided by another's (or on the value itself); `against` is that one's short name."""
 
     bound: float
     at_least: bool
     absolute: bool = False
+    against: str = "Kubernetes"
 
-    def text(self) -> str:
+    def text(self, several: bool = False) -> str:
+        """With `several` others beside us, which of them is meant."""
         sign = "≥" if self.at_least else "≤"
-        return f"{sign} {self.bound:,.0f}" if self.absolute else f"{sign} {self.bound:.2f} ×"
+        if self.absolute:
+            return f"{sign} {self.bound:,.0f}"
+        return f"{sign} {self.bound:.2f} ×" + (f" {self.against}" if several else "")
 
     def reached(self, value: float) -> bool:
         return value >= self.bound if self.at_least else value <= self.bound
@@ -29,6 +34,15 @@ class Row:
     label: str
     digits: int = 0
     goal: Goal | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One server's column; ratios are named by the short names."""
+
+    name: str
+    short: str
+    found: Found
 
 
 WRITES, READS = Goal(1.5, True), Goal(2, True)
@@ -72,39 +86,51 @@ def rows(sizes: Sizes) -> list[Row]:
     ]
 
 
-def table(sizes: Sizes, remuda: Found, kubernetes: Found) -> str:
-    """Aligned, and Markdown as it stands."""
-    lines = [["", "Remuda", "Kubernetes", "Remuda / Kubernetes", "goal", ""]]
-    for row in rows(sizes):
-        ours, theirs = remuda.get(row.key), kubernetes.get(row.key)
-        if ours is None and theirs is None:
+def table(rows: Sequence[Row], ours: Side, others: Sequence[Side]) -> str:
+    """Our column, theirs, and ours divided by each of theirs. Rows that nobody has are left out, and goals where there are none."""
+    ratios = [f"{ours.short} / {other.short}" for other in others]
+    goals = any(row.goal is not None for row in rows)
+    lines = [["", ours.name, *(other.name for other in others), *ratios, *(("goal", "") if goals else ())]]
+    for row in rows:
+        values = [side.found.get(row.key) for side in (ours, *others)]
+        if all(value is None for value in values):
             continue
-        ratio = ours / theirs if ours is not None and theirs else None
-        lines.append(
-            [row.label, _number(ours, row.digits), _number(theirs, row.digits), _number(ratio, 2), *_goal(row.goal, ours, ratio)]
-        )
-    widths = [max(len(line[column]) for line in lines) for column in range(6)]
-    shown = [_line(line, widths) for line in lines]
-    rule = "|" + "|".join("-" * (width + 1) + ("-" if column in (0, 4, 5) else ":") for column, width in enumerate(widths)) + "|"
+        divided = {other.short: _ratio(values[0], value) for other, value in zip(others, values[1:], strict=True)}
+        numbers = [_number(value, row.digits) for value in values] + [_number(value, 2) for value in divided.values()]
+        lines.append([row.label, *numbers, *(_goal(row.goal, values[0], divided) if goals else ())])
+    columns = len(lines[0])
+    return markdown(lines, left=(0, columns - 2, columns - 1) if goals else (0,))
+
+
+def markdown(lines: Sequence[Sequence[str]], left: Sequence[int] = (0,)) -> str:
+    """Aligned, and Markdown as it stands; the first line is the heading, and columns are aligned right unless named."""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    shown = [_line(line, widths, left) for line in lines]
+    rule = "|" + "|".join("-" * (width + 1) + ("-" if column in left else ":") for column, width in enumerate(widths)) + "|"
     return "\n".join([shown[0], rule, *shown[1:]])
 
 
-def _goal(goal: Goal | None, ours: float | None, ratio: float | None) -> list[str]:
+def _ratio(ours: float | None, theirs: float | None) -> float | None:
+    return ours / theirs if ours is not None and theirs else None
+
+
+def _goal(goal: Goal | None, ours: float | None, ratios: dict[str, float | None]) -> list[str]:
     if goal is None:
         return ["", ""]
-    value = ours if goal.absolute else ratio
+    value = ours if goal.absolute else ratios.get(goal.against)
+    text = goal.text(several=len(ratios) > 1)
     if value is None:
-        return [goal.text(), ""]
-    return [goal.text(), "reached" if goal.reached(value) else "missed"]
+        return [text, ""]
+    return [text, "reached" if goal.reached(value) else "missed"]
 
 
 def _number(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:,.{digits}f}"
 
 
-def _line(cells: list[str], widths: list[int]) -> str:
+def _line(cells: Sequence[str], widths: Sequence[int], left: Sequence[int]) -> str:
     padded = [
-        cell.ljust(width) if column in (0, 4, 5) else cell.rjust(width)
+        cell.ljust(width) if column in left else cell.rjust(width)
         for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
     ]
     return "| " + " | ".join(padded) + " |"

@@ -76,16 +76,19 @@ class EtcdCluster:
     members:  1 or 3 (any odd number works).
     tls:      clients speak TLS and must show a certificate of the cluster's CA: `ca`, `client_certificate`, `client_key`.
     fsync:    etcd waits for the disk. Off is quicker, and a killed process loses nothing that the kernel has.
+    parent:   where its directory is made (default: where temporary files go).
     args:     more flags for every member; the last one given wins.
     """
 
-    def __init__(self, members: int = 1, *, tls: bool = False, fsync: bool = False, args: Sequence[str] = ()) -> None:
+    def __init__(
+        self, members: int = 1, *, tls: bool = False, fsync: bool = False, parent: Path | None = None, args: Sequence[str] = ()
+    ) -> None:
         self._tls = tls
         self._fsync = fsync
         self._args = tuple(args)
         self._closed = False
         self._token = random.SystemRandom().randbytes(6).hex()
-        self.directory = Path(tempfile.mkdtemp(prefix="remuda-etcd-")).resolve()
+        self.directory = Path(tempfile.mkdtemp(prefix="remuda-etcd-", dir=parent)).resolve()
         ports = steady_ports(members * 2)
         scheme = "https" if tls else "http"
         self.members = [

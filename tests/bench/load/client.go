@@ -27,7 +27,8 @@ type response struct {
 	text     []byte
 }
 
-func newClient(s *settings, config *tls.Config) *client {
+// newClient is for the i-th client: they are spread over the servers.
+func newClient(s *settings, config *tls.Config, i int) *client {
 	transport := &http.Transport{
 		TLSClientConfig:     config.Clone(),
 		ForceAttemptHTTP2:   s.http2,
@@ -36,7 +37,7 @@ func newClient(s *settings, config *tls.Config) *client {
 		IdleConnTimeout:     5 * time.Minute,
 		ReadBufferSize:      16 << 10,
 	}
-	return &client{Client: &http.Client{Transport: transport}, url: s.url}
+	return &client{Client: &http.Client{Transport: transport}, url: s.urls[i%len(s.urls)]}
 }
 
 func tlsConfig(s *settings) (*tls.Config, error) {
@@ -64,7 +65,7 @@ func connect(s *settings, count int) ([]*client, string, error) {
 	clients := make([]*client, count)
 	protocols := make([]string, count)
 	err = inParallel(count, 16, func(i int) error {
-		clients[i] = newClient(s, config)
+		clients[i] = newClient(s, config, i)
 		answer, err := clients[i].do(http.MethodGet, "/version", nil, http.StatusOK)
 		protocols[i] = answer.protocol
 		return err
@@ -100,7 +101,11 @@ func inParallel(count, workers int, work func(int) error) error {
 
 // do sends one request and reads its answer to the end; an answer with another status than `want` is an error.
 func (c *client) do(method, path string, body []byte, want int) (response, error) {
-	answer, err := c.open(context.Background(), method, path, body)
+	return c.doWithin(context.Background(), method, path, body, want)
+}
+
+func (c *client) doWithin(ctx context.Context, method, path string, body []byte, want int) (response, error) {
+	answer, err := c.open(ctx, method, path, body)
 	if err != nil {
 		return response{}, err
 	}

@@ -12,23 +12,25 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 )
 
 type settings struct {
-	url, ca, cert, key string
-	path               string
-	body               template
-	prefix             string
-	first, count       int
-	clients            int
-	seconds            float64
-	gzip, http2        bool
-	repeat             int
-	watchers           int
-	scoped             bool
-	rate               float64
+	urls          []string
+	ca, cert, key string
+	path          string
+	body          template
+	prefix        string
+	first, count  int
+	clients       int
+	seconds       float64
+	gzip, http2   bool
+	repeat        int
+	watchers      int
+	scoped        bool
+	rate          float64
 }
 
 // result is what a run prints; fields that a mode has no use for stay out.
@@ -57,16 +59,17 @@ func main() {
 }
 
 func run(arguments []string) error {
-	modes := map[string]func(*settings) (*result, error){
-		"create": create, "update": update, "get": get, "list": list, "watch": watch,
+	modes := map[string]func(*settings) (any, error){
+		"create": measured(create), "update": measured(update), "get": measured(get), "list": measured(list), "watch": measured(watch),
+		"steady": steady,
 	}
 	if len(arguments) == 0 || modes[arguments[0]] == nil {
-		return fmt.Errorf("say what to do: create, update, get, list or watch")
+		return fmt.Errorf("say what to do: create, update, get, list, watch or steady")
 	}
 	s := &settings{}
-	var body string
+	var body, servers string
 	flags := flag.NewFlagSet(arguments[0], flag.ContinueOnError)
-	flags.StringVar(&s.url, "url", "", "the server, https://host:port")
+	flags.StringVar(&servers, "url", "", "the server, https://host:port; several with commas")
 	flags.StringVar(&s.ca, "ca", "", "its certificate authority")
 	flags.StringVar(&s.cert, "cert", "", "our certificate")
 	flags.StringVar(&s.key, "key", "", "our key")
@@ -86,6 +89,7 @@ func run(arguments []string) error {
 	if err := flags.Parse(arguments[1:]); err != nil {
 		return err
 	}
+	s.urls = strings.Split(servers, ",")
 	if body != "" {
 		content, err := os.ReadFile(body)
 		if err != nil {
@@ -100,10 +104,17 @@ func run(arguments []string) error {
 	return json.NewEncoder(os.Stdout).Encode(found)
 }
 
+func measured(mode func(*settings) (*result, error)) func(*settings) (any, error) {
+	return func(s *settings) (any, error) { return mode(s) }
+}
+
+// input is the caller: a line lets the work begin.
+var input = bufio.NewReader(os.Stdin)
+
 // awaitGo tells the caller that all is connected and waits for its word; it returns the time and our CPU time at that moment.
 func awaitGo() (time.Time, float64) {
 	fmt.Println("ready")
-	bufio.NewReader(os.Stdin).ReadString('\n')
+	input.ReadString('\n')
 	return time.Now(), cpuSeconds()
 }
 

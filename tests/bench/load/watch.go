@@ -96,7 +96,7 @@ func (w *watching) open(ctx context.Context, first *client, readers *sync.WaitGr
 		if w.scoped && i < w.watchers {
 			query.Set("fieldSelector", "metadata.name="+w.name(i))
 		}
-		answer, err := newClient(w.settings, config).open(ctx, http.MethodGet, w.path+"?"+query.Encode(), nil)
+		answer, err := newClient(w.settings, config, i).open(ctx, http.MethodGet, w.path+"?"+query.Encode(), nil)
 		if err != nil {
 			return err
 		}
