@@ -87,7 +87,7 @@ def rows(sizes: Sizes) -> list[Row]:
 
 
 def table(rows: Sequence[Row], ours: Side, others: Sequence[Side]) -> str:
-    """Our column, theirs, and ours divided by each of theirs. Rows that nobody has are left out, and goals where there are none."""
+    """Our column, theirs, and ours divided by each of theirs; only rows that somebody has, and goals if there are any."""
     ratios = [f"{ours.short} / {other.short}" for other in others]
     goals = any(row.goal is not None for row in rows)
     lines = [["", ours.name, *(other.name for other in others), *ratios, *(("goal", "") if goals else ())]]
