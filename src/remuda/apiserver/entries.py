@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from remuda.kube import jsonio
 
 from . import mutation
+from .builtin import protobuf, types
 
 Obj = dict[str, Any]
 
@@ -41,6 +42,8 @@ def encode(obj: Obj) -> bytes:
 
 def ensure_canonical(value: bytes) -> bytes:
     """`value` if it has the canonical beginning, else the same object encoded anew (somebody else wrote it)."""
+    if value.startswith(protobuf.MAGIC):
+        return _from_protobuf(value)
     # kube-apiserver ends what it stores with a newline, which in a watch's frame would look like the end of the event.
     value = value.rstrip()
     head = value[:200]
@@ -48,6 +51,16 @@ def ensure_canonical(value: bytes) -> bytes:
     if head.startswith(b'{"kind":') and 0 < at < head.find(b"{", 1) + 1:
         return value
     return encode(jsonio.loads(value))
+
+
+def _from_protobuf(value: bytes) -> bytes:
+    """A kube-apiserver works, or has worked, on the same store: it keeps built-in kinds so."""
+    envelope = protobuf.read_envelope(value)
+    group, _, version = envelope.api_version.rpartition("/")
+    if types.type_of(group, version, envelope.kind) is None:
+        # Its own bookkeeping, which is not served here: that it is there is all that has to be known of it.
+        return encode({"kind": envelope.kind, "apiVersion": envelope.api_version, "metadata": {}})
+    return encode(protobuf.decode(value, max_bytes=len(value)))
 
 
 class Home(Protocol):
