@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from remuda.kube.clock import SYSTEM_CLOCK, Clock, deadline
+from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, deadline
 from remuda.kube.errors import timeout
 
 from . import certainty, keys, mutation
@@ -180,13 +180,39 @@ class Opener(Protocol):
     def seal(self, key: str, value: bytes) -> bytes: ...
 
 
+class Signs:
+    """A few spaces and the like behind each value: no two writes of any servers are the same to the byte.
+
+    A store that lost the answer to a write looks for its bytes in what has happened since. If two servers had written the same
+    ones, both would take the write for their own, and one of two clients that count up would count for nothing.
+    """
+
+    _BLANKS = (b" ", b"\t", b"\r", b"\n")
+
+    def __init__(self, entropy: Entropy) -> None:
+        self._table = [b"".join(self._BLANKS[byte >> shift & 3] for shift in (6, 4, 2, 0)) for byte in range(256)]
+        self._own = b"".join(self._table[byte] for byte in entropy.token_bytes(4))
+        self._count = 0
+
+    def next(self) -> bytes:
+        self._count = count = (self._count + 1) & 0xFFFF
+        return self._own + self._table[count >> 8] + self._table[count & 255]
+
+
 class Cache:
     """All buckets, fed by the store's watch."""
 
-    def __init__(self, store: Store, opener: Callable[[str], Opener | None], clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self,
+        store: Store,
+        opener: Callable[[str], Opener | None],
+        clock: Clock = SYSTEM_CLOCK,
+        entropy: Entropy = Entropy(),  # noqa: B008 - has no state of its own
+    ) -> None:
         self.store = store
         # Others write to the store too: asked so often that it is kept here.
         self.shared = store.shared
+        self._signs = Signs(entropy)
         self._clock = clock
         self._opener = opener
         self._openers: dict[str, Opener | None] = {}
@@ -339,7 +365,10 @@ class Cache:
         :meth:`forget_sealed`, whatever became of its write.
         """
         opener = self._opener_for(prefix)
-        sealed = plain if opener is None else opener.seal(key, plain)
+        if opener is not None:
+            sealed = opener.seal(key, plain)
+        else:
+            sealed = plain + self._signs.next() if self.shared else plain
         self._known[id(sealed)] = (sealed, plain, obj)
         return sealed
 

@@ -146,7 +146,7 @@ class Server:
         prefix = config.etcd.prefix if config.etcd is not None else ""
         sealed = _Sealed(envelope, prefix) if envelope is not None else None
         secrets = keys.prefix_for("", "secrets", builtin=True)
-        self.cache = Cache(store, lambda prefix: sealed if prefix == secrets else None, clock)
+        self.cache = Cache(store, lambda prefix: sealed if prefix == secrets else None, clock, config.entropy)
         self.feeds = Feeds(lambda: self.cache.revision)
         self.hooks = Hooks()
         self.converters = InProcess()

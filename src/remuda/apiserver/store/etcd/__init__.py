@@ -4,8 +4,9 @@
     get(), range(), current() ──▶ one read ──┤  members: JSON gateway, HTTP/1.1, failover
     watch() ◀── hub ◀── feed: one watch ◀────┘
 
-`engine` is the store itself, `members` and `connection` the way to etcd, `feed` what etcd tells, `leases` keys that go by
-themselves, `keyspace` and `messages` what things are called over there. :mod:`..watching` is shared with sqlite.
+`engine` is the store itself, `writing` its transactions, `members` and `connection` the way to etcd, `feed` what etcd tells,
+`leases` keys that go by themselves, `keyspace` and `messages` what things are called over there. :mod:`..watching` is shared
+with sqlite.
 """
 
 from .engine import EtcdStore

@@ -1,8 +1,6 @@
 """The etcd engine's face: what the API server calls.
 
-Nothing is cached here. Writes are transactions on mod revisions, reads are linearizable, and :mod:`.feed` brings what happened.
-What a broken connection leaves open is settled here: a write that may or may not have been done is looked for in the feed, and
-tried again only as long as its expectation lets it be done but once.
+Nothing is cached here. Reads are linearizable, :mod:`.writing` has the transactions, and :mod:`.feed` brings what happened.
 """
 
 from __future__ import annotations
@@ -15,17 +13,13 @@ from typing import Any, Self
 
 from remuda.apiserver.store import (
     Compacted,
-    Delete,
     Event,
     FutureRevision,
     KeyValue,
-    Mismatch,
     Op,
-    Put,
     Range,
     StoreError,
     Unavailable,
-    Unknown,
 )
 from remuda.apiserver.store.sqlite.files import write_copy
 from remuda.apiserver.store.transaction import check
@@ -34,32 +28,16 @@ from remuda.kube.clock import Clock, Rng
 
 from .connection import Failed
 from .feed import Feed, replay
-from .keyspace import COMPACTION_KEY, Keyspace
-from .leases import Leases
-from .members import ENOUGH, NOT_FOUND, OUT_OF_RANGE, EtcdConfig, Members, Refused, Unsure
-from .messages import Empty, LeaseAnswer, RangeAnswer, TxnAnswer, encode
+from .keyspace import COMPACTION_KEY, Keyspace, is_bookkeeping
+from .members import ENOUGH, OUT_OF_RANGE, EtcdConfig, Members, Refused
+from .messages import Empty, LeaseAnswer, RangeAnswer, TxnAnswer
+from .writing import Writing
 
 Obj = dict[str, Any]
 
 PAGE = 500
 REPLAY = 10_000
 _CHECK_EVERY = 0.25
-
-
-class _Flight:
-    """A write that is on its way; `seen` is the revision at which the feed brought it."""
-
-    __slots__ = ("op", "seen")
-
-    def __init__(self, op: Put | Delete) -> None:
-        self.op = op
-        self.seen = 0
-
-    def is_it(self, event: Event) -> bool:
-        if isinstance(self.op, Delete):
-            before = None if event.prev is None else event.prev.mod_revision
-            return event.kv is None and self.op.expect in (None, before)
-        return event.kv is not None and event.kv.value == self.op.value
 
 
 class EtcdStore:
@@ -71,18 +49,17 @@ class EtcdStore:
         self._clock = clock
         self._members = Members(config, clock, rng)
         self._keyspace = Keyspace(config.prefix)
-        self._leases = Leases(self._members, clock)
         self._revision = 0
         self._floor = 0
         # Whether anything but compactions has happened since the last one.
         self._dirty = True
         self._closed = False
-        self._flights: dict[str, list[_Flight]] = {}
         self._asking: list[asyncio.Future[int]] = []
         self._asker: asyncio.Task[None] | None = None
         self._watchdog: asyncio.Task[None] | None = None
         self._hub = Hub(0, self._replay, lambda: self._floor, lambda: self._revision, backlog)
         self._feed = Feed(self._members, self._keyspace, clock, self._deliver, self._lost, self._compacted)
+        self._writing = Writing(self._members, self._keyspace, clock, rng, self._feed, self._heard_of)
 
     @classmethod
     async def open(cls, config: EtcdConfig, clock: Clock, rng: Rng, *, watch_backlog: int = 8192) -> Self:
@@ -168,7 +145,7 @@ class EtcdStore:
             answer = await self._range_at({**self._keyspace.bounds(prefix, start), "limit": str(page)}, revision)
             # The pages of one range are all of one revision.
             revision = revision or answer.header.revision
-            items += [self._keyspace.kv(wire) for wire in answer.kvs if wire.key != COMPACTION_KEY]
+            items += [self._keyspace.kv(wire) for wire in answer.kvs if not is_bookkeeping(wire.key)]
             left = answer.count - len(answer.kvs)
             if not answer.more or (limit and len(items) >= limit):
                 return Range(items, revision, left > 0, left)
@@ -212,93 +189,7 @@ class EtcdStore:
     async def write(self, ops: Sequence[Op]) -> int:
         check(ops)
         self._check_open()
-        flights = [_Flight(op) for op in ops if isinstance(op, Put | Delete)]
-        for flight in flights:
-            self._flights.setdefault(flight.op.key, []).append(flight)
-        try:
-            return self._heard_of(await self._commit(ops, flights))
-        finally:
-            for flight in flights:
-                waiting = self._flights[flight.op.key]
-                waiting.remove(flight)
-                if not waiting:
-                    del self._flights[flight.op.key]
-
-    async def _commit(self, ops: Sequence[Op], flights: Sequence[_Flight]) -> int:
-        until = self._clock.monotonic() + ENOUGH
-        body = encode(await self._transaction(ops))
-        unsure: Unsure | None = None
-        while True:
-            try:
-                answer = await self._members.write("/v3/kv/txn", body, TxnAnswer, until)
-            except Unavailable:
-                if unsure is not None:
-                    raise Unknown(f"etcd did not say whether a write was done: {unsure}") from None
-                raise
-            except Unsure as error:
-                unsure = error
-                if found := await self._settle(ops, flights, error, until):
-                    return found
-                continue
-            except Refused as error:
-                if error.code != NOT_FOUND:
-                    raise
-                # The lease has ended before its time: etcd was restored, or somebody revoked it.
-                self._leases.forget()
-                body = encode(await self._transaction(ops))
-                continue
-            self._heard_of(answer.header.revision)
-            if answer.succeeded:
-                return answer.header.revision
-            # After a try without an answer, it may be that very one which is in the way now.
-            if unsure is not None and (found := await self._settle(ops, flights, unsure, until)):
-                return found
-            raise self._mismatch(ops, answer)
-
-    async def _transaction(self, ops: Sequence[Op]) -> Obj:
-        compare, success, failure = [], [], []
-        for op in ops:
-            key = self._keyspace.stored(op.key)
-            failure.append({"request_range": {"key": key}})
-            if op.expect is not None:
-                compare.append({"key": key, "target": "MOD", "result": "EQUAL", "mod_revision": str(op.expect)})
-            if isinstance(op, Delete):
-                # Also when it is expected to be absent, which makes no sense: deleting nothing would be no failure to etcd.
-                if not op.expect:
-                    compare.append({"key": key, "target": "CREATE", "result": "GREATER", "create_revision": "0"})
-                success.append({"request_delete_range": {"key": key}})
-            elif isinstance(op, Put):
-                put: Obj = {"key": key, "value": op.value}
-                if op.ttl:
-                    put["lease"] = str(await self._leases.get(op.ttl))
-                success.append({"request_put": put})
-        return {"compare": compare, "success": success, "failure": failure}
-
-    def _mismatch(self, ops: Sequence[Op], answer: TxnAnswer) -> Mismatch:
-        """The first expectation that did not hold."""
-        found: Mismatch | None = None
-        for op, response in zip(ops, answer.responses, strict=True):
-            kvs = response.response_range.kvs if response.response_range is not None else []
-            current = self._keyspace.kv(kvs[0]) if kvs else None
-            revision = 0 if current is None else current.mod_revision
-            if (isinstance(op, Delete) and current is None) or (op.expect is not None and op.expect != revision):
-                found = found or Mismatch(op.key, current)
-        return found or Mismatch(ops[0].key, None)
-
-    async def _settle(self, ops: Sequence[Op], flights: Sequence[_Flight], error: Unsure, until: float) -> int:
-        """After a write without an answer: its revision if it was done, 0 if it may be tried again. Raises Unknown."""
-        unknown = Unknown(f"etcd did not say whether a write was done: {error}")
-        if self._clock.monotonic() >= until or any(op.expect is None for op in ops):
-            raise unknown from None
-        try:
-            now = await self.current()
-        except StoreError:
-            raise unknown from None
-        while self._feed.position < now:
-            if self._clock.monotonic() >= until:
-                raise unknown from None
-            await self._clock.sleep(0.02)
-        return max(flight.seen for flight in flights) if all(flight.seen for flight in flights) else 0
+        return await self._writing.write(ops)
 
     async def expire(self, now: float) -> int:
         """Nothing to do: leases end by themselves."""
@@ -311,19 +202,7 @@ class EtcdStore:
             self._revision = reached
         if events:
             self._dirty = True
-            if self._flights:
-                events = [self._recognized(event) for event in events]
-        self._hub.publish(events, reached)
-
-    def _recognized(self, event: Event) -> Event:
-        """An own write comes back with the very bytes that were written: whoever wrote them knows what they mean."""
-        for flight in self._flights.get(event.key, ()):
-            if not flight.seen and flight.is_it(event):
-                flight.seen = event.revision
-                if event.kv is not None and isinstance(flight.op, Put):
-                    kv = KeyValue(event.key, flight.op.value, event.kv.create_revision, event.kv.mod_revision)
-                    return Event(event.revision, event.key, kv, event.prev)
-        return event
+        self._hub.publish(self._writing.recognized(events), reached)
 
     def _compacted(self, revision: int) -> None:
         self._floor = max(self._floor, revision)

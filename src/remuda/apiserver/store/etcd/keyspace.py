@@ -13,8 +13,14 @@ Obj = dict[str, Any]
 
 # Where kube-apiserver, too, notes up to where etcd has been told to forget. Outside any prefix: there is one past for all.
 COMPACTION_KEY = b"compact_rev_key"
+# Where processes that lost an answer note that they did (:mod:`.writing`).
+EPOCHS = b"remuda_epochs/"
 # etcd's way to say "to the end".
 _END = b"\0"
+
+
+def is_bookkeeping(stored: bytes) -> bool:
+    return stored == COMPACTION_KEY or stored.startswith(EPOCHS)
 
 
 class Keyspace:
@@ -38,7 +44,7 @@ class Keyspace:
 
     def own(self, stored: bytes) -> str | None:
         """The key as the API knows it; None for one of somebody else."""
-        if not stored.startswith(self._bytes) or stored == COMPACTION_KEY:
+        if not stored.startswith(self._bytes) or is_bookkeeping(stored):
             return None
         try:
             return stored[len(self._bytes) :].decode()

@@ -31,6 +31,10 @@ class RangeAnswer(msgspec.Struct, gc=False):
     count: int = 0
 
 
+class PutAnswer(msgspec.Struct, gc=False):
+    header: Header
+
+
 class OpAnswer(msgspec.Struct, gc=False):
     response_range: RangeAnswer | None = None
 
