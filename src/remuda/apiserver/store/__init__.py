@@ -185,6 +185,9 @@ class HistoryStore(Store, Protocol):
     def history_floor(self) -> int:
         """Kept history is complete from this revision on; never above `floor`."""
 
+    async def revision_at(self, time: float) -> int:
+        """The newest revision written at or before `time`; the floor when that is older than what is kept."""
+
     async def history(self, key: str) -> list[Version]:
         """The kept states of `key`, newest first."""
 
