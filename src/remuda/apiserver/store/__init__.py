@@ -169,9 +169,6 @@ class Store(Protocol):
         The store starts no clockwork of its own: the server calls this, and `compact`, every now and then.
         """
 
-    async def revision_at(self, time: float) -> int:
-        """The newest revision written at or before `time`; the floor when that is older than what is kept."""
-
     async def snapshot(self, path: Path) -> None:
         """Write a consistent copy of everything to `path`, online. Every engine writes a file the sqlite engine opens."""
 
