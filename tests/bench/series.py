@@ -78,6 +78,9 @@ class Series:
         # Objects in the namespace that is read, listed and watched; fewer than wanted when there was no time for all.
         self._listed = 0
         self.protocol = ""
+        # Cores that other programs kept busy meanwhile, and whether all objects were made that others are compared by.
+        self.disturbed = 0.0
+        self.complete = True
 
     def run(self) -> None:
         self._prepare()
@@ -89,8 +92,8 @@ class Series:
         self._watches()
         if isinstance(self._server, Remuda):
             self._starts(self._server)
-        cores = self._loader.disturbed / self._loader.measured
-        self.notes.append(f"{self._server.name}: other programs kept {cores:.2f} cores busy while it was measured")
+        self.disturbed = self._loader.disturbed / self._loader.measured
+        self.notes.append(f"{self._server.name}: other programs kept {self.disturbed:.2f} cores busy while it was measured")
 
     # --- steps ---------------------------------------------------------------------------------------------------------
 
@@ -125,6 +128,7 @@ class Series:
         run = self._run("create", key, path, seconds=self._sizes.create_limit, body=body, count=count, clients=clients)
         self.found[key] = run.rate
         if run.done < count:
+            self.complete = False
             self.notes.append(f"{self._server.name}: {key} made {run.done} of {count} objects in {run.seconds:.0f} s")
         return run
 

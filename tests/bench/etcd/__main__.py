@@ -34,6 +34,8 @@ ALL = (KUBERNETES, SQLITE, ETCD, REPLICAS)
 
 # What etcd does by itself: the tests' own, quicker elections would make its leader look cheap to lose.
 TIMINGS = ("--heartbeat-interval=100", "--election-timeout=1000")
+# Cores that others may keep busy without spoiling a measurement.
+QUIET = 0.1
 # How often each event happens.
 ROUNDS, QUICK_ROUNDS = 3, 1
 
@@ -67,7 +69,7 @@ def bench(scratch: Path, wanted: list[str] | tuple[str, ...], quick: bool) -> di
     for name in (each for each in (KUBERNETES, SQLITE, ETCD) if each in wanted):
         series = _measure(name, sizes, scratch)
         found[name] = series.found
-        notes += series.notes
+        notes += series.notes + _doubts(name, series)
     shared: Found = {}
     events: list[Event] = []
     if REPLICAS in wanted:
@@ -99,6 +101,16 @@ def _measure(name: str, sizes: Sizes, scratch: Path) -> Series:
         series.found["start"] = server.start_seconds
         series.run()
     return series
+
+
+def _doubts(name: str, series: Series) -> list[str]:
+    """Servers are measured one after the other: a ratio of two that had unlike conditions says nothing, reached or missed."""
+    doubts: list[str] = []
+    if series.disturbed > QUIET:
+        doubts.append(f"NOT COMPARABLE: {name} was disturbed, so its rates and latencies, and goals by them, mean nothing")
+    if not series.complete:
+        doubts.append(f"NOT COMPARABLE: {name} made fewer objects, so its lists, watches and memory are of fewer")
+    return doubts
 
 
 def _replicas(sizes: Sizes, scratch: Path, rounds: int, notes: list[str]) -> tuple[Found, list[Event]]:

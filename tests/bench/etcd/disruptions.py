@@ -110,7 +110,7 @@ class Disruptions:
                 ended = ending.result() if ending is not None else None
             time.sleep(AFTER)
             retried = load.stop()
-        moved = self._replicas.holder(through) != before
+        moved = self._replicas.holder(through) not in ("", before)
         return Event(kind, held, moved, acted, elected, ended, _missing(server, path, prefix, retried), retried)
 
     def _acted(self, began: float, server: Remuda) -> float:
