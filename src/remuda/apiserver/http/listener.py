@@ -50,9 +50,14 @@ class Connection(RequestHandler):
         return self._peer
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:
-        """As aiohttp has it, but a request under way may still receive the rest of its body: its own way begins by not
-        listening any more, and so cuts off every upload."""
-        if self._request_in_progress:
+        """As aiohttp has it, but a request under way may still receive the rest of its body, and nobody waits for idle clients.
+
+        Its own way begins by not listening any more, which cuts off every upload, and leaves a client that sends its next
+        request on an idle connection without an answer until the time is up.
+        """
+        if not self._request_in_progress and not self._messages:
+            self.close()
+        elif self._request_in_progress:
             self._handler_waiter = self._loop.create_future()
             try:
                 async with deadline(SYSTEM_CLOCK, 15.0 if timeout is None else timeout):
