@@ -65,13 +65,16 @@ def check(history: History, truth: list[Event], base: int) -> None:
 def check_writes(writes: list[Write], truth: list[Event]) -> None:
     """Each write is there as often as was told, and everything that is there was written by somebody."""
     happened = {(event.revision, event.key): event for event in truth}
-    claimed: set[tuple[int, str]] = set()
+    claimed: dict[tuple[int, str], Write] = {}
     for write in writes:
         if write.outcome != DONE:
             continue
         place = (write.revision, write.op.key)
-        assert place not in claimed, f"two clients were told that {place} is theirs: an update is lost"
-        claimed.add(place)
+        if place in claimed and isinstance(write.op, Delete) and claimed[place].op == write.op:
+            # Deletions have no bytes by which they could be told apart (test_etcd_faults has the case by itself).
+            continue
+        assert place not in claimed, f"{write} and {claimed[place]} were both told that {place} is theirs: an update is lost"
+        claimed[place] = write
         assert place in happened, f"{write} was acknowledged and is not there"
         assert is_of(happened[place], write.op), f"{write} was acknowledged, but {happened[place]} happened"
     left = [event for place, event in happened.items() if place not in claimed]

@@ -177,6 +177,7 @@ async def run(trio: EtcdCluster, seed: int) -> tuple[Clients, list[Event], int, 
             await store.close()
 
 
+@pytest.mark.soak
 async def test_nothing_is_lost_repeated_or_stale_while_members_die(trio: EtcdCluster, seed: int) -> None:
     clients, truth, base, told = await run(trio, seed)
     check(clients.history, truth, base)
