@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,10 +16,20 @@ from tests.real import need
 from tests.real.cluster import RealCluster
 from tests.real.etcd import EtcdCluster
 
-from .harness import OURS, REAL, SIDES, Endpoint, Pair, RemudaProcess, backing
+from .harness import OURS, REAL, SIDES, WEATHER, Endpoint, Pair, RemudaProcess, backing
 from .kubectl import Kubectl, write_config
 
 _numbers = itertools.count(1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        report.sections += [
+            ("what befell etcd, the newest last", "\n".join(chaos.log[:1] + chaos.log[1:][-30:])) for chaos in WEATHER
+        ]
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -350,6 +350,10 @@ def etcd_options(etcd: EtcdCluster) -> list[str]:
     return options
 
 
+# What befalls the etcds of this process: a test that fails tells of it.
+WEATHER: list[Chaos] = []
+
+
 @contextmanager
 def backing() -> Iterator[EtcdCluster | None]:
     """What Remuda keeps its state in: nothing but files, or, when REMUDA_TEST_STORE says `etcd`, three members of which now this
@@ -360,11 +364,11 @@ def backing() -> Iterator[EtcdCluster | None]:
         return
     need.programs("etcd")
     seed = int(os.environ.get("REMUDA_SEED", random.SystemRandom().randrange(10**9)))
-    with EtcdCluster(members=3) as etcd:
-        chaos = Chaos(etcd, seed, down=(0.2, 2.0), rest=(1.0, 5.0))
-        with chaos:
-            yield etcd
-        print(f"seed {seed} (REMUDA_SEED={seed} repeats the choices), etcd:\n{chaos.told()}")
+    with EtcdCluster(members=3) as etcd, Chaos(etcd, seed, down=(0.2, 2.0), rest=(1.0, 5.0)) as chaos:
+        chaos.log.append(f"seed {seed} (REMUDA_SEED={seed} repeats the choices)")
+        WEATHER.append(chaos)
+        yield etcd
+        WEATHER.remove(chaos)
 
 
 def _free_port() -> int:
