@@ -32,14 +32,16 @@ $(BIN)/python tests/real/build.py $(1) >/dev/null || { code=$$?; \
 endef
 
 .PHONY: test
-test: $(STAMP) ## every test: unit, api and end to end; builds the real Kubernetes to compare with when there is a Go
+test: $(STAMP) ## every test on one machine: unit, api and end to end; builds the real Kubernetes to compare with when there is a Go
 	@$(call build_real,all)
-	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	@$(BIN)/pytest -n $(WORKERS) --dist loadfile -m 'not replicated' $(ARGS)
 
 .PHONY: test-etcd
-test-etcd: $(STAMP) ## the API tests once more, on a three-member etcd whose members are killed and paused at random
+REPLICATED := $(shell grep -lr 'mark.replicated' tests --include='test_*.py')
+
+test-etcd: $(STAMP) ## tests of several servers, and the API tests once more on an etcd whose members are killed and paused at random
 	@$(call build_real,kubernetes etcd)
-	@REMUDA_TEST_STORE=etcd $(BIN)/pytest -n $(WORKERS) --dist loadfile tests/api $(ARGS)
+	@REMUDA_TEST_STORE=etcd $(BIN)/pytest -n $(WORKERS) --dist loadfile $(REPLICATED) tests/api $(ARGS)
 
 .PHONY: test-deps
 test-deps: $(STAMP) ## what the tests need beside Python: Debian packages (asks for root) and a recent Go

@@ -22,6 +22,8 @@ from tests.real.etcd import EtcdCluster
 
 from .serving import eventually, send
 
+pytestmark = [pytest.mark.real, pytest.mark.replicated, pytest.mark.timeout(600)]
+
 Obj = dict[str, Any]
 Lists = dict[str, dict[tuple[str, str], Obj]]
 

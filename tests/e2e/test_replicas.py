@@ -20,7 +20,7 @@ from .replicas import TOKEN, Follower, Patient, Replica, Replicas, running
 from .serving import config_map, eventually
 
 # Three servers, three members of etcd and their clients want more than two processors have on a busy day.
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.replicated, pytest.mark.timeout(900)]
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 

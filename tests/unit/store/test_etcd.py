@@ -64,8 +64,9 @@ async def test_a_client_with_a_certificate_is_served(secure: EtcdCluster) -> Non
 
 
 async def test_a_client_without_a_certificate_is_refused(secure: EtcdCluster) -> None:
-    with pytest.raises(StoreError, match=r"(?i)certificate"):
+    with pytest.raises(StoreError, match=r"(?i)certificate") as refused:
         await EtcdStore.open(EtcdConfig(secure.urls, secure.ca), SYSTEM_CLOCK, Rng(1))
+    assert not isinstance(refused.value, Unavailable), "to try again would not help"
 
 
 async def test_a_client_with_a_certificate_for_servers_is_refused(secure: EtcdCluster) -> None:
@@ -76,8 +77,9 @@ async def test_a_client_with_a_certificate_for_servers_is_refused(secure: EtcdCl
 
 async def test_an_etcd_of_another_authority_is_not_trusted(secure: EtcdCluster) -> None:
     config = EtcdConfig(secure.urls, None, secure.client_certificate, secure.client_key)
-    with pytest.raises(StoreError, match="not trusted"):
+    with pytest.raises(StoreError, match="not trusted") as refused:
         await EtcdStore.open(config, SYSTEM_CLOCK, Rng(1))
+    assert not isinstance(refused.value, Unavailable), "to try again would not help"
 
 
 async def test_plain_http_to_an_etcd_with_tls_fails_with_the_reason(secure: EtcdCluster) -> None:

@@ -22,6 +22,8 @@ from tests.real.etcd import Chaos, EtcdCluster
 from .conftest import new_prefix
 from .histories import DONE, NOT_DONE, UNKNOWN, History, Read, Write, check
 
+pytestmark = [pytest.mark.real, pytest.mark.replicated, pytest.mark.timeout(600)]
+
 SECONDS = 120.0 if os.environ.get("REMUDA_SOAK") == "1" else 15.0
 SERVERS = 3
 COUNTERS = ["/count/0", "/count/1"]

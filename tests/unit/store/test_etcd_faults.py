@@ -22,6 +22,8 @@ from .conftest import new_prefix
 from .test_etcd import opened, until
 from .test_store_suite import fill, take
 
+pytestmark = [pytest.mark.real, pytest.mark.replicated, pytest.mark.timeout(600)]
+
 
 @pytest.fixture(scope="module")
 def trio() -> Iterator[EtcdCluster]:

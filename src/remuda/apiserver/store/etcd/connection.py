@@ -16,11 +16,12 @@ _HEAD_LIMIT = 64 * 1024
 
 
 class Failed(Exception):
-    """No answer came. `sent`: the request may have reached the member all the same."""
+    """No answer came. `sent`: the request may have reached the member all the same. `trust`: one of both distrusts the other."""
 
-    def __init__(self, why: str, *, sent: bool) -> None:
+    def __init__(self, why: str, *, sent: bool, trust: bool = False) -> None:
         super().__init__(why)
         self.sent = sent
+        self.trust = trust
 
 
 class Answer(NamedTuple):
@@ -52,8 +53,8 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self.closed = True
         if self._answer is not None and not self._answer.done():
-            why = str(error) if error is not None else "the connection was closed"
-            self._answer.set_exception(Failed(why, sent=True))
+            why = explain(error) if isinstance(error, OSError) else str(error or "the connection was closed")
+            self._answer.set_exception(Failed(why, sent=True, trust=isinstance(error, ssl.SSLError)))
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None:
@@ -196,7 +197,7 @@ async def connect(host: str, port: int, tls: ssl.SSLContext | None) -> Connectio
             Connection, host, port, ssl=tls, server_hostname=host if tls is not None else None
         )
     except (OSError, ssl.SSLError) as error:
-        raise Failed(explain(error), sent=False) from None
+        raise Failed(explain(error), sent=False, trust=isinstance(error, ssl.SSLError)) from None
     return made
 
 

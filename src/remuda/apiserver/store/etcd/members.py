@@ -247,17 +247,20 @@ class Members:
     # --- versions -------------------------------------------------------------------------------------------------------
 
     async def check_versions(self) -> None:
-        """Raise StoreError when a member that answers is too old, Unavailable when none answers."""
-        answered = 0
+        """Raise StoreError when a member that answers is too old, or none trusts us or we none; Unavailable when none answers."""
+        answered, untrusted = 0, 0
         for member in self._members:
             request = f"GET /version HTTP/1.1\r\nHost: {member.host}\r\n\r\n".encode()
             try:
                 answer = await member.ask(self._clock, request, PATIENCE)
             except Failed as error:
                 self.shun(member, str(error))
+                untrusted += error.trust
                 continue
             answered += 1
             _check_version(member.url, _decoded(member, answer.body, VersionAnswer).etcdserver)
+        if untrusted == len(self._members):
+            raise StoreError(f"no etcd member can be used: {self.troubles()}")
         if not answered:
             raise Unavailable(f"no etcd member answers: {self.troubles()}")
 
