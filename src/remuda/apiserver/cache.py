@@ -23,6 +23,7 @@ from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, deadline
 from remuda.kube.errors import timeout
 
 from . import certainty, keys, mutation
+from .encryption import EncryptionError
 from .entries import Entry, Parsed, ensure_canonical
 from .signs import Signs
 from .store import Compacted, Event, KeyValue, Range, Store, StoreError, Unavailable
@@ -216,7 +217,9 @@ class Cache:
         self.revision = loaded.revision
         for kv in loaded.items:
             bucket = self.bucket(keys.bucket_of(kv.key))
-            bucket.load(self._entry(kv, bucket))
+            entry = self._loaded(kv, bucket)
+            if entry is not None:
+                bucket.load(entry)
         started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._follow(started), name="watch-cache")
         await started
@@ -311,11 +314,13 @@ class Cache:
             known = bucket.entries.get(kv.key)
             if known is not None and known.revision == kv.mod_revision:
                 continue
-            entry = self._entry(kv, bucket)
+            entry = self._loaded(kv, bucket)
+            namespace, name = keys.split(kv.key, prefix)
             if known is not None and kv.create_revision > self.revision:
-                gone = Change(kv.create_revision - 1, kv.key, entry.namespace, entry.name, None, None)
+                gone = Change(kv.create_revision - 1, kv.key, namespace, name, None, None)
                 steps.append((prefix, gone))
-            steps.append((prefix, Change(kv.mod_revision, kv.key, entry.namespace, entry.name, entry, None)))
+            if known is not None or entry is not None:
+                steps.append((prefix, Change(kv.mod_revision, kv.key, namespace, name, entry, None)))
         there = {kv.key for kv in loaded.items}
         for bucket in self.buckets():
             for key, entry in bucket.entries.items():
@@ -358,6 +363,25 @@ class Cache:
         """The write is over. If its event is yet to come (the writer was cancelled), it is parsed like a stranger's."""
         self._known.pop(id(sealed), None)
 
+    def _loaded(self, kv: KeyValue, bucket: Bucket) -> Entry | None:
+        """As :meth:`_read`, but whoever begins without the keys that others have must not go on as if all secrets were gone."""
+        try:
+            return self._entry(kv, bucket)
+        except EncryptionError:
+            raise
+        except Exception:
+            return self._read(kv, bucket)
+
+    def _read(self, kv: KeyValue, bucket: Bucket) -> Entry | None:
+        """None for what can't be read. Where others write too, that is as if it was not there: it must not end every server."""
+        try:
+            return self._entry(kv, bucket)
+        except Exception as error:
+            if not self.shared:
+                raise
+            logger.error("%s is left out, it can't be read (another server's, or damaged): %s", kv.key, error)
+            return None
+
     def _entry(self, kv: KeyValue, bucket: Bucket) -> Entry:
         known = self._known.pop(id(kv.value), None)
         if known is not None:
@@ -394,12 +418,11 @@ class Cache:
             prefix = keys.bucket_of(event.key)
             bucket = self.bucket(prefix)
             prev = bucket.get(event.key)
-            if event.kv is None:
-                namespace, name = keys.split(event.key, prefix)
-                entry = None
-            else:
-                entry = self._entry(event.kv, bucket)
-                namespace, name = entry.namespace, entry.name
+            entry = None if event.kv is None else self._read(event.kv, bucket)
+            if entry is None and prev is None:
+                self.revision = event.revision
+                continue
+            namespace, name = keys.split(event.key, prefix)
             change = Change(event.revision, event.key, namespace, name, entry, prev)
             bucket.apply(change)
             touched.setdefault(prefix, []).append(change)

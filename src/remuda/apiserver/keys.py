@@ -33,12 +33,15 @@ def prefix_for(group: str, resource: str, builtin: bool) -> str:
 
 
 def bucket_of(key: str) -> str:
-    """The bucket that a key belongs to. A segment with a dot is a group, so the resource comes after it."""
-    first = key.index("/", len(ROOT)) + 1
+    """The bucket that a key belongs to. A segment with a dot is a group, so the resource comes after it.
+
+    What is too short to be an object's key, and was put there by somebody else, is alone in a bucket that nobody asks for.
+    """
+    first = key.find("/", len(ROOT)) + 1
     segment = key[len(ROOT) : first - 1]
-    if "." in segment or segment == "services":
-        return key[: key.index("/", first) + 1]
-    return key[:first]
+    if first and ("." in segment or segment == "services"):
+        first = key.find("/", first) + 1
+    return key[:first] if first else f"{key}/"
 
 
 def split(key: str, bucket: str) -> tuple[str, str]:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from remuda.apiserver.cache import Cache
+from remuda.apiserver.encryption import UnknownKey
 from remuda.apiserver.server import Server
 from remuda.apiserver.store import Compacted, Delete, KeyValue, Put, Range, Unavailable
 from remuda.apiserver.store.memory import MemoryStore
@@ -185,11 +188,11 @@ async def test_loading_is_tried_until_the_store_answers() -> None:
         assert state(two.server) == state(one.server)
 
 
-async def test_what_can_t_be_read_ends_the_server_as_it_does_at_start() -> None:
+async def test_a_key_that_is_missing_ends_the_server_as_it_does_at_start() -> None:
     class Closed:
         def open(self, key: str, value: bytes) -> tuple[bytes, bool]:
             if value == b"?":
-                raise ValueError(f"{key} is sealed with a key that is not here")
+                raise UnknownKey(f"{key} is sealed with a key that is not here")
             return value, False
 
         def seal(self, key: str, value: bytes) -> bytes:
@@ -207,9 +210,52 @@ async def test_what_can_t_be_read_ends_the_server_as_it_does_at_start() -> None:
         await store.compact(store.revision)
         line.release()
         await settle()
-        assert isinstance(cache.failed, ValueError)
+        assert isinstance(cache.failed, UnknownKey)
         # Nothing of what could be read was applied without the rest.
         assert len(cache.bucket("/registry/secrets/").entries) == 1
+    finally:
+        await cache.stop()
+
+
+@pytest.mark.parametrize("when", ["before", "while", "cut off"])
+async def test_what_is_no_object_is_left_out(when: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Somebody else has written into the same etcd: that must not end all servers at once, and for good."""
+    good = b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"good"}}'
+    bad = {
+        "/registry/configmaps/default/bad": b"{]",
+        "/registry/configmaps/default/binary": b"k8s\0\xff\xff",
+        "/registry/odd": b"1",
+        "/registry/example.com/odd": b"{}",
+    }
+    store = MemoryStore(VirtualClock())
+    await store.write([Put("/registry/configmaps/default/good", good)])
+    writes = [Put(key, value) for key, value in bad.items()]
+    line = Line(store)
+    if when == "before":
+        await store.write(writes)
+    cache = Cache(line, lambda prefix: None)
+    await cache.start()
+    try:
+        if when == "cut off":
+            line.hold()
+            await store.write([Put("/registry/configmaps/default/other", good)])
+            await settle()
+        if when != "before":
+            await store.write(writes)
+        if when == "cut off":
+            await store.compact(store.revision)
+            line.release()
+        await store.write([Put("/registry/configmaps/default/last", good)])
+        await settle()
+        assert cache.failed is None
+        assert cache.revision == store.revision
+        found = {key.rpartition("/")[2] for key in cache.bucket("/registry/configmaps/").entries}
+        assert found == {"good", "last"} | ({"other"} if when == "cut off" else set())
+        assert "/registry/configmaps/default/bad is left out" in caplog.text
+        # What was mended is there again.
+        await store.write([Put("/registry/configmaps/default/bad", good)])
+        await settle()
+        assert "/registry/configmaps/default/bad" in cache.bucket("/registry/configmaps/").entries
     finally:
         await cache.stop()
 

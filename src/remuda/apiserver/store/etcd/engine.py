@@ -110,10 +110,11 @@ class EtcdStore:
             raise StoreError("the store is closed")
 
     def _heard_of(self, revision: int) -> int:
+        """The newest revision, with this one."""
         if revision > self._revision:
             self._revision = revision
         self._feed.expect(revision)
-        return revision
+        return self._revision
 
     async def _range(self, request: Obj) -> RangeAnswer:
         self._check_open()

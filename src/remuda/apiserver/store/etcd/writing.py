@@ -29,15 +29,19 @@ _EPOCH_SECONDS = 3600
 
 
 class Flight:
-    """A write that is on its way; `seen` is the revision at which the feed brought it."""
+    """A write that is on its way since `after`; `seen` is the revision at which the feed brought it."""
 
-    __slots__ = ("op", "seen")
+    __slots__ = ("after", "op", "seen")
 
-    def __init__(self, op: Put | Delete) -> None:
+    def __init__(self, op: Put | Delete, after: int) -> None:
         self.op = op
+        self.after = after
         self.seen = 0
 
     def is_it(self, event: Event) -> bool:
+        if event.revision <= self.after:
+            # One like it, that was done before.
+            return False
         if isinstance(self.op, Delete):
             before = None if event.prev is None else event.prev.mod_revision
             return event.kv is None and self.op.expect in (None, before)
@@ -68,6 +72,7 @@ class Writing:
     def __init__(
         self, members: Members, keyspace: Keyspace, clock: Clock, rng: Rng, feed: Feed, heard_of: Callable[[int], int]
     ) -> None:
+        """`heard_of` is told of every revision, and gives back the newest that anybody has heard of."""
         self._members = members
         self._keyspace = keyspace
         self._clock = clock
@@ -91,11 +96,14 @@ class Writing:
         return event
 
     async def write(self, ops: Sequence[Op]) -> int:
-        flights = [Flight(op) for op in ops if isinstance(op, Put | Delete)]
+        after = self._heard_of(0)
+        flights = [Flight(op, after) for op in ops if isinstance(op, Put | Delete)]
         for flight in flights:
             self._flights.setdefault(flight.op.key, []).append(flight)
         try:
-            return self._heard_of(await self._commit(ops, flights))
+            revision = await self._commit(ops, flights)
+            self._heard_of(revision)
+            return revision
         finally:
             for flight in flights:
                 waiting = self._flights[flight.op.key]
@@ -183,7 +191,8 @@ class Writing:
         """After a write without an answer: its revision if it was done, 0 if it never will be. Raises Unknown."""
         unknown = Unknown(f"etcd did not say whether a write was done: {error}")
         try:
-            ended = self._heard_of(await self._epoch.end(epoch))
+            ended = await self._epoch.end(epoch)
+            self._heard_of(ended)
         except StoreError:
             raise unknown from None
         while self._feed.position < ended:
