@@ -1,7 +1,7 @@
 """One connection to one member's JSON gateway: HTTP/1.1, a request at a time, and answers that stream.
 
-A general HTTP client costs more for each request than etcd needs to answer it, and every write of the API passes here. The
-peer is always etcd, so this speaks only what etcd does: POST and GET, bodies with a length or in chunks.
+Every write of the API passes here, so it does little: the peer is always etcd, and this speaks only what etcd does, POST and GET,
+bodies with a length or in chunks.
 """
 
 from __future__ import annotations
