@@ -17,7 +17,8 @@ from remuda.kube.clock import Clock, Entropy, Rng, deadline
 from . import certainty, fencing
 from .admission.chain import Chain
 from .authz import Action, Authorizer, forbidden_action
-from .cache import Cache, Change
+from .buckets import Change
+from .cache import Cache
 from .calls import Call
 from .entries import Entry, encode
 from .guards import Guarded, Taken

@@ -18,7 +18,7 @@ from remuda.kube import errors, jsonio
 from remuda.kube.objects import GroupResource, with_metadata
 
 from .apply import FieldManager
-from .cache import Bucket
+from .buckets import Bucket
 from .entries import Entry, encode, prefix_of, splice
 from .strategy import Strategy
 

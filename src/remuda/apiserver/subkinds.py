@@ -13,10 +13,10 @@ from remuda.kube.clock import Clock
 from remuda.kube.objects import GroupVersionKind
 
 from . import builtin_resources
+from .buckets import Bucket
 from .builtin import types
 from .builtin.columns import AGE, at, column
 from .builtin.reviews import TOKEN_REQUEST as _TOKEN_STRATEGY
-from .cache import Bucket
 from .calls import Call
 from .entries import Parsed
 from .resources import Resource, Version

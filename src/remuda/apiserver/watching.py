@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from remuda.kube import jsonio
 
-from .cache import Bucket, Change
+from .buckets import Bucket, Change
 from .entries import Entry
 from .resources import Version
 from .selection import Selection

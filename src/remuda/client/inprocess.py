@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from remuda.apiserver.authz import Action, forbidden_action
-from remuda.apiserver.cache import Change
+from remuda.apiserver.buckets import Change
 from remuda.apiserver.calls import Call, DeleteOptions, ListOptions
 from remuda.apiserver.entries import Entry
 from remuda.apiserver.http import options as http_options

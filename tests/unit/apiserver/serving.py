@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from remuda.apiserver.cache import Change
+from remuda.apiserver.buckets import Change
 from remuda.apiserver.calls import Call, ListOptions
 from remuda.apiserver.entries import Entry
 from remuda.apiserver.resources import Version

@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from remuda.apiserver import cache as caching
-from remuda.apiserver.cache import Bucket, Cache, Change
+from remuda.apiserver import buckets
+from remuda.apiserver.buckets import Bucket, Change
+from remuda.apiserver.cache import Cache
 from remuda.apiserver.entries import Entry, Parsed, encode
-from remuda.apiserver.store import Compacted, Delete, Mismatch, Put
+from remuda.apiserver.store import Compacted, Delete, Event, Mismatch, Put
 from remuda.apiserver.store.memory import MemoryStore
 from remuda.kube.clock import VirtualClock, yield_to_loop
 
@@ -89,7 +90,7 @@ async def test_changes_since_a_revision_come_from_the_ring() -> None:
 
 
 async def test_beyond_the_ring_the_store_s_log_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caching, "RING", 3)
+    monkeypatch.setattr(buckets, "RING", 3)
     async with running() as cache:
         revisions = [await put(cache, "a", str(number)) for number in range(8)]
         bucket = cache.bucket(BUCKET)
@@ -110,7 +111,7 @@ async def test_what_happens_during_a_replay_is_not_missed(monkeypatch: pytest.Mo
         read = store.changes
         meanwhile: list[int] = []
 
-        async def slow(after: int, until: int, prefix: str = "") -> list[caching.Event]:
+        async def slow(after: int, until: int, prefix: str = "") -> list[Event]:
             found = await read(after, until, prefix)
             if not meanwhile:
                 meanwhile.append(await put(cache, "a"))
@@ -222,15 +223,15 @@ async def test_after_a_change_of_schema_everything_is_read_under_the_new_one() -
 
 def test_a_ring_that_is_full_forgets_the_oldest() -> None:
     bucket = Bucket(BUCKET, 0, Parsed())
-    for revision in range(1, caching.RING + 3):
+    for revision in range(1, buckets.RING + 3):
         bucket.apply(Change(revision, BUCKET + "a", "", "a", None, None))
     assert bucket.ring_floor == 2
     assert bucket.since(1) is None
-    assert len(bucket.since(2) or []) == caching.RING
+    assert len(bucket.since(2) or []) == buckets.RING
 
 
 def test_the_ring_is_bounded_by_the_bytes_it_alone_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(caching, "RING_BYTES", 1000)
+    monkeypatch.setattr(buckets, "RING_BYTES", 1000)
     bucket = Bucket("/registry/configmaps/", 0, Parsed())
     previous: Entry | None = None
     for revision in range(1, 101):

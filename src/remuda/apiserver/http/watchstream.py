@@ -9,7 +9,7 @@ from aiohttp import web
 from remuda.kube import jsonio
 from remuda.kube.errors import ApiError
 
-from ..cache import Change
+from ..buckets import Change
 from ..entries import Entry
 from ..resources import Version
 from ..watching import DELETED, ERROR, JSON, Shape, Watcher, framed

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from remuda.kube import errors
 
 from ..api import Api
-from ..cache import Change
+from ..buckets import Change
 from ..calls import Call, ListOptions
 from ..entries import Entry
 from ..resources import Version
