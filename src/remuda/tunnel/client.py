@@ -1,0 +1,173 @@
+"""The side that dials out, keeps a session to a server, and serves the streams that the server opens on it.
+
+What may be dialled is decided by an allow-list. The Go client ends its whole session over one refused address; ours
+fails that stream only, which a Go server understands just as well: otherwise one bad request would cut off everybody.
+
+When a session ends the client connects again, after a pause that is drawn at random, so that a thousand clients of a
+server that was restarted do not come back in one moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+import aiohttp
+from yarl import URL
+
+from remuda.kube.clock import Clock, Rng, deadline
+
+from .errors import Refused, StreamError, TunnelError
+from .pipe import dial_network, serve_by_dialling
+from .proxies import proxy_for
+from .session import Accept, Session
+from .stream import Stream
+from .wire import LARGEST_MESSAGE, ClientSocket, Wire
+
+HANDSHAKE_WITHIN = 10.0
+FIRST_PAUSE = 5.0
+LONGEST_PAUSE = 20.0
+# A session that lasted this long was a success, whatever ended it.
+_SETTLED = 60.0
+_LONGEST_ANSWER = 1024
+
+log = logging.getLogger(__name__)
+
+Allow = Callable[[str, str], bool]
+Headers = Callable[[], Mapping[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where to connect and how: `url` is ws:// or wss://, `ca` PEM of who is believed (the system's when empty)."""
+
+    url: str
+    ca: bytes = b""
+    insecure: bool = False
+    # An http:// URL, perhaps with user and password; None asks the environment, "" goes without one.
+    proxy: str | None = None
+
+    def context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cadata=self.ca.decode("ascii") if self.ca else None)
+        # Authorities made by older installers lack an extension that Python demands since 3.13, and Go does not.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self.insecure:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+
+class TunnelClient:
+    """Keeps one session to a server. `serve` replaces dialling: what it is given is a stream to do with as it likes."""
+
+    def __init__(
+        self,
+        server: Server,
+        headers: Headers,
+        allow: Allow,
+        clock: Clock,
+        rng: Rng,
+        *,
+        serve: Accept | None = None,
+        connected: Callable[[Session], Awaitable[None]] | None = None,
+    ) -> None:
+        self._server = server
+        self._headers = headers
+        self._allow = allow
+        self._clock = clock
+        self._rng = rng
+        self._serve = serve or self._dial
+        self._connected = connected
+        self.session: Session | None = None
+
+    async def run(self) -> None:
+        """Connect, serve, and connect again, until cancelled."""
+        pause = FIRST_PAUSE
+        while True:
+            started = self._clock.monotonic()
+            try:
+                reason = await self.connect_once()
+            except (TunnelError, OSError, aiohttp.ClientError, ssl.SSLError) as error:
+                reason = str(error) or type(error).__name__
+            if self._clock.monotonic() - started >= _SETTLED:
+                pause = FIRST_PAUSE
+            wait = self._rng.uniform(pause / 2, pause)
+            log.warning("tunnel ended, connecting again in %.1f s: %s", wait, reason, extra={"server": self._server.url})
+            await self._clock.sleep(wait)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def connect_once(self) -> str:
+        """One session, from the handshake to its end; the reason why it ended. Raises when it did not begin."""
+        timeout = aiohttp.ClientTimeout(total=None)
+        # No pool and no environment: one connection, and the proxy that `proxy_for` says.
+        async with aiohttp.ClientSession(timeout=timeout, ws_response_class=ClientSocket, trust_env=False) as http:
+            socket = await self._handshake(http)
+            session = Session(Wire(socket, socket.abort), self._clock, self._rng, accept=self._accept)
+            log.info("tunnel connected", extra={"server": self._server.url})
+            self.session = session
+            try:
+                return await self._carry(session)
+            finally:
+                self.session = None
+                session.end("stopped")
+
+    async def _carry(self, session: Session) -> str:
+        if self._connected is None:
+            return await session.serve()
+        greeting = asyncio.ensure_future(self._connected(session))
+
+        def failed(task: asyncio.Future[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                session.end(f"what follows a connect failed: {error}")
+
+        greeting.add_done_callback(failed)
+        try:
+            return await session.serve()
+        finally:
+            greeting.cancel()
+            await asyncio.gather(greeting, return_exceptions=True)
+
+    async def _handshake(self, http: aiohttp.ClientSession) -> ClientSocket:
+        proxy, credentials = self._proxy()
+        secure = URL(self._server.url).scheme in ("wss", "https")
+        try:
+            async with deadline(self._clock, HANDSHAKE_WITHIN):
+                socket = await http.ws_connect(
+                    self._server.url,
+                    headers=dict(self._headers()),
+                    proxy=proxy,
+                    proxy_auth=credentials,
+                    ssl=self._server.context() if secure else True,
+                    autoping=False,
+                    autoclose=False,
+                    compress=0,
+                    max_msg_size=LARGEST_MESSAGE,
+                )
+        except TimeoutError:
+            raise TunnelError(f"{self._server.url} did not answer within {HANDSHAKE_WITHIN:.0f} s") from None
+        except aiohttp.WSServerHandshakeError as error:
+            raise Refused(f"{self._server.url} answered {error.status}: {error.message[:_LONGEST_ANSWER]}") from None
+        assert isinstance(socket, ClientSocket)
+        return socket
+
+    def _proxy(self) -> tuple[URL | None, aiohttp.BasicAuth | None]:
+        found = proxy_for(self._server.url, os.environ) if self._server.proxy is None else self._server.proxy
+        if not found:
+            return None, None
+        url = URL(found)
+        credentials = aiohttp.BasicAuth(url.user, url.password or "", encoding="utf-8") if url.user else None
+        return url.with_user(None), credentials
+
+    async def _accept(self, stream: Stream) -> None:
+        if not self._allow(stream.network, stream.address):
+            log.warning("refused to dial", extra={"network": stream.network, "address": stream.address})
+            raise StreamError("connect not allowed")
+        await self._serve(stream)
+
+    async def _dial(self, stream: Stream) -> None:
+        await serve_by_dialling(stream, dial_network, self._clock)

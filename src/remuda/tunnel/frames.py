@@ -1,0 +1,149 @@
+"""remotedialer's messages as bytes, and back (protocols.md §8.2).
+
+A message is one binary websocket message: `id · stream · kind · [deadline] · body`, the numbers Go's signed varints. The
+id is ignored by whoever reads it, and so is the deadline, which must be there all the same for Data and Connect. Nothing
+here knows about sockets; :mod:`.session` gives the messages their meaning.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from .errors import FrameError
+
+
+class Kind(IntEnum):
+    DATA = 1
+    CONNECT = 2
+    ERROR = 3
+    ADD_CLIENT = 4
+    REMOVE_CLIENT = 5
+    PAUSE = 6
+    RESUME = 7
+    SYNC_CONNECTIONS = 8
+
+
+# How much of a body the Go side reads; what is longer is cut there without a word.
+LONGEST_CONNECT = 266
+LONGEST_ERROR = 100
+LONGEST_CLIENT = 100
+
+EOF = "EOF"
+
+_WORD = 1 << 64
+_DEADLINE = b"\xb0\xea\x01"  # 15,000 ms, a constant since it lost its meaning
+_LONGEST_VARINT = 10
+_ID_BYTES = 8
+
+
+class Message(NamedTuple):
+    """One message. `kind` is a plain number, since kinds that we don't know are passed over, not refused."""
+
+    id: int
+    stream: int
+    kind: int
+    body: memoryview
+
+
+def varint(number: int) -> bytes:
+    """A signed 64-bit number, zig-zag, seven bits a byte, lowest first."""
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError(f"{number} does not fit into 64 bits")
+    rest = (number << 1) ^ (number >> 63)
+    rest &= _WORD - 1
+    encoded = bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
+
+
+def read_varint(raw: memoryview, at: int) -> tuple[int, int]:
+    """The number that starts at `at`, and where the next thing starts."""
+    value = shift = 0
+    for position in range(at, min(at + _LONGEST_VARINT, len(raw))):
+        byte = raw[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value >= _WORD:
+                break
+            return (value >> 1) ^ -(value & 1), position + 1
+        shift += 7
+    else:
+        if len(raw) - at < _LONGEST_VARINT:
+            raise FrameError("a message ends within a number")
+    raise FrameError("a message holds a number of more than 64 bits")
+
+
+def encode(number: int, stream: int, kind: int, body: bytes = b"") -> bytes:
+    """One message. `number` is its id, which wraps as Go's does."""
+    head = varint((number + (1 << 63)) % _WORD - (1 << 63)) + varint(stream) + varint(kind)
+    if kind in (Kind.DATA, Kind.CONNECT):
+        return b"".join((head, _DEADLINE, body))
+    return head + body
+
+
+def decode(raw: bytes) -> Message:
+    """The message in `raw`; its body is a view, not a copy."""
+    view = memoryview(raw)
+    number, at = read_varint(view, 0)
+    stream, at = read_varint(view, at)
+    kind, at = read_varint(view, at)
+    if kind in (Kind.DATA, Kind.CONNECT):
+        _, at = read_varint(view, at)
+    return Message(number, stream, kind, view[at:])
+
+
+def connect_body(network: str, address: str) -> bytes:
+    """Where to dial. Too long is an error here, because the other side would dial what is left of it."""
+    if "/" in network:
+        raise ValueError(f"a network has no slash in its name: {network!r}")
+    body = f"{network}/{address}".encode()
+    if len(body) > LONGEST_CONNECT:
+        raise ValueError(f"the address is longer than the {LONGEST_CONNECT} bytes that the protocol carries: {address[:80]}…")
+    return body
+
+
+def read_connect(body: memoryview) -> tuple[str, str]:
+    """(network, address) of a Connect."""
+    network, slash, address = _text(body, LONGEST_CONNECT).partition("/")
+    if not slash:
+        raise FrameError("failed to parse connect address")
+    return network, address
+
+
+def error_body(text: str) -> bytes:
+    """What went wrong, no longer than the other side reads, and never cut within a character."""
+    return text.encode("utf-8", "replace")[:LONGEST_ERROR].decode("utf-8", "ignore").encode()
+
+
+def read_error(body: memoryview) -> str:
+    return _text(body, LONGEST_ERROR)
+
+
+def read_client(body: memoryview) -> tuple[str, int]:
+    """(client key, session key) that a peer announces or withdraws."""
+    text = _text(body, LONGEST_CLIENT)
+    key, slash, session = text.partition("/")
+    sign, digits = (session[0], session[1:]) if session[:1] in ("-", "+") else ("", session)
+    if not slash or not (digits.isascii() and digits.isdigit()):
+        raise FrameError(f"invalid remote Session {text}")
+    return key, int(sign + digits)
+
+
+def sync_body(streams: list[int]) -> bytes:
+    """The ids of all live streams, in order."""
+    return b"".join((stream % _WORD).to_bytes(_ID_BYTES, "little") for stream in sorted(streams))
+
+
+def read_sync(body: memoryview) -> frozenset[int]:
+    if len(body) % _ID_BYTES:
+        raise FrameError("decoding sync connections payload: incorrect data format")
+    starts = range(0, len(body), _ID_BYTES)
+    return frozenset(int.from_bytes(body[at : at + _ID_BYTES], "little", signed=True) for at in starts)
+
+
+def _text(body: memoryview, longest: int) -> str:
+    return bytes(body[:longest]).decode("utf-8", "replace")

@@ -1,0 +1,133 @@
+"""The side that clients connect to and that dials through them (protocols.md §8.1, §8.3).
+
+An authorizer says under which client key a caller is known. Several sessions may share a key (replicas of an agent, or one
+that has come back before its old line was noticed to be dead). A stream goes over the oldest session that was heard from
+lately, so a silent line is passed over long before it counts as dead, and the next one takes over when a session ends.
+Streams of a session end with it; nothing is moved from one line to another.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from aiohttp import web
+
+from remuda.kube.clock import Clock, Rng
+
+from .errors import NoSession, Refused
+from .session import PING_EVERY, Session
+from .stream import Stream
+from .wire import LARGEST_MESSAGE, Wire
+
+# Three pings may be late or lost before another session is preferred.
+_LATELY = 3 * PING_EVERY
+
+log = logging.getLogger(__name__)
+
+Authorizer = Callable[[web.Request], Awaitable[str | None]]
+"""The client key of the caller, None when they show nothing to go by; raises Refused to say what is wrong with it."""
+
+
+class SessionListener(Protocol):
+    """Is told of every session, also of those that were there before it."""
+
+    def session_added(self, key: str, number: int) -> None: ...
+
+    def session_removed(self, key: str, number: int, reason: str) -> None: ...
+
+
+class TunnelServer:
+    """All sessions of this process. `handle` is an aiohttp handler; where it is mounted is the gateway's business."""
+
+    def __init__(self, authorize: Authorizer, clock: Clock, rng: Rng) -> None:
+        self._authorize = authorize
+        self._clock = clock
+        self._rng = rng
+        self._sessions: dict[str, list[Session]] = {}
+        self._listeners: list[SessionListener] = []
+        self._closed = False
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Serve one client for as long as it stays."""
+        try:
+            key = await self._authorize(request)
+        except Refused as refusal:
+            return web.Response(status=400, text=str(refusal))
+        if key is None:
+            return web.Response(status=401, text="failed authentication")
+        if self._closed:
+            return web.Response(status=503, text="shutting down")
+        socket = web.WebSocketResponse(autoping=False, autoclose=False, compress=False, max_msg_size=LARGEST_MESSAGE)
+        if not socket.can_prepare(request):
+            return web.Response(status=400, text=f"Error during upgrade for host [{key}]: not a websocket handshake")
+        await socket.prepare(request)
+        transport = request.transport
+        wire = Wire(socket, transport.abort if transport is not None else lambda: None)
+        await self._serve(Session(wire, self._clock, self._rng, key=key, number=self._rng.below(1 << 63)))
+        return socket
+
+    async def _serve(self, session: Session) -> None:
+        self._sessions.setdefault(session.key, []).append(session)
+        log.info("tunnel connected", extra={"client": session.key, "session": session.number})
+        for listener in list(self._listeners):
+            listener.session_added(session.key, session.number)
+        try:
+            await session.serve()
+        finally:
+            reason = session.reason or "stopped"
+            self._remove(session)
+            log.info("tunnel ended: %s", reason, extra={"client": session.key, "session": session.number})
+            for listener in list(self._listeners):
+                listener.session_removed(session.key, session.number, reason)
+
+    def _remove(self, session: Session) -> None:
+        rest = [other for other in self._sessions.get(session.key, ()) if other is not session]
+        if rest:
+            self._sessions[session.key] = rest
+        else:
+            self._sessions.pop(session.key, None)
+
+    def add_listener(self, listener: SessionListener) -> None:
+        self._listeners.append(listener)
+        for key, sessions in list(self._sessions.items()):
+            for session in sessions:
+                listener.session_added(key, session.number)
+
+    def remove_listener(self, listener: SessionListener) -> None:
+        self._listeners.remove(listener)
+
+    def clients(self) -> list[str]:
+        """The keys of everybody who is connected."""
+        return [key for key in self._sessions if self.has_session(key)]
+
+    def has_session(self, key: str) -> bool:
+        return any(session.alive for session in self._sessions.get(key, ()))
+
+    def sessions(self, key: str) -> list[Session]:
+        """The live sessions of a key, the oldest first."""
+        return [session for session in self._sessions.get(key, ()) if session.alive]
+
+    async def dial(self, key: str, network: str, address: str) -> Stream:
+        """A stream to an address on the client's side. Nothing is waited for: a failed dial shows when the stream is read."""
+        live = self.sessions(key)
+        if not live:
+            raise NoSession(f"failed to find Session for client {key}")
+        lately = self._clock.monotonic() - _LATELY
+        # Oldest first, as in Go; when all are silent, the one that has been so for the shortest time.
+        chosen = next((session for session in live if session.heard_at >= lately), None)
+        return (chosen or max(live, key=lambda session: session.heard_at)).open(network, address)
+
+    def drop(self, key: str, reason: str) -> int:
+        """End every session of a key, for example because its token was revoked; how many there were."""
+        live = self.sessions(key)
+        for session in live:
+            session.end(reason)
+        return len(live)
+
+    def close(self) -> None:
+        """Take nobody new and end every session; their handlers return soon after."""
+        self._closed = True
+        for key in list(self._sessions):
+            self.drop(key, "shutting down")

@@ -1,0 +1,320 @@
+"""Many streams over one websocket: who reads, who writes, whose turn it is, and when the line counts as dead.
+
+Three tasks live as long as a session: one reads and never waits for anything but the socket; one writes, first what is
+small and urgent, then one chunk per stream in turn, so that no stream starves another; one looks after time. The reader
+never writes: two sides that both wait for the other to read would stand still for ever.
+
+:mod:`.server` keeps sessions and opens streams on them, :mod:`.client` is where streams lead on to something else.
+Times are the Go side's (protocols.md §8.5): the client pings every 5 s, a line without ping or pong for 60 s is dead, and
+so is one that takes nothing for 60 s; data is no sign of life. Every 60 s the client lists its streams, and the server
+drops those of its own that are not in the list.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from aiohttp import WSMsgType
+
+from remuda.kube.clock import Clock, Rng
+
+from .errors import FrameError, SessionEnded, TunnelError
+from .frames import (
+    EOF,
+    Kind,
+    Message,
+    connect_body,
+    decode,
+    encode,
+    error_body,
+    read_client,
+    read_connect,
+    read_error,
+    read_sync,
+    sync_body,
+)
+from .stream import Stream
+from .wire import Wire
+
+PING_EVERY = 5.0
+SILENT_AFTER = 60.0
+SYNC_EVERY = 60.0
+
+CLIENT_KEY = "client"
+# Complaints about unknown streams that may wait in line; more of them tell nobody anything new.
+_MOST_COMPLAINTS = 1024
+
+log = logging.getLogger(__name__)
+
+Accept = Callable[[Stream], Awaitable[None]]
+"""Serves a stream that the other side opened, until it is done with it."""
+
+
+class Session:
+    """One websocket's worth of streams. The side with `accept` is the client: it pings, and serves what is opened."""
+
+    def __init__(
+        self, wire: Wire, clock: Clock, rng: Rng, *, key: str = CLIENT_KEY, number: int = 0, accept: Accept | None = None
+    ) -> None:
+        self.clock = clock
+        self.key = key
+        self.number = number
+        self.reason: str | None = None
+        self.heard_at = clock.monotonic()
+        self._wire = wire
+        self._accept = accept
+        self._streams: dict[int, Stream] = {}
+        self._last_stream = 1
+        self._last_message = rng.below(1 << 63)
+        self._work = asyncio.Event()
+        self._urgent: deque[Stream] = deque()
+        self._line: deque[Stream] = deque()
+        self._complaints: dict[int, None] = {}
+        self._ping_due = False
+        self._pong_due = False
+        self._sync_due = False
+        self._sending_since: float | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __repr__(self) -> str:
+        return f"<Session {self.key}/{self.number}>"
+
+    @property
+    def alive(self) -> bool:
+        return self.reason is None
+
+    @property
+    def streams(self) -> int:
+        """How many are open."""
+        return len(self._streams)
+
+    def open(self, network: str, address: str) -> Stream:
+        """A stream to an address on the other side. It is there at once; that it could not be dialled is told by reading."""
+        if self.reason is not None:
+            raise SessionEnded(f"the session of {self.key} is over: {self.reason}")
+        body = connect_body(network, address)
+        self._last_stream += 1
+        stream = Stream(self, self._last_stream, network, address, body)
+        self._streams[stream.id] = stream
+        self.urgent(stream)
+        return stream
+
+    async def serve(self) -> str:
+        """Carry streams until the session ends; the reason why it did. Nothing that it started outlives it."""
+        self._start(self._write_all())
+        self._start(self._look_after_time())
+        reason = "stopped"
+        try:
+            reason = await self._read_all()
+        finally:
+            self.end(reason)
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        return self.reason or reason
+
+    def end(self, reason: str) -> None:
+        """Drop the line; every stream fails. The first reason is the one that is kept."""
+        if self.reason is not None:
+            return
+        self.reason = reason
+        self._wire.abort()
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            stream.on_session_end()
+
+    # What streams ask for.
+
+    def urgent(self, stream: Stream) -> None:
+        if not stream.in_urgent_line and self.reason is None:
+            stream.in_urgent_line = True
+            self._urgent.append(stream)
+            self._work.set()
+
+    def ready(self, stream: Stream) -> None:
+        if not stream.in_line and self.reason is None:
+            stream.in_line = True
+            self._line.append(stream)
+            self._work.set()
+
+    def forget(self, stream: Stream) -> None:
+        if self._streams.get(stream.id) is stream:
+            del self._streams[stream.id]
+
+    # Reading.
+
+    async def _read_all(self) -> str:
+        while True:
+            kind, data = await self._wire.receive()
+            try:
+                if kind is WSMsgType.BINARY:
+                    self._take(decode(data))
+                elif kind is WSMsgType.PING:
+                    self.heard_at = self.clock.monotonic()
+                    self._pong_due = True
+                    self._work.set()
+                elif kind is WSMsgType.PONG:
+                    self.heard_at = self.clock.monotonic()
+                elif kind is WSMsgType.CLOSED:
+                    return "the other side closed the connection"
+                elif kind is WSMsgType.ERROR:
+                    return f"the websocket failed: {data.decode('utf-8', 'replace')}"
+                else:
+                    return "wrong websocket message type"
+            except TunnelError as error:
+                return str(error)
+
+    def _take(self, message: Message) -> None:
+        kind = message.kind
+        stream = self._streams.get(message.stream)
+        if kind == Kind.DATA:
+            if stream is None:
+                self._complain(message.stream)
+            else:
+                stream.on_data(message.body)
+        elif kind == Kind.CONNECT:
+            self._connect(message, stream)
+        elif kind == Kind.SYNC_CONNECTIONS:
+            self._drop_stale(read_sync(message.body))
+        elif kind in (Kind.ADD_CLIENT, Kind.REMOVE_CLIENT):
+            # Only peers announce clients, and there are none; what is no announcement still ends the session, as in Go.
+            read_client(message.body)
+        elif stream is None:
+            # The end of a stream is often told twice. Kinds of a later version are passed over, too.
+            return
+        elif kind == Kind.ERROR:
+            self.forget(stream)
+            stream.on_error(read_error(message.body))
+        elif kind == Kind.PAUSE:
+            stream.on_pause()
+        elif kind == Kind.RESUME:
+            stream.on_resume()
+
+    def _complain(self, number: int) -> None:
+        if len(self._complaints) < _MOST_COMPLAINTS:
+            self._complaints[number] = None
+            self._work.set()
+
+    def _connect(self, message: Message, known: Stream | None) -> None:
+        if self._accept is None:
+            raise FrameError("connect not allowed")
+        if known is not None:
+            raise FrameError(f"connection {message.stream} was opened twice")
+        network, address = read_connect(message.body)
+        stream = Stream(self, message.stream, network, address)
+        self._streams[stream.id] = stream
+        self._start(self._serve_stream(self._accept, stream))
+
+    async def _serve_stream(self, accept: Accept, stream: Stream) -> None:
+        try:
+            await accept(stream)
+        except TunnelError as error:
+            stream.fail(str(error))
+        except Exception as error:
+            log.exception("a stream of the tunnel failed", extra={"stream": stream.id, "address": stream.address})
+            stream.fail(f"{type(error).__name__} while serving the connection")
+        finally:
+            stream.close()
+
+    def _drop_stale(self, listed: frozenset[int]) -> None:
+        if self._accept is not None:
+            return
+        # A Connect may still be on its way to whoever wrote the list, but not for longer than a line may be silent.
+        known_before = self.clock.monotonic() - SILENT_AFTER
+        for stream in [s for s in self._streams.values() if s.id not in listed and s.opened_at <= known_before]:
+            self.forget(stream)
+            stream.on_session_end("sync from client")
+
+    # Writing.
+
+    async def _write_all(self) -> None:
+        try:
+            while True:
+                await self._work.wait()
+                self._work.clear()
+                while await self._write_next():
+                    pass
+        except (ConnectionError, RuntimeError) as error:
+            # aiohttp says RuntimeError when the websocket was closed in between.
+            self.end(f"writing failed: {error}")
+
+    async def _write_next(self) -> bool:
+        """Send one thing, the most urgent first; False when there is nothing."""
+        self._sending_since = self.clock.monotonic()
+        try:
+            if self._pong_due:
+                self._pong_due = False
+                await self._wire.pong()
+            elif self._ping_due:
+                self._ping_due = False
+                await self._wire.ping()
+            else:
+                message = self._next_message()
+                if message is None:
+                    return False
+                await self._wire.send(message)
+            return True
+        finally:
+            self._sending_since = None
+
+    def _next_message(self) -> bytes | None:
+        while self._urgent:
+            stream = self._urgent.popleft()
+            stream.in_urgent_line = False
+            taken = stream.take_urgent()
+            if taken is not None:
+                self.urgent(stream)
+                return self._encode(stream.id, *taken)
+        if self._complaints:
+            number = next(iter(self._complaints))
+            del self._complaints[number]
+            return self._encode(number, Kind.ERROR, error_body(f"connection not found {self.key}/{self.number}/{number}"))
+        if self._sync_due:
+            self._sync_due = False
+            return self._encode(0, Kind.SYNC_CONNECTIONS, sync_body(list(self._streams)))
+        while self._line:
+            stream = self._line.popleft()
+            stream.in_line = False
+            taken = stream.take()
+            if taken is not None:
+                if stream.waiting:
+                    self.ready(stream)
+                return self._encode(stream.id, *taken)
+        return None
+
+    def _encode(self, stream: int, kind: Kind, body: bytes) -> bytes:
+        self._last_message += 1
+        return encode(self._last_message, stream, kind, body)
+
+    # Time.
+
+    async def _look_after_time(self) -> None:
+        client = self._accept is not None
+        now = self.clock.monotonic()
+        ping_at, sync_at = now + PING_EVERY, now + SYNC_EVERY
+        while self.reason is None:
+            await self.clock.sleep(max(min(ping_at, self.heard_at + SILENT_AFTER) - now, 0.0))
+            now = self.clock.monotonic()
+            if now >= self.heard_at + SILENT_AFTER:
+                self.end(f"no {'pong' if client else 'ping'} for {SILENT_AFTER:.0f} s")
+            elif self._sending_since is not None and now - self._sending_since >= SILENT_AFTER:
+                self.end(f"the other side has taken nothing for {SILENT_AFTER:.0f} s")
+            if now < ping_at:
+                continue
+            ping_at = now + PING_EVERY
+            self._ping_due = client
+            if client and now >= sync_at:
+                sync_at = now + SYNC_EVERY
+                self._sync_due = True
+            self._work.set()
+
+    def _start(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+__all__ = ["CLIENT_KEY", "EOF", "PING_EVERY", "SILENT_AFTER", "SYNC_EVERY", "Accept", "Session"]

@@ -1,0 +1,321 @@
+"""One connection inside a tunnel: bytes in order both ways, and the brakes for both ways.
+
+What has come and was not read yet is bounded: above `PAUSE_ABOVE` the other side is asked to pause, below `RESUME_BELOW`
+to go on (protocols.md §8.4). What is to go out is one chunk at a time, so that whoever writes waits as long as the other
+side brakes or the line is full. :mod:`.session` decides whose chunk goes next; it is the only other module that touches
+the parts of a stream that are not public.
+
+The Go side keeps one flag for both directions: whoever sends Resume also takes itself for resumed, and a paused side that
+reads resumes itself. Three rules make that harmless, against Go and against ourselves:
+
+- sending Resume also ends our own pause, because the other side has just forgotten that it asked for one; if it still is
+  over its limit it asks again with the next data;
+- a Resume that arrives while we still want a pause is answered with Pause again;
+- a Pause that may have crossed our Resume on the way would never be lifted. So it is lifted once, a little later, by one
+  more Resume.
+
+There is no half-close in this protocol: the end of one direction is the end of both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from remuda.kube.clock import Clock, Timer
+
+from .errors import StreamClosed, StreamError
+from .frames import EOF, Kind, error_body
+
+CHUNK = 32 * 1024
+PAUSE_ABOVE = 1 << 21
+RESUME_BELOW = PAUSE_ABOVE // 8
+# A pause needs a way to the other side and what is on the line still arrives; beyond this it is not heeding us.
+NEVER_ABOVE = 16 * PAUSE_ABOVE
+
+_CROSSING = 10.0
+_LIFT_AFTER = 5.0
+# How long a closed stream may wait for the other side's Resume to send its last chunk.
+_LINGER = 60.0
+
+DISCONNECTED = "tunnel disconnect"
+
+
+class ByteStream(Protocol):
+    """What a stream is to those who only move bytes: :class:`Stream`, or TLS on top of one (:mod:`.tls`)."""
+
+    async def read(self, most: int = ...) -> bytes:
+        """Some bytes, at most `most`; none at the end."""
+
+    async def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Returns when everything is on its way or next in line."""
+
+    def close(self) -> None:
+        """Send what was written, then end both directions."""
+
+
+class Carrier(Protocol):
+    """What a stream needs of its session."""
+
+    clock: Clock
+
+    def urgent(self, stream: Stream) -> None:
+        """The stream has something small to send that must not queue behind data."""
+
+    def ready(self, stream: Stream) -> None:
+        """The stream has a chunk or its end to send, when it is its turn."""
+
+    def forget(self, stream: Stream) -> None:
+        """The stream is over; its id means nothing any more."""
+
+
+class Stream:
+    """One connection inside a session. One task may read while another writes; no two may do the same."""
+
+    __slots__ = (
+        "_asked_to_pause",
+        "_carrier",
+        "_connect",
+        "_ended",
+        "_final",
+        "_finished",
+        "_flow",
+        "_linger",
+        "_paused",
+        "_reader",
+        "_received",
+        "_resumed_at",
+        "_slot",
+        "_writer",
+        "address",
+        "id",
+        "in_line",
+        "in_urgent_line",
+        "network",
+        "opened_at",
+    )
+
+    def __init__(self, carrier: Carrier, number: int, network: str, address: str, connect: bytes | None = None) -> None:
+        self.id = number
+        self.network = network
+        self.address = address
+        self.opened_at = carrier.clock.monotonic()
+        self.in_line = False
+        self.in_urgent_line = False
+        self._carrier = carrier
+        self._connect = connect
+        self._flow: Kind | None = None
+        self._received = bytearray()
+        self._slot: bytes | None = None
+        self._final: str | None = None
+        self._finished = False
+        self._ended: str | None = None
+        self._asked_to_pause = False
+        self._paused = False
+        self._resumed_at: float | None = None
+        self._reader: asyncio.Future[None] | None = None
+        self._writer: asyncio.Future[None] | None = None
+        self._linger: Timer | None = None
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.id} to {self.network}/{self.address}>"
+
+    @property
+    def over(self) -> bool:
+        """Nothing can be written any more."""
+        return self._ended is not None or self._final is not None
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that have come and were not read."""
+        return len(self._received)
+
+    async def read(self, most: int = 2 * CHUNK) -> bytes:
+        while not self._received:
+            if self._ended == EOF:
+                return b""
+            if self._ended is not None:
+                raise StreamError(self._ended)
+            if self._final is not None:
+                raise StreamClosed(f"{self!r} was closed here")
+            if self._reader is not None:
+                raise RuntimeError(f"two tasks read {self!r}")
+            self._reader = asyncio.get_running_loop().create_future()
+            try:
+                await self._reader
+            finally:
+                self._reader = None
+        data = bytes(memoryview(self._received)[:most])
+        del self._received[:most]
+        if self._asked_to_pause and len(self._received) < RESUME_BELOW:
+            self._asked_to_pause = False
+            self._send_resume()
+        return data
+
+    async def write(self, data: bytes | bytearray | memoryview) -> None:
+        view = memoryview(data)
+        for start in range(0, len(view), CHUNK):
+            await self._room()
+            whole = isinstance(data, bytes) and len(data) <= CHUNK
+            self._slot = data if whole and isinstance(data, bytes) else bytes(view[start : start + CHUNK])
+            if not self._paused:
+                self._carrier.ready(self)
+
+    async def _room(self) -> None:
+        while not self.over and self._slot is not None:
+            if self._writer is not None:
+                raise RuntimeError(f"two tasks write {self!r}")
+            self._writer = asyncio.get_running_loop().create_future()
+            try:
+                await self._writer
+            finally:
+                self._writer = None
+        if self.over:
+            raise StreamClosed(f"{self!r} is closed: {self._ended or self._final}")
+
+    def close(self) -> None:
+        """End both directions, after what was written before has been sent."""
+        self._end_here(EOF)
+
+    def fail(self, text: str) -> None:
+        """End both directions at once and tell the other side why; whoever reads or writes here is told the same."""
+        if self.over:
+            return
+        self._slot = None
+        self._ended = text
+        self._end_here(text)
+
+    def leftover(self) -> bytes:
+        """Everything that has come and was not read, without waiting."""
+        data = bytes(self._received)
+        self._received.clear()
+        return data
+
+    def _end_here(self, text: str) -> None:
+        if self._final is not None or self._finished:
+            return
+        self._final = text
+        self._received = bytearray()
+        self._wake()
+        if self._slot is not None and self._paused:
+            self._linger = self._carrier.clock.call_later(_LINGER, self._give_up)
+            return
+        self._carrier.ready(self)
+
+    def _give_up(self) -> None:
+        self._slot = None
+        self._carrier.ready(self)
+
+    # What follows is called by the session.
+
+    def take_urgent(self) -> tuple[Kind, bytes] | None:
+        """The next thing that does not queue behind data."""
+        if self._connect is not None:
+            body, self._connect = self._connect, None
+            return Kind.CONNECT, body
+        if self._flow is not None and not self._finished:
+            kind, self._flow = self._flow, None
+            return kind, b""
+        return None
+
+    def take(self) -> tuple[Kind, bytes] | None:
+        """The next chunk, or the end when there is none before it."""
+        if self._slot is not None:
+            if self._paused:
+                return None
+            body, self._slot = self._slot, None
+            if self._writer is not None and not self._writer.done():
+                self._writer.set_result(None)
+            return Kind.DATA, body
+        if self._final is None or self._finished:
+            return None
+        self._finish()
+        self._carrier.forget(self)
+        return Kind.ERROR, error_body(self._final)
+
+    @property
+    def waiting(self) -> bool:
+        """There is something for its next turn."""
+        if self._slot is not None:
+            return not self._paused
+        return self._final is not None and not self._finished
+
+    def on_data(self, payload: memoryview) -> None:
+        if self.over:
+            return
+        self._received += payload
+        self._wake_reader()
+        if len(self._received) > NEVER_ABOVE:
+            self.fail("receive buffer exceeded: pause was not heeded")
+        elif len(self._received) > PAUSE_ABOVE and not self._asked_to_pause:
+            self._asked_to_pause = True
+            self._signal(Kind.PAUSE)
+
+    def on_pause(self) -> None:
+        self._paused = True
+        clock = self._carrier.clock
+        if self._resumed_at is not None and clock.monotonic() - self._resumed_at < _CROSSING:
+            self._resumed_at = None
+            clock.call_later(_LIFT_AFTER, self._lift)
+
+    def on_resume(self) -> None:
+        self._unpause()
+        if self._asked_to_pause:
+            self._signal(Kind.PAUSE)
+
+    def on_error(self, text: str) -> None:
+        """The other side has ended it. What has come can still be read."""
+        if self._ended is not None:
+            return
+        self._ended = text
+        self._slot = None
+        # Echoed as Go does it: nobody needs it, and it is the byte that a trace of the original shows.
+        self._final = text
+        self._wake()
+        self._carrier.ready(self)
+
+    def on_session_end(self, text: str = DISCONNECTED) -> None:
+        """Nothing can be sent any more, not even the end."""
+        if self._ended is None:
+            self._ended = text
+        self._slot = None
+        self._finish()
+        self._wake()
+
+    def _lift(self) -> None:
+        if self._paused and not self.over:
+            self._send_resume()
+            # The answer to this one can't have crossed it: nothing was sent that the other side could pause for.
+            self._resumed_at = None
+
+    def _send_resume(self) -> None:
+        if self.over:
+            return
+        self._resumed_at = self._carrier.clock.monotonic()
+        self._signal(Kind.RESUME)
+        self._unpause()
+
+    def _unpause(self) -> None:
+        self._paused = False
+        if self._slot is not None:
+            self._carrier.ready(self)
+
+    def _signal(self, kind: Kind) -> None:
+        # Only the latest counts, so there is never more than one in line.
+        self._flow = kind
+        self._carrier.urgent(self)
+
+    def _finish(self) -> None:
+        self._finished = True
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+
+    def _wake(self) -> None:
+        self._wake_reader()
+        if self._writer is not None and not self._writer.done():
+            self._writer.set_result(None)
+
+    def _wake_reader(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)

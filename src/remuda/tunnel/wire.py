@@ -1,0 +1,60 @@
+"""The websocket under a session, whichever side opened it: a handful of verbs over aiohttp's two classes.
+
+Pings and pongs are handed up instead of being answered by aiohttp: Go answers with an empty pong whatever the ping held,
+and counts pings and pongs, not data, as signs of life (protocols.md §8.5).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+import aiohttp
+from aiohttp import WSMsgType, web
+
+# Go has no limit. A Go program that writes more than this in one go is not known; a peer that does would fill our memory.
+LARGEST_MESSAGE = 16 << 20
+
+WebSocket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
+
+
+class ClientSocket(aiohttp.ClientWebSocketResponse):
+    """aiohttp's client websocket that can be dropped without a farewell, for a line on which nobody answers."""
+
+    def abort(self) -> None:
+        transport = self._response.connection.transport if self._response.connection is not None else None
+        if transport is not None:
+            transport.abort()
+
+
+class Wire:
+    """One websocket."""
+
+    def __init__(self, socket: WebSocket, abort: Callable[[], None]) -> None:
+        self._socket = socket
+        self._abort = abort
+
+    async def receive(self) -> tuple[WSMsgType, bytes]:
+        """The next message; CLOSED when there will be none. Text comes without its content: nobody may send it."""
+        message = await self._socket.receive()
+        if message.type is WSMsgType.BINARY:
+            return message.type, message.data
+        if message.type in (WSMsgType.PING, WSMsgType.PONG, WSMsgType.TEXT):
+            return message.type, b""
+        if message.type is WSMsgType.ERROR:
+            return WSMsgType.ERROR, str(message.data).encode()
+        return WSMsgType.CLOSED, b""
+
+    async def send(self, message: bytes) -> None:
+        await self._socket.send_bytes(message)
+
+    async def ping(self) -> None:
+        await self._socket.ping(b"")
+
+    async def pong(self) -> None:
+        await self._socket.pong(b"")
+
+    def abort(self) -> None:
+        """Drop the connection at once; whatever waits for it fails."""
+        with contextlib.suppress(RuntimeError, OSError):
+            self._abort()
