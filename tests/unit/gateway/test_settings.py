@@ -26,7 +26,7 @@ def certificate() -> tuple[str, str]:
     return signing.certificate_pem(made).decode(), signing.key_pem(key).decode()
 
 
-# --- what an attacker or a slip of the hand would write -----------------------------------------------------------------------
+# --- what an attacker or a slip of the hand would write -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_good_value_is_taken(name: str, value: str) -> None:
     assert problem_of(name, value) == ""
 
 
-# --- what is in force ---------------------------------------------------------------------------------------------------------
+# --- what is in force -----------------------------------------------------------------------------------------------------
 
 
 def test_every_default_keeps_its_own_rule_and_they_fit_each_other() -> None:
@@ -216,7 +216,7 @@ def test_whatever_is_written_the_effective_value_keeps_its_rule(name: str, text:
     assert problem_of(name, found.value) == ""
 
 
-# --- features -----------------------------------------------------------------------------------------------------------------
+# --- features -------------------------------------------------------------------------------------------------------------
 
 
 def feature(name: str, value: object = None, locked: object = None) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def strict(clock: VirtualClock, size: int = 100) -> LoginThrottle:
     return LoginThrottle(clock, size, Pace(3, 1, 60), Pace(6, 1, 900), Pace(3, 1, 300))
 
 
-# --- those who guess ----------------------------------------------------------------------------------------------------------
+# --- those who guess ------------------------------------------------------------------------------------------------------
 
 
 def test_a_hundred_guesses_at_once_are_a_hundred_guesses() -> None:
@@ -102,7 +102,7 @@ def test_who_is_told_to_wait_does_not_wait_longer_for_asking() -> None:
     assert throttle.begin("admin", EVIL) == before
 
 
-# --- those who do not -----------------------------------------------------------------------------------------------------------
+# --- those who do not -----------------------------------------------------------------------------------------------------
 
 
 def test_who_logged_in_from_here_before_is_not_locked_out_by_others() -> None:
@@ -132,7 +132,7 @@ def test_everything_is_forgotten_after_a_rest() -> None:
     assert tries(throttle, "admin", EVIL, 100) == 3
 
 
-# --- laws -----------------------------------------------------------------------------------------------------------------------
+# --- laws -----------------------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -177,7 +177,7 @@ def test_a_caller_is_known_by_what_they_own(address: str, network: str) -> None:
     assert network_of(address) == network
 
 
-# --- connections ----------------------------------------------------------------------------------------------------------------
+# --- connections ----------------------------------------------------------------------------------------------------------
 
 
 def test_nobody_holds_more_places_than_are_theirs_and_all_together_not_more_than_there_are() -> None:

@@ -42,7 +42,7 @@ def basic(text: str) -> str:
     return "Basic " + base64.b64encode(text.encode()).decode()
 
 
-# --- tokens that do not let in ------------------------------------------------------------------------------------------------
+# --- tokens that do not let in --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_a_session_ends_when_it_is_idle_and_a_derived_token_does_not() -> None:
     assert refusal(derived, shows, NOW + 9 * HOUR, idle=HOUR) == ""
 
 
-# --- secrets at rest ----------------------------------------------------------------------------------------------------------
+# --- secrets at rest ------------------------------------------------------------------------------------------------------
 
 SECRET = "b" * 54
 
@@ -199,7 +199,7 @@ def test_a_plain_secret_of_old_still_opens() -> None:
     )
 
 
-# --- what a request shows -----------------------------------------------------------------------------------------------------
+# --- what a request shows -------------------------------------------------------------------------------------------------
 
 GOOD = f"token-abcde:{SECRET}"
 
@@ -298,7 +298,7 @@ def test_cookies_are_read_without_breaking(line: str, name: str) -> None:
     assert all(";" not in value for value in cookie_values([line], name))
 
 
-# --- making and ageing --------------------------------------------------------------------------------------------------------
+# --- making and ageing ----------------------------------------------------------------------------------------------------
 
 
 def test_a_new_token_has_its_owner_its_end_and_no_secret_in_sight() -> None:

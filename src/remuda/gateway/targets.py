@@ -1,0 +1,70 @@
+"""What a request's target may look like: one judgement, before anything is routed, authorised or passed on.
+
+Two programs that read one path differently are how walls are walked around: the gateway authorises `/k8s/clusters/a/../b`, and
+somebody behind it serves `b`. So a path is only let in when every reading of it is the same one: no empty segment, no `.` or
+`..`, no encoded slash, dot, percent, backslash or control character, however often it is decoded. Kubernetes needs none of these.
+:mod:`.headers` judges what comes after the request line.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
+
+LONGEST_PATH = 4096
+LONGEST_QUERY = 32_768
+
+# RFC 3986: pchar and "/", without what follows a % (looked at below).
+_PATH = re.compile(r"(?:/(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*)+", re.ASCII)
+# As browsers and kubectl send them: more than the RFC allows, but nothing that ends a line or a word.
+_QUERY = re.compile(r"[!-~]*")
+# Signs that mean something to one reader and not to the next when they come encoded.
+_NEVER_ENCODED = frozenset(b"/\\.%;?#")
+
+
+class BadTarget(ValueError):
+    """A target that some reader could take for another one; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`path` as it came and may be passed on, its decoded `segments`, and the `query` without its `?`."""
+
+    path: str
+    segments: tuple[str, ...]
+    query: str = ""
+
+
+def judge(raw: str) -> Target:
+    """The target of a request line (origin form), or BadTarget."""
+    path, _, query = raw.partition("?")
+    if len(path) > LONGEST_PATH:
+        raise BadTarget(f"the path is longer than {LONGEST_PATH} characters")
+    if len(query) > LONGEST_QUERY:
+        raise BadTarget(f"the query is longer than {LONGEST_QUERY} characters")
+    if not _PATH.fullmatch(path):
+        raise BadTarget("the path must begin with / and hold only what a path may hold")
+    if not _QUERY.fullmatch(query) or "#" in query:
+        raise BadTarget("the query holds what a query may not hold")
+    parts = path[1:].split("/")
+    # A / at the end is no empty segment in between.
+    inner = parts[:-1] if parts[-1] == "" else parts
+    return Target(path, tuple(_segment(part) for part in inner), query)
+
+
+def _segment(raw: str) -> str:
+    if not raw:
+        raise BadTarget("the path holds //")
+    data = unquote_to_bytes(raw)
+    # "..;x" is ".." to readers that know parameters of a segment.
+    if data.partition(b";")[0].strip() in (b"", b".", b".."):
+        raise BadTarget("the path holds a segment that is . or .. or nothing")
+    for at in re.finditer("%(..)", raw):
+        byte = int(at[1], 16)
+        if byte in _NEVER_ENCODED or byte < 0x20 or byte == 0x7F:
+            raise BadTarget("the path holds an encoded sign that could be read in two ways")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise BadTarget("the path is not UTF-8 when decoded") from None
