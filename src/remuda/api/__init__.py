@@ -10,16 +10,22 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
-from . import cluster_x_k8s_io
+from . import cluster_x_k8s_io, management_cattle_io, provisioning_cattle_io
 from .definitions import Kind, definition
 
-_GROUPS = {cluster_x_k8s_io.GROUP: "cluster_x_k8s_io"}
+_GROUPS = {
+    cluster_x_k8s_io.GROUP: "cluster_x_k8s_io",
+    management_cattle_io.GROUP: "management_cattle_io",
+    provisioning_cattle_io.GROUP: "provisioning_cattle_io",
+}
+# Those that something here acts on; the others are there for who asks for them by name.
+_ACTIVE = (cluster_x_k8s_io.GROUP,)
 
 
 def kinds(groups: Iterable[str] | None = None) -> list[Kind]:
-    """The kinds of these groups, or of all that there are, by the names of their definitions."""
-    wanted = _GROUPS if groups is None else set(groups)
-    if unknown := sorted(set(wanted) - _GROUPS.keys()):
+    """The kinds of these groups, or of all that are acted on, by the names of their definitions."""
+    wanted = set(_ACTIVE if groups is None else groups)
+    if unknown := sorted(wanted - _GROUPS.keys()):
         raise KeyError(f"no such API group: {', '.join(unknown)}; there are: {', '.join(sorted(_GROUPS))}")
     found: list[Kind] = []
     for group in wanted:
@@ -28,7 +34,7 @@ def kinds(groups: Iterable[str] | None = None) -> list[Kind]:
 
 
 def crds(groups: Iterable[str] | None = None) -> list[dict[str, Any]]:
-    """The CustomResourceDefinitions of these groups, or of all, by name; each call makes new ones."""
+    """The CustomResourceDefinitions of these groups, or of all that are acted on, by name; each call makes new ones."""
     return [definition(kind) for kind in kinds(groups)]
 
 
@@ -38,4 +44,4 @@ def placeholders(group: str) -> list[dict[str, Any]]:
     return [definition(kind) for kind in module.PLACEHOLDERS]
 
 
-__all__ = ["cluster_x_k8s_io", "crds", "kinds", "placeholders"]
+__all__ = ["cluster_x_k8s_io", "crds", "kinds", "management_cattle_io", "placeholders", "provisioning_cattle_io"]

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 
 _groups_option = click.option(
-    "--groups", metavar="LIST", default="", help="Only these API groups, with commas between them.  [default: all]"
+    "--groups",
+    metavar="LIST",
+    default="",
+    help="Only these API groups, with commas between them.  [default: those that Remuda acts on]",
 )
 
 

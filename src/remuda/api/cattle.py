@@ -1,0 +1,84 @@
+"""What the groups of Rancher (`*.cattle.io`) have in common.
+
+Rancher is written in Go and its clients send `null` for what is not set, so its own definitions allow that nearly everywhere;
+ours do where they do, or a cluster that Rancher takes would be refused here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Required, TypedDict
+
+from .scheduling import Affinity, ResourceRequirements, Toleration
+from .schema import AtLeast, Between, Doc, Int32, Length, Pattern
+
+Text = str | None
+# RBAC on objects of a cluster follows the cluster (capr.md §1).
+CLUSTER_INDEXED = {"auth.cattle.io/cluster-indexed": "true"}
+# A number, a percentage or nothing.
+SHARE = "^((([1-9]|[1-9][0-9]|100)%)|([1-9][0-9]*|0)|)$"
+
+FreeMap = dict[str, Any] | None
+
+
+class Condition(TypedDict, total=False):
+    """One aspect of an object's state, as Rancher writes it (capr.md §0.4)."""
+
+    lastTransitionTime: Annotated[str, Doc("When the status last changed.")]
+    lastUpdateTime: Annotated[str, Doc("When anything of the condition last changed.")]
+    message: Annotated[str, Doc("Details for people.")]
+    reason: Annotated[str, Doc("Why the condition has this status, as one word; Error after a failure.")]
+    status: Required[Annotated[str, Doc("True, False or Unknown.")]]
+    type: Required[Annotated[str, Doc("Which aspect this is.")]]
+
+
+class LocalClusterAuthEndpoint(TypedDict, total=False):
+    """The way to the cluster's API that does not lead through this server."""
+
+    caCerts: Annotated[Text, Doc("The certificates that it is verified with.")]
+    enabled: Annotated[bool, Doc("Whether there is such a way.")]
+    fqdn: Annotated[Text, Doc("The host name under which it is found.")]
+
+
+class PriorityClassSpec(TypedDict, total=False):
+    """The priority class that the agent gets."""
+
+    preemptionPolicy: Annotated[Text, Doc("Whether other pods make room for it: PreemptLowerPriority or Never.")]
+    value: Annotated[int, Doc("The priority; more is more important."), Between(-1_000_000_000, 1_000_000_000)]
+
+
+_Share = Annotated[Text, Length(most=10), Pattern(SHARE)]
+
+
+class PodDisruptionBudgetSpec(TypedDict, total=False):
+    """How many pods an eviction must leave; one of the two, not both."""
+
+    maxUnavailable: Annotated[_Share, Doc("How many may be missing, as a number or a percentage.")]
+    minAvailable: Annotated[_Share, Doc("How many must be there, as a number or a percentage.")]
+
+
+class AgentSchedulingCustomization(TypedDict, total=False):
+    """How important the agent's pods are."""
+
+    podDisruptionBudget: Annotated[PodDisruptionBudgetSpec | None, Doc("How many of its pods an eviction must leave.")]
+    priorityClass: Annotated[PriorityClassSpec | None, Doc("The priority class that it gets.")]
+
+
+class DeploymentCustomization(TypedDict, total=False):
+    """What is changed about a deployment that this server makes in the cluster."""
+
+    appendTolerations: Annotated[list[Toleration] | None, Doc("Tolerations on top of its own.")]
+    overrideAffinity: Annotated[Affinity | None, Doc("The affinity instead of its own.")]
+    overrideResourceRequirements: Annotated[ResourceRequirements | None, Doc("Requests and limits instead of its own.")]
+
+
+class AgentDeploymentCustomization(DeploymentCustomization, total=False):
+    """What is changed about the deployment of an agent."""
+
+    schedulingCustomization: Annotated[AgentSchedulingCustomization | None, Doc("How important its pods are.")]
+
+
+class WebhookDeploymentCustomization(DeploymentCustomization, total=False):
+    """What is changed about the deployment of the webhook."""
+
+    podDisruptionBudget: Annotated[PodDisruptionBudgetSpec | None, Doc("How many of its pods an eviction must leave.")]
+    replicaCount: Annotated[Int32 | None, Doc("How many pods there are."), AtLeast(1)]

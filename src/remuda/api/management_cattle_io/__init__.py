@@ -1,0 +1,38 @@
+"""The group of what is managed: clusters, who may use them, settings. Names of its kinds are in :mod:`.names`; the types are
+read only when definitions are generated."""
+
+from .names import (
+    API_VERSION,
+    CLUSTER_REGISTRATION_TOKENS,
+    CLUSTER_ROLE_TEMPLATE_BINDINGS,
+    CLUSTERS,
+    FEATURES,
+    FLEET_WORKSPACES,
+    GLOBAL_ROLE_BINDINGS,
+    GLOBAL_ROLES,
+    GROUP,
+    NODES,
+    ROLE_TEMPLATES,
+    SETTINGS,
+    TOKENS,
+    USERS,
+    VERSION,
+)
+
+__all__ = [
+    "API_VERSION",
+    "CLUSTERS",
+    "CLUSTER_REGISTRATION_TOKENS",
+    "CLUSTER_ROLE_TEMPLATE_BINDINGS",
+    "FEATURES",
+    "FLEET_WORKSPACES",
+    "GLOBAL_ROLES",
+    "GLOBAL_ROLE_BINDINGS",
+    "GROUP",
+    "NODES",
+    "ROLE_TEMPLATES",
+    "SETTINGS",
+    "TOKENS",
+    "USERS",
+    "VERSION",
+]

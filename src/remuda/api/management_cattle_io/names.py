@@ -1,0 +1,24 @@
+"""What the kinds of this group are called, for controllers; their types are in the modules beside this one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from remuda.kube.objects import GroupVersionResource
+
+GROUP: Final = "management.cattle.io"
+VERSION: Final = "v3"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+CLUSTERS: Final = GroupVersionResource(GROUP, VERSION, "clusters")
+CLUSTER_REGISTRATION_TOKENS: Final = GroupVersionResource(GROUP, VERSION, "clusterregistrationtokens")
+CLUSTER_ROLE_TEMPLATE_BINDINGS: Final = GroupVersionResource(GROUP, VERSION, "clusterroletemplatebindings")
+FEATURES: Final = GroupVersionResource(GROUP, VERSION, "features")
+FLEET_WORKSPACES: Final = GroupVersionResource(GROUP, VERSION, "fleetworkspaces")
+GLOBAL_ROLES: Final = GroupVersionResource(GROUP, VERSION, "globalroles")
+GLOBAL_ROLE_BINDINGS: Final = GroupVersionResource(GROUP, VERSION, "globalrolebindings")
+NODES: Final = GroupVersionResource(GROUP, VERSION, "nodes")
+ROLE_TEMPLATES: Final = GroupVersionResource(GROUP, VERSION, "roletemplates")
+SETTINGS: Final = GroupVersionResource(GROUP, VERSION, "settings")
+TOKENS: Final = GroupVersionResource(GROUP, VERSION, "tokens")
+USERS: Final = GroupVersionResource(GROUP, VERSION, "users")

@@ -1,0 +1,1 @@
+"""The types of management.cattle.io/v3."""

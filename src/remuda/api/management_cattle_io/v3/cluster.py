@@ -1,0 +1,150 @@
+"""Cluster: a Kubernetes that is managed. Its name is its id, and the name of the namespace that its own objects are in.
+
+Rancher's definition describes nothing at all and keeps everything. Ours says what is read and written here, so that a wrong
+type is refused, and keeps the rest: what else Rancher or its tools put there is not ours to lose.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypedDict
+
+from ...cattle import (
+    AgentDeploymentCustomization,
+    LocalClusterAuthEndpoint,
+    Text,
+    WebhookDeploymentCustomization,
+)
+from ...kubernetes import ObjectReference
+from ...schema import Doc, Object, Preserve, rules
+from .pieces import EnvVar, Opaque, OpenCondition, Resources
+
+
+@rules(Preserve())
+class OpenAuthEndpoint(LocalClusterAuthEndpoint, total=False):
+    """The way to the cluster's API that does not lead through this server."""
+
+
+@rules(Preserve())
+class OpenAgentCustomization(AgentDeploymentCustomization, total=False):
+    """What is changed about the deployment of an agent."""
+
+
+@rules(Preserve())
+class OpenWebhookCustomization(WebhookDeploymentCustomization, total=False):
+    """What is changed about the deployment of the webhook."""
+
+
+@rules(Preserve())
+class ImportedConfig(TypedDict, total=False):
+    """How a cluster that was there already is reached."""
+
+    kubeConfig: Annotated[Text, Doc("A kubeconfig; empty where an agent connects.")]
+
+
+@rules(Preserve())
+class ClusterSecrets(TypedDict, total=False):
+    """Secrets of this cluster, by what they are for."""
+
+    privateRegistrySecret: Annotated[Text, Doc("The Secret to pull images with.")]
+    privateRegistryURL: Annotated[Text, Doc("The registry that system images come from.")]
+
+
+@rules(Preserve())
+class ClusterSpec(TypedDict, total=False):
+    """What the cluster is to be like."""
+
+    agentEnvVars: Annotated[list[EnvVar] | None, Doc("Environment variables of the cluster agent.")]
+    agentImageOverride: Annotated[Text, Doc("The image of the cluster agent, instead of the wanted one.")]
+    assetsImageOverride: Annotated[Text, Doc("The image with the charts, instead of the wanted one.")]
+    clusterAgentDeploymentCustomization: Annotated[
+        OpenAgentCustomization | None, Doc("What is changed about the deployment of the cluster agent.")
+    ]
+    clusterSecrets: Annotated[ClusterSecrets | None, Doc("Secrets of this cluster, by what they are for.")]
+    defaultPodSecurityAdmissionConfigurationTemplateName: Annotated[
+        Text, Doc("The template of the cluster's pod security admission.")
+    ]
+    description: Annotated[Text, Doc("What it is, in somebody's words.")]
+    desiredAgentImage: Annotated[Text, Doc("The image of the cluster agent.")]
+    desiredAssetsImage: Annotated[Text, Doc("The image with the charts.")]
+    desiredAuthImage: Annotated[Text, Doc("The image that authenticates at the cluster's own endpoint.")]
+    displayName: Annotated[Text, Doc("Its name for people; that of its clusters.provisioning.cattle.io.")]
+    enableNetworkPolicy: Annotated[bool | None, Doc("Keep projects from talking to each other.")]
+    fleetAgentDeploymentCustomization: Annotated[
+        OpenAgentCustomization | None, Doc("What is changed about the deployment of the fleet agent.")
+    ]
+    fleetWorkspaceName: Annotated[
+        Text, Doc("The fleet workspace it is in: the namespace of its clusters.provisioning.cattle.io.")
+    ]
+    importedConfig: Annotated[ImportedConfig | None, Doc("How a cluster that was there already is reached.")]
+    internal: Annotated[bool | None, Doc("It is the cluster that this server itself runs on.")]
+    localClusterAuthEndpoint: Annotated[
+        OpenAuthEndpoint | None, Doc("The way to the cluster's API that does not lead through this server.")
+    ]
+    webhookDeploymentCustomization: Annotated[
+        OpenWebhookCustomization | None, Doc("What is changed about the deployment of the webhook.")
+    ]
+
+
+@rules(Preserve())
+class KubernetesVersion(TypedDict, total=False):
+    """What the cluster's API says of itself at /version."""
+
+    gitVersion: Annotated[Text, Doc("The version of Kubernetes.")]
+    major: Annotated[Text, Doc("The first number of it.")]
+    minor: Annotated[Text, Doc("The second number of it.")]
+    platform: Annotated[Text, Doc("The operating system and processor architecture it was built for.")]
+
+
+@rules(Preserve())
+class ClusterInfo(TypedDict, total=False):
+    """What lists of clusters show."""
+
+    arch: Annotated[Text, Doc("The processor architecture of its nodes, or mixed.")]
+    kubernetesVersion: Annotated[Text, Doc("The version of Kubernetes.")]
+    machineProvider: Annotated[Text, Doc("What makes its machines.")]
+    nodeCount: Annotated[int | None, Doc("How many nodes it has.")]
+    provisioningClusterRef: Annotated[ObjectReference | None, Doc("The object it was made from.")]
+
+
+@rules(Preserve())
+class ClusterStatus(TypedDict, total=False):
+    """What it is like."""
+
+    agentFeatures: Annotated[dict[str, bool] | None, Doc("The features of the agent that is deployed.")]
+    agentImage: Annotated[Text, Doc("The image of the agent that is deployed.")]
+    allocatable: Annotated[Resources, Doc("What its nodes have for pods.")]
+    apiEndpoint: Annotated[Text, Doc("The URL of its API, as seen from the agent.")]
+    appliedAgentEnvVars: Annotated[list[EnvVar] | None, Doc("The environment variables of the agent that is deployed.")]
+    appliedClusterAgentDeploymentCustomization: Annotated[
+        OpenAgentCustomization | None, Doc("What was changed about the deployment of the cluster agent.")
+    ]
+    appliedEnableNetworkPolicy: Annotated[bool | None, Doc("Projects are kept from talking to each other.")]
+    appliedSpec: Annotated[Opaque, Doc("The spec that the cluster was last brought to.")]
+    assetsImage: Annotated[Text, Doc("The image with the charts that is deployed.")]
+    authImage: Annotated[Text, Doc("The image that authenticates at the cluster's own endpoint, as deployed.")]
+    caCert: Annotated[Text, Doc("The certificate that its API is verified with, base64 of PEM.")]
+    capacity: Annotated[Resources, Doc("What its nodes have in all.")]
+    conditions: Annotated[list[OpenCondition] | None, Doc("The state of this object, aspect by aspect.")]
+    connected: Annotated[bool | None, Doc("The agent is connected.")]
+    driver: Annotated[Text, Doc("How it came about, such as imported.")]
+    failedSpec: Annotated[Opaque, Doc("The spec that the cluster could not be brought to.")]
+    info: Annotated[ClusterInfo | None, Doc("What lists of clusters show.")]
+    limits: Annotated[Resources, Doc("The limits of its pods, added up.")]
+    linuxWorkerCount: Annotated[int | None, Doc("How many of its workers run Linux.")]
+    nodeCount: Annotated[int | None, Doc("How many nodes it has.")]
+    provider: Annotated[Text, Doc("The distribution of Kubernetes, such as rke2.")]
+    readyReconciling: Annotated[
+        bool | None, Doc("The control plane is being changed, and says itself whether the cluster is ready.")
+    ]
+    requested: Annotated[Resources, Doc("The requests of its pods, added up.")]
+    serviceAccountTokenSecret: Annotated[Text, Doc("The Secret in cattle-global-data with the token for its API.")]
+    version: Annotated[KubernetesVersion | None, Doc("What the cluster's API says of itself at /version.")]
+    windowsWorkerCount: Annotated[int | None, Doc("How many of its workers run Windows.")]
+
+
+@rules(Preserve())
+class Cluster(Object, total=False):
+    """A Kubernetes that is managed."""
+
+    spec: Annotated[ClusterSpec | None, Doc("What the cluster is to be like.")]
+    status: Annotated[ClusterStatus | None, Doc("What it is like.")]

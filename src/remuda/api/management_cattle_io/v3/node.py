@@ -1,0 +1,95 @@
+"""Node: a node of a managed cluster, as seen from here, in the namespace of that cluster. Kept open as :mod:`.cluster` is."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypedDict
+
+from ...cattle import Text
+from ...scheduling import Taint
+from ...schema import Doc, Object, Preserve, rules
+from .pieces import Opaque, OpenCondition, Resources, Strings
+
+
+@rules(Preserve())
+class CustomConfig(TypedDict, total=False):
+    """What a node said of itself when it was registered by hand."""
+
+    address: Annotated[Text, Doc("Where others reach it.")]
+    internalAddress: Annotated[Text, Doc("Where the other nodes reach it.")]
+    label: Annotated[Strings, Doc("Labels it is to have.")]
+    taints: Annotated[list[str] | None, Doc("Taints it is to have, as key=value:effect.")]
+
+
+@rules(Preserve())
+class LabelChanges(TypedDict, total=False):
+    """Changes to a map."""
+
+    add: Annotated[Strings, Doc("What is set.")]
+    delete: Annotated[dict[str, bool] | None, Doc("What is taken out, by key.")]
+
+
+@rules(Preserve())
+class MetadataUpdate(TypedDict, total=False):
+    """Changes to the node's metadata that are still to be made."""
+
+    annotations: Annotated[LabelChanges | None, Doc("Changes to its annotations.")]
+    labels: Annotated[LabelChanges | None, Doc("Changes to its labels.")]
+
+
+@rules(Preserve())
+class DrainInput(TypedDict, total=False):
+    """How the node is drained."""
+
+    deleteLocalData: Annotated[bool | None, Doc("Go on although pods lose what is in their emptyDir volumes.")]
+    force: Annotated[bool | None, Doc("Go on although there are pods that nobody would make again.")]
+    gracePeriod: Annotated[int | None, Doc("The seconds a pod has to end; negative: what the pod itself says.")]
+    ignoreDaemonSets: Annotated[bool | None, Doc("Leave pods of DaemonSets alone.")]
+    timeout: Annotated[int | None, Doc("The seconds it may take.")]
+
+
+@rules(Preserve())
+class NodeSpec(TypedDict, total=False):
+    """What the node is to be like."""
+
+    controlPlane: Annotated[bool | None, Doc("It runs the control plane.")]
+    customConfig: Annotated[CustomConfig | None, Doc("What it said of itself when it was registered by hand.")]
+    description: Annotated[Text, Doc("What it is, in somebody's words.")]
+    desiredNodeTaints: Annotated[list[Taint] | None, Doc("Taints it is to have.")]
+    desiredNodeUnschedulable: Annotated[
+        Text, Doc("Asks for it to be closed to new pods, opened or drained: true, false, drain or stopDrain.")
+    ]
+    displayName: Annotated[Text, Doc("Its name for people.")]
+    etcd: Annotated[bool | None, Doc("It runs etcd.")]
+    imported: Annotated[bool | None, Doc("It was there already.")]
+    internalNodeSpec: Annotated[Opaque, Doc("The spec of the Node in its cluster.")]
+    metadataUpdate: Annotated[MetadataUpdate | None, Doc("Changes to its metadata that are still to be made.")]
+    nodeDrainInput: Annotated[DrainInput | None, Doc("How it is drained.")]
+    nodePoolName: Annotated[Text, Doc("The pool it belongs to, if any.")]
+    nodeTemplateName: Annotated[Text, Doc("The template it was made from, if any.")]
+    requestedHostname: Annotated[Text, Doc("The host name it is to have.")]
+    scaledownTime: Annotated[Text, Doc("When it is to go, in RFC 3339.")]
+    updateTaintsFromAPI: Annotated[bool | None, Doc("Its taints were changed here and are to be changed there.")]
+    worker: Annotated[bool | None, Doc("It runs what users bring.")]
+
+
+@rules(Preserve())
+class NodeStatus(TypedDict, total=False):
+    """What the node is like."""
+
+    appliedNodeVersion: Annotated[int | None, Doc("The plan that it last carried out, by number.")]
+    conditions: Annotated[list[OpenCondition] | None, Doc("The state of this object, aspect by aspect.")]
+    internalNodeStatus: Annotated[Opaque, Doc("The status of the Node in its cluster.")]
+    limits: Annotated[Resources, Doc("The limits of its pods, added up.")]
+    nodeAnnotations: Annotated[Strings, Doc("The annotations of the Node in its cluster.")]
+    nodeLabels: Annotated[Strings, Doc("The labels of the Node in its cluster.")]
+    nodeName: Annotated[Text, Doc("The name of the Node in its cluster.")]
+    nodeTaints: Annotated[list[Taint] | None, Doc("The taints of the Node in its cluster.")]
+    requested: Annotated[Resources, Doc("The requests of its pods, added up.")]
+
+
+@rules(Preserve())
+class Node(Object, total=False):
+    """A node of a managed cluster, in the namespace of that cluster."""
+
+    spec: Annotated[NodeSpec | None, Doc("What the node is to be like.")]
+    status: Annotated[NodeStatus | None, Doc("What the node is like.")]

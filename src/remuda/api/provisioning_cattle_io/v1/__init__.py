@@ -1,0 +1,1 @@
+"""The types of provisioning.cattle.io/v1."""

@@ -1,0 +1,130 @@
+"""Cluster: a Kubernetes that somebody wants to have, or has and wants to be known here (without `rkeConfig`)."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypedDict
+
+from ...cattle import (
+    AgentDeploymentCustomization,
+    Condition,
+    LocalClusterAuthEndpoint,
+    Text,
+    WebhookDeploymentCustomization,
+)
+from ...kubernetes import ObjectReference
+from ...schema import Doc, Int64, Items, Length, ListMap, Object, Pattern
+from .configuration import ClusterConfiguration
+from .machinepool import CredentialName, MachinePool, MachinePoolDefaults
+
+
+class EtcdSnapshotCreate(TypedDict, total=False):
+    """Asks for a snapshot of etcd."""
+
+    generation: Annotated[int, Doc("Change it to have a snapshot taken.")]
+
+
+class EtcdSnapshotRestore(TypedDict, total=False):
+    """Asks for a snapshot of etcd to be restored."""
+
+    generation: Annotated[int, Doc("Change it to have the snapshot restored.")]
+    name: Annotated[Text, Doc("The ETCDSnapshot, or the name of a file on the node where there is none.")]
+    restoreRKEConfig: Annotated[
+        Text,
+        Doc("What of this spec is put back too: none (or empty), kubernetesVersion or all."),
+        Pattern("^(none|kubernetesVersion|all|)$"),
+    ]
+
+
+class RotateCertificates(TypedDict, total=False):
+    """Asks for new certificates."""
+
+    generation: Annotated[Int64, Doc("Change it to have certificates made anew.")]
+    services: Annotated[list[str] | None, Doc("Of which services; empty: of all.")]
+
+
+class RotateEncryptionKeys(TypedDict, total=False):
+    """Asks for a new key that Secrets are encrypted with."""
+
+    generation: Annotated[Int64, Doc("Change it to have the key replaced.")]
+
+
+class RKEConfig(ClusterConfiguration, total=False):
+    """What the cluster is made of, and what is done to it."""
+
+    etcdSnapshotCreate: Annotated[EtcdSnapshotCreate | None, Doc("Asks for a snapshot of etcd.")]
+    etcdSnapshotRestore: Annotated[EtcdSnapshotRestore | None, Doc("Asks for a snapshot of etcd to be restored.")]
+    infrastructureRef: Annotated[
+        ObjectReference | None,
+        Doc("An infrastructure cluster of Cluster API that is there already; unset: an RKECluster is made."),
+    ]
+    machinePoolDefaults: Annotated[MachinePoolDefaults, Doc("What holds for pools that do not say it themselves.")]
+    machinePools: Annotated[
+        list[MachinePool] | None,
+        Doc("The machines to make; none where nodes are registered by hand."),
+        Items(most=1000),
+        ListMap("name"),
+    ]
+    rotateCertificates: Annotated[RotateCertificates | None, Doc("Asks for new certificates.")]
+    rotateEncryptionKeys: Annotated[RotateEncryptionKeys | None, Doc("Asks for a new key that Secrets are encrypted with.")]
+
+
+class ClusterAPIConfig(TypedDict, total=False):
+    """Deprecated: a cluster of Cluster API that is there already."""
+
+    clusterName: Annotated[Text, Doc("Deprecated: the name of that cluster.")]
+
+
+class EnvVar(TypedDict, total=False):
+    """An environment variable."""
+
+    name: Annotated[str, Doc("Its name.")]
+    value: Annotated[Text, Doc("Its value.")]
+
+
+class ClusterSpec(TypedDict, total=False):
+    """What the cluster is to be like."""
+
+    agentEnvVars: Annotated[list[EnvVar] | None, Doc("Environment variables of the agents on the nodes and in the cluster.")]
+    cloudCredentialSecretName: Annotated[CredentialName, Doc("The Secret to make machines with, as namespace:name.")]
+    clusterAPIConfig: Annotated[ClusterAPIConfig | None, Doc("Deprecated: a cluster of Cluster API that is there already.")]
+    clusterAgentDeploymentCustomization: Annotated[
+        AgentDeploymentCustomization | None, Doc("What is changed about the deployment of the cluster agent.")
+    ]
+    defaultClusterRoleForProjectMembers: Annotated[Text, Doc("Deprecated: of no effect.")]
+    defaultPodSecurityAdmissionConfigurationTemplateName: Annotated[
+        Text, Doc("The template of the cluster's pod security admission.")
+    ]
+    enableNetworkPolicy: Annotated[bool | None, Doc("Keep projects from talking to each other.")]
+    fleetAgentDeploymentCustomization: Annotated[
+        AgentDeploymentCustomization | None, Doc("What is changed about the deployment of the fleet agent.")
+    ]
+    kubernetesVersion: Annotated[Text, Doc("The version of RKE2 or K3s, such as v1.34.1+rke2r1; needed with rkeConfig.")]
+    localClusterAuthEndpoint: Annotated[
+        LocalClusterAuthEndpoint, Doc("The way to the cluster's API that does not lead through this server.")
+    ]
+    redeploySystemAgentGeneration: Annotated[Int64, Doc("Change it to have the system agents installed again.")]
+    rkeConfig: Annotated[
+        RKEConfig | None, Doc("What the cluster is made of; without it, the cluster is one that is there already.")
+    ]
+    webhookDeploymentCustomization: Annotated[
+        WebhookDeploymentCustomization | None, Doc("What is changed about the deployment of the webhook.")
+    ]
+
+
+class ClusterStatus(TypedDict, total=False):
+    """What became of it."""
+
+    agentDeployed: Annotated[bool, Doc("The cluster agent was deployed.")]
+    clientSecretName: Annotated[str, Doc("The Secret with the kubeconfig, in the same namespace."), Length(most=253)]
+    clusterName: Annotated[str, Doc("The id of the cluster: the name of its clusters.management.cattle.io.")]
+    conditions: Annotated[list[Condition], Doc("The state of this object, aspect by aspect."), ListMap("type")]
+    fleetWorkspaceName: Annotated[str, Doc("The fleet workspace it is in; as a rule its namespace."), Length(most=63)]
+    observedGeneration: Annotated[Int64, Doc("The metadata.generation that was passed on to the cluster.")]
+    ready: Annotated[bool, Doc("It has been connected; stays true.")]
+
+
+class Cluster(Object, total=False):
+    """A Kubernetes that somebody wants to have, or has and wants to be known here."""
+
+    spec: ClusterSpec
+    status: ClusterStatus

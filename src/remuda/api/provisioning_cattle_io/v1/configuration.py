@@ -1,0 +1,174 @@
+"""How the machines of a cluster are configured: what :mod:`.cluster` wants, and what its control plane is told in turn."""
+
+from __future__ import annotations
+
+from typing import Annotated, Required, TypedDict
+
+from ...cattle import SHARE, FreeMap, Text
+from ...kubernetes import LabelSelector
+from ...schema import Doc, Format, Length, Pattern
+
+_Concurrency = Annotated[Text, Length(most=10), Pattern(SHARE)]
+_SecretName = Annotated[Text, Length(most=253)]
+
+
+class DrainHook(TypedDict, total=False):
+    """Somebody else who has a say before a drain goes on."""
+
+    annotation: Annotated[
+        Text, Doc("The annotation of the plan secret that they copy the value of pre-drain or post-drain into."), Length(most=317)
+    ]
+
+
+class DrainOptions(TypedDict, total=False):
+    """How a node is drained."""
+
+    deleteEmptyDirData: Annotated[bool, Doc("Go on although pods lose what is in their emptyDir volumes.")]
+    disableEviction: Annotated[bool, Doc("Delete pods instead of evicting them, past all disruption budgets.")]
+    enabled: Annotated[bool, Doc("Whether nodes are drained at all.")]
+    force: Annotated[bool, Doc("Go on although there are pods that nobody would make again.")]
+    gracePeriod: Annotated[int, Doc("The seconds a pod has to end; negative: what the pod itself says.")]
+    ignoreDaemonSets: Annotated[bool | None, Doc("Leave pods of DaemonSets alone. Default true.")]
+    ignoreErrors: Annotated[bool, Doc("Of no effect.")]
+    postDrainHooks: Annotated[list[DrainHook] | None, Doc("Who has a say when the node is drained and updated.")]
+    preDrainHooks: Annotated[list[DrainHook] | None, Doc("Who has a say before the node is drained.")]
+    skipWaitForDeleteTimeoutSeconds: Annotated[
+        int, Doc("Do not wait for pods that have been going for this many seconds; 0: wait for all.")
+    ]
+    timeout: Annotated[int, Doc("The seconds one try may take; 0: 600.")]
+
+
+class UpgradeStrategy(TypedDict, total=False):
+    """How many nodes change at the same time, and how."""
+
+    controlPlaneConcurrency: Annotated[
+        _Concurrency, Doc("How many servers change at the same time: a number, a percentage, empty for 1, 0 for all.")
+    ]
+    controlPlaneDrainOptions: Annotated[DrainOptions, Doc("How servers are drained.")]
+    workerConcurrency: Annotated[
+        _Concurrency, Doc("How many workers change at the same time: a number, a percentage, empty for 1, 0 for all.")
+    ]
+    workerDrainOptions: Annotated[DrainOptions, Doc("How workers are drained.")]
+
+
+_Machines = Annotated[LabelSelector | None, Doc("Which machines, by the labels of their Machines; unset: all.")]
+
+
+class SelectorConfig(TypedDict, total=False):
+    """Arguments of the distribution for some machines."""
+
+    config: Annotated[FreeMap, Doc("The arguments, by name.")]
+    machineLabelSelector: _Machines
+
+
+class KeyToPath(TypedDict, total=False):
+    """One file."""
+
+    dynamic: Annotated[bool, Doc("Whether nodes go on without a restart when the content changes.")]
+    hash: Annotated[Text, Doc("The SHA-256 that the content must have; empty: any.")]
+    key: Required[Annotated[Text, Doc("The key in the Secret or ConfigMap.")]]
+    path: Required[Annotated[Text, Doc("Where the file is on the machine, from the root.")]]
+    permissions: Annotated[Text, Doc("The mode of the file.")]
+
+
+class ObjectFileSource(TypedDict, total=False):
+    """Files from one object."""
+
+    defaultPermissions: Annotated[Text, Doc("The mode of files that do not say one.")]
+    items: Annotated[list[KeyToPath] | None, Doc("The files.")]
+    name: Required[Annotated[_SecretName, Doc("The name of the object, in the namespace of the cluster.")]]
+
+
+class FileSource(TypedDict, total=False):
+    """Where files come from: a Secret or a ConfigMap, one of the two."""
+
+    configMap: Annotated[ObjectFileSource, Doc("Files from a ConfigMap.")]
+    secret: Annotated[ObjectFileSource, Doc("Files from a Secret.")]
+
+
+class SelectorFiles(TypedDict, total=False):
+    """Files for some machines."""
+
+    fileSources: Annotated[list[FileSource] | None, Doc("Where the files come from.")]
+    machineLabelSelector: _Machines
+
+
+class Mirror(TypedDict, total=False):
+    """Where images of a registry come from instead."""
+
+    endpoint: Annotated[list[str] | None, Doc("URLs that are tried one by one.")]
+    rewrite: Annotated[dict[str, str] | None, Doc("New names of repositories, by a regular expression on their names.")]
+
+
+class RegistryConfig(TypedDict, total=False):
+    """How to talk to one registry."""
+
+    authConfigSecretName: Annotated[
+        _SecretName, Doc("The Secret with username, password, auth or identityToken, in the namespace of the cluster.")
+    ]
+    caBundle: Annotated[Text, Format("byte"), Doc("The certificates that it is verified with, base64 of PEM.")]
+    insecureSkipVerify: Annotated[bool, Doc("Do not verify it at all.")]
+    tlsSecretName: Annotated[_SecretName, Doc("The Secret with the certificate and key of this client.")]
+
+
+class Registries(TypedDict, total=False):
+    """Where images come from."""
+
+    configs: Annotated[dict[str, RegistryConfig] | None, Doc("How to talk to a registry, by its host name or address.")]
+    mirrors: Annotated[dict[str, Mirror] | None, Doc("Mirrors, by the registry that they stand for.")]
+
+
+class SnapshotS3(TypedDict, total=False):
+    """A bucket for snapshots; what is empty is taken from the cloud credential."""
+
+    bucket: Annotated[Text, Doc("The name of the bucket."), Length(most=63)]
+    cloudCredentialName: Annotated[Text, Doc("The Secret with the keys, as namespace:name.")]
+    endpoint: Annotated[Text, Doc("The host name of the service.")]
+    endpointCA: Annotated[
+        Text, Doc("The certificates that it is verified with: a file name ending in .crt, PEM, or base64 of PEM.")
+    ]
+    folder: Annotated[Text, Doc("A folder in the bucket.")]
+    region: Annotated[Text, Doc("The region of the bucket.")]
+    retention: Annotated[int, Doc("How many snapshots are kept in the bucket.")]
+    skipSSLVerify: Annotated[bool, Doc("Do not verify the service.")]
+
+
+class Etcd(TypedDict, total=False):
+    """Scheduled snapshots of etcd."""
+
+    disableSnapshots: Annotated[bool, Doc("Take none.")]
+    s3: Annotated[SnapshotS3 | None, Doc("A bucket that they are copied to.")]
+    snapshotRetention: Annotated[int, Doc("How many are kept.")]
+    snapshotScheduleCron: Annotated[Text, Doc("When they are taken, in cron's notation.")]
+
+
+class Networking(TypedDict, total=False):
+    """Which addresses the machines use."""
+
+    stackPreference: Annotated[
+        Text, Doc("How probes reach the node itself: ipv4, ipv6 or dual. Default dual."), Pattern("^(ipv4|ipv6|dual|)$")
+    ]
+
+
+class DataDirectories(TypedDict, total=False):
+    """Where things are on the machines; can't be changed later."""
+
+    k8sDistro: Annotated[Text, Doc("The data of the distribution.")]
+    provisioning: Annotated[Text, Doc("What provisioning keeps for itself.")]
+    systemAgent: Annotated[Text, Doc("The plans and the connection of the system agent.")]
+
+
+class ClusterConfiguration(TypedDict, total=False):
+    """How the machines of a cluster are configured."""
+
+    additionalManifest: Annotated[Text, Doc("YAML of objects that the cluster is to have; those that are taken out are deleted.")]
+    chartValues: Annotated[FreeMap, Doc("Values for charts of the distribution, by the chart's name.")]
+    dataDirectories: Annotated[DataDirectories, Doc("Where things are on the machines; can't be changed later.")]
+    etcd: Annotated[Etcd | None, Doc("Scheduled snapshots of etcd.")]
+    machineGlobalConfig: Annotated[FreeMap, Doc("Arguments of the distribution for all machines.")]
+    machineSelectorConfig: Annotated[list[SelectorConfig] | None, Doc("Arguments of the distribution for some machines.")]
+    machineSelectorFiles: Annotated[list[SelectorFiles] | None, Doc("Files for some machines.")]
+    networking: Annotated[Networking | None, Doc("Which addresses the machines use.")]
+    provisionGeneration: Annotated[int, Doc("Change it to have every node configured and restarted again.")]
+    registries: Annotated[Registries | None, Doc("Where images come from.")]
+    upgradeStrategy: Annotated[UpgradeStrategy, Doc("How many nodes change at the same time, and how.")]

@@ -1,0 +1,136 @@
+"""The definitions of Rancher's kinds say what Rancher's say, and `kubectl explain` has something to tell of every field."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from remuda import api
+from remuda.api import management_cattle_io as management
+from remuda.api import provisioning_cattle_io as provisioning
+from remuda.kube.objects import GroupVersionResource
+
+from .rancher_objects import GROUPS, Obj
+
+NAMESPACED = {"clusterregistrationtokens", "clusterroletemplatebindings", "nodes"}
+WITH_STATUS = {"clusterroletemplatebindings", "globalrolebindings", "globalroles"}
+# Rancher's own definitions of these describe nothing and keep everything.
+OPEN = {"clusters", "nodes", "tokens"}
+
+
+def schema_of(crd: Obj) -> Obj:
+    found: Obj = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return found
+
+
+def objects_in(schema: Obj, path: str = "") -> Iterator[tuple[str, Obj]]:
+    """Every object with described fields, by path."""
+    if "properties" in schema:
+        yield path, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from objects_in(inner, f"{path}.{name}")
+    for name in ("items", "additionalProperties"):
+        if name in schema:
+            yield from objects_in(schema[name], f"{path}[]")
+
+
+def test_kinds_are_found_by_group_and_not_installed_unasked() -> None:
+    assert {crd["spec"]["group"] for crd in api.crds()} == {"cluster.x-k8s.io"}
+    assert [crd["metadata"]["name"] for crd in api.crds([provisioning.GROUP])] == ["clusters.provisioning.cattle.io"]
+    assert len(api.crds([management.GROUP])) == 12
+
+
+@pytest.mark.parametrize("group", [management, provisioning], ids=["management", "provisioning"])
+def test_the_names_that_controllers_use_are_those_of_the_stored_versions(group: Any) -> None:
+    names = {value for value in vars(group).values() if isinstance(value, GroupVersionResource)}
+    stored = {
+        GroupVersionResource(crd["spec"]["group"], version["name"], crd["spec"]["names"]["plural"])
+        for crd in api.crds([group.GROUP])
+        for version in crd["spec"]["versions"]
+        if version["storage"]
+    }
+    assert names == stored
+
+
+def test_scopes_and_statuses_are_rancher_s() -> None:
+    for crd in api.crds([management.GROUP]):
+        plural, (version,) = crd["spec"]["names"]["plural"], crd["spec"]["versions"]
+        assert crd["spec"]["scope"] == ("Namespaced" if plural in NAMESPACED else "Cluster"), plural
+        assert version["subresources"] == ({"status": {}} if plural in WITH_STATUS else {}), plural
+
+
+def test_a_cluster_is_in_its_category_and_follows_the_permissions_of_clusters() -> None:
+    (crd,) = api.crds([provisioning.GROUP])
+    assert crd["metadata"]["labels"] == {"auth.cattle.io/cluster-indexed": "true"}
+    assert crd["spec"]["names"] == {
+        "kind": "Cluster",
+        "listKind": "ClusterList",
+        "plural": "clusters",
+        "singular": "cluster",
+        "categories": ["provisioning"],
+    }
+    assert (crd["spec"]["scope"], crd["spec"]["versions"][0]["subresources"]) == ("Namespaced", {"status": {}})
+
+
+def test_open_kinds_keep_unknown_fields_wherever_rancher_s_own_fields_are() -> None:
+    # Types of Kubernetes are described in full and stay closed.
+    closed = (
+        "overrideAffinity",
+        "Tolerations",
+        "ResourceRequirements",
+        "Taints",
+        "provisioningClusterRef",
+        "schedulingCustomization",
+    )
+    closed += ("odDisruptionBudget",)
+    for crd in api.crds([management.GROUP]):
+        if crd["spec"]["names"]["plural"] not in OPEN:
+            continue
+        for path, found in objects_in(schema_of(crd)):
+            if not any(name in path for name in closed):
+                assert found.get("x-kubernetes-preserve-unknown-fields"), f"{crd['metadata']['name']} {path}"
+
+
+def test_free_maps_keep_whatever_is_in_them() -> None:
+    (crd,) = api.crds([provisioning.GROUP])
+    rke = schema_of(crd)["properties"]["spec"]["properties"]["rkeConfig"]["properties"]
+    for field in (rke["chartValues"], rke["machineGlobalConfig"], rke["machineSelectorConfig"]["items"]["properties"]["config"]):
+        assert {**field, "description": ""} == {
+            "type": "object",
+            "description": "",
+            "nullable": True,
+            "x-kubernetes-preserve-unknown-fields": True,
+        }
+
+
+def undescribed(schema: Obj, path: str = "") -> Iterator[str]:
+    for name, field in schema.get("properties", {}).items():
+        if not field.get("description") and path + name != "metadata":
+            yield path + name
+        yield from undescribed(field, f"{path}{name}.")
+    for inner in ("items", "additionalProperties"):
+        if inner in schema:
+            yield from undescribed(schema[inner], f"{path}[].")
+
+
+def test_kubectl_explain_has_something_to_say_about_every_field_and_column() -> None:
+    missing = []
+    for crd in api.crds(GROUPS):
+        title, schema = crd["metadata"]["name"], schema_of(crd)
+        missing += [title] if not schema.get("description") else []
+        missing += [f"{title} {path}" for path in undescribed(schema)]
+        columns = crd["spec"]["versions"][0].get("additionalPrinterColumns", [])
+        missing += [f"{title} {column['name']}" for column in columns if not column.get("description")]
+    assert missing == []
+
+
+def test_types_are_read_when_definitions_are_asked_for_not_before() -> None:
+    program = (
+        "import sys; from remuda.api.management_cattle_io import CLUSTERS; import remuda.api.provisioning_cattle_io\n"
+        "assert not [name for name in sys.modules if name.startswith('remuda.api.') and name.endswith(('.v1', '.v3', '.kinds'))]"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
