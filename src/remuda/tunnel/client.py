@@ -14,7 +14,7 @@ import logging
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import aiohttp
 from yarl import URL
@@ -49,7 +49,7 @@ class Server:
     ca: bytes = b""
     insecure: bool = False
     # An http:// URL, perhaps with user and password; None asks the environment, "" goes without one.
-    proxy: str | None = None
+    proxy: str | None = field(default=None, repr=False)
 
     def context(self) -> ssl.SSLContext:
         context = ssl.create_default_context(cadata=self.ca.decode("ascii") if self.ca else None)
@@ -133,15 +133,21 @@ class TunnelClient:
             await asyncio.gather(greeting, return_exceptions=True)
 
     async def _handshake(self, http: aiohttp.ClientSession) -> ClientSocket:
-        proxy, credentials = self._proxy()
-        secure = URL(self._server.url).scheme in ("wss", "https")
+        url = URL(self._server.url)
+        secure = url.scheme in ("wss", "https")
+        proxy, shown = self._proxy()
+        headers = dict(self._headers())
+        if not secure:
+            # A proxy that only forwards reads the request itself; one that tunnels has a request of its own.
+            headers |= shown
         try:
             async with deadline(self._clock, HANDSHAKE_WITHIN):
                 socket = await http.ws_connect(
-                    self._server.url,
-                    headers=dict(self._headers()),
+                    # A proxy that reads the request knows no ws:// URLs.
+                    url.with_scheme("https" if secure else "http"),
+                    headers=headers,
                     proxy=proxy,
-                    proxy_auth=credentials,
+                    proxy_headers=shown if secure and proxy else None,
                     ssl=self._server.context() if secure else True,
                     autoping=False,
                     autoclose=False,
@@ -155,13 +161,15 @@ class TunnelClient:
         assert isinstance(socket, ClientSocket)
         return socket
 
-    def _proxy(self) -> tuple[URL | None, aiohttp.BasicAuth | None]:
+    def _proxy(self) -> tuple[URL | None, dict[str, str]]:
+        """The proxy, and the headers that say to it who we are."""
         found = proxy_for(self._server.url, os.environ) if self._server.proxy is None else self._server.proxy
         if not found:
-            return None, None
+            return None, {}
         url = URL(found)
-        credentials = aiohttp.BasicAuth(url.user, url.password or "", encoding="utf-8") if url.user else None
-        return url.with_user(None), credentials
+        if url.user is None:
+            return url, {}
+        return url.with_user(None), {"Proxy-Authorization": aiohttp.encode_basic_auth(url.user, url.password or "")}
 
     async def _accept(self, stream: Stream) -> None:
         if not self._allow(stream.network, stream.address):
