@@ -105,7 +105,9 @@ def test_what_everybody_reads_alike_is_let_in(raw: str, segments: tuple[str, ...
     assert (found.segments, found.query, found.path) == (segments, query, raw.partition("?")[0])
 
 
-_PIECES = st.sampled_from("/ . .. %2e %2f %5c %25 ; a b-c %41 %C3%A9 : \\ %00 % ? é".split())
+_PIECES = st.sampled_from(
+    ["/", ".", "..", "%2e", "%2f", "%5c", "%25", ";", "a", "b-c", "%41", "%C3%A9", ":", "\\", "%00", "%", "?", "é"]
+)
 
 
 @given(st.lists(_PIECES, max_size=12).map("".join), st.integers(0, 3))
