@@ -7,7 +7,8 @@ from typing import Any
 from remuda import api
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.kube.objects import GroupVersionResource
+from remuda.client.api import Client
+from remuda.kube.objects import GroupVersionResource, name_of, namespace_of
 
 Obj = dict[str, Any]
 GROUPS = (management.GROUP, provisioning.GROUP)
@@ -426,3 +427,15 @@ GOOD: list[tuple[GroupVersionResource, Obj]] = [
     (management.CLUSTER_ROLE_TEMPLATE_BINDINGS, obj(management.CLUSTER_ROLE_TEMPLATE_BINDINGS, "owner", ID, **_MEMBER)),
     (management.FLEET_WORKSPACES, obj(management.FLEET_WORKSPACES, FLEET)),
 ]
+
+
+def content(found: Obj) -> Obj:
+    return {name: value for name, value in found.items() if name != "metadata"}
+
+
+async def apply_good(client: Client) -> None:
+    """Every good object is taken, and nothing of it is lost."""
+    for resource, wanted in GOOD:
+        await client.apply(resource, wanted, field_manager="test")
+        found = await client.get(resource, name_of(wanted), namespace_of(wanted))
+        assert content(found) == content(wanted), f"{resource.resource} {name_of(wanted)}"

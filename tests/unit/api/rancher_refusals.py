@@ -6,6 +6,8 @@ from typing import Any
 
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
+from remuda.client.api import Client
+from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 
 from .rancher_objects import FLEET, ID, POOL, Obj, obj
@@ -227,3 +229,16 @@ BAD: list[tuple[GroupVersionResource, Obj, str, str]] = [
         "Required value",
     ),
 ]
+
+
+async def check_refused(client: Client) -> None:
+    """Every bad object is refused, and the field is named."""
+    for resource, bad, field, message in BAD:
+        try:
+            await client.create(resource, bad)
+        except ApiError as refused:
+            told = {cause["field"]: cause["message"] for cause in (refused.details or {}).get("causes", [])}
+            assert refused.code == 422
+            assert message in told.get(field, ""), f"{resource.resource}: {told} instead of {field}: {message}"
+        else:
+            raise AssertionError(f"{resource.resource} was accepted: {bad}")

@@ -13,30 +13,25 @@ from remuda.api.installation import CRDS
 from remuda.apiserver.server import Server
 from remuda.client.inprocess import InProcessClient
 from remuda.kube.conditions import conditions_of
-from remuda.kube.errors import ApiError
-from remuda.kube.objects import GroupVersionResource, name_of, namespace_of
+from remuda.kube.objects import GroupVersionResource
 
 from .rancher_objects import (
     BINDING_STATUS,
     DEMO,
     FLEET,
-    GOOD,
     GROUPS,
     ID,
     KINDS,
     PROVISIONING_STATUS,
     ROLE_STATUS,
     Obj,
+    apply_good,
     obj,
 )
-from .rancher_refusals import BAD
+from .rancher_refusals import check_refused
 
 TABLE = {"Accept": "application/json;as=Table;g=meta.k8s.io;v=v1"}
 NULL = "<no value>"  # how a JSONPath of Kubernetes prints null
-
-
-def content(found: Obj) -> Obj:
-    return {name: value for name, value in found.items() if name != "metadata"}
 
 
 async def test_every_definition_is_established_and_structural(server: Server) -> None:
@@ -49,24 +44,11 @@ async def test_every_definition_is_established_and_structural(server: Server) ->
 
 
 async def test_good_objects_are_applied_and_nothing_of_them_is_lost(server: Server) -> None:
-    client = InProcessClient(server)
-    for resource, wanted in GOOD:
-        await client.apply(resource, wanted, field_manager="test")
-        found = await client.get(resource, name_of(wanted), namespace_of(wanted))
-        assert content(found) == content(wanted), f"{resource.resource} {name_of(wanted)}"
+    await apply_good(InProcessClient(server))
 
 
 async def test_bad_objects_are_refused_and_the_field_is_named(server: Server) -> None:
-    client = InProcessClient(server)
-    for resource, bad, field, message in BAD:
-        try:
-            await client.create(resource, bad)
-        except ApiError as refused:
-            told = {cause["field"]: cause["message"] for cause in (refused.details or {}).get("causes", [])}
-            assert refused.code == 422
-            assert message in told.get(field, ""), f"{resource.resource}: {told} instead of {field}: {message}"
-        else:
-            raise AssertionError(f"{resource.resource} was accepted: {bad}")
+    await check_refused(InProcessClient(server))
 
 
 async def test_a_machine_pool_runs_linux_unless_it_says_otherwise(server: Server) -> None:
@@ -119,8 +101,7 @@ async def table(server: Server, path: str) -> tuple[list[tuple[str, str]], list[
 
 async def test_kubectl_get_shows_rancher_s_columns(server: Server) -> None:
     client = InProcessClient(server)
-    for resource, wanted in GOOD:
-        await client.apply(resource, wanted, field_manager="test")
+    await apply_good(client)
     demo = await client.get(provisioning.CLUSTERS, "demo", FLEET)
     await client.update(provisioning.CLUSTERS, {**demo, "status": PROVISIONING_STATUS}, subresource="status")
     role = await client.get(management.GLOBAL_ROLES, "autoscaler")
