@@ -1,0 +1,239 @@
+"""The audit log: who did what to which cluster, and how it ended; one JSON object a line, no secrets in it.
+
+The file is rotated by size, a fixed number of old ones is kept. A request never fails because its line can't be written: on a
+full disk lines are counted, and once there is room again the first line says how many are missing. A line that was cut short (a
+crash, a full disk) is ended before the next, so that it spoils no other. How often the file is forced to disk is a choice: every
+line, every so many seconds, or when the system likes. :mod:`.redaction` takes secrets out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from remuda.kube.clock import Clock, rfc3339_micro
+
+from .redaction import redacted
+
+log = logging.getLogger(__name__)
+
+LONGEST_FIELD = 1024
+_CUT = "…"
+
+
+class Result(enum.Enum):
+    """How it ended: done, refused by us, failed behind us, or still going on (the first of two lines of something long)."""
+
+    ALLOWED = "allowed"
+    REFUSED = "refused"
+    FAILED = "failed"
+    STARTED = "started"
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """One line. `why` is the reason of a refusal, which a caller is not always told."""
+
+    method: str
+    path: str
+    result: Result
+    status: int = 0
+    user: str = ""
+    groups: tuple[str, ...] = ()
+    token: str = ""
+    impersonated: str = ""
+    address: str = ""
+    cluster: str = ""
+    why: str = ""
+    agent: str = ""
+    request: str = ""
+    milliseconds: float = 0.0
+    forged: tuple[str, ...] = ()
+
+
+class Fsync(enum.Enum):
+    """When lines are forced to disk."""
+
+    EVERY_LINE = "always"
+    NOW_AND_THEN = "interval"
+    NEVER = "never"
+
+
+def render(record: Record, now: float) -> bytes:
+    """The line, with its end. Every text in it is redacted and cut; JSON keeps a line one line."""
+    fields = msgspec.to_builtins(record)
+    cleaned = {name: _clean(value) for name, value in fields.items()}
+    return msgspec.json.encode({"time": rfc3339_micro(now), **cleaned}) + b"\n"
+
+
+def _clean(value: object) -> object:
+    if isinstance(value, str):
+        # Cut first and last: redaction should not have to look at a megabyte, and may make a text longer. A secret that is cut
+        # in two must still be known by its shape, hence the room.
+        short = redacted(_writable(value[: 2 * LONGEST_FIELD]))
+        return short if len(short) <= LONGEST_FIELD else short[:LONGEST_FIELD] + _CUT
+    if isinstance(value, list | tuple):
+        return [_clean(item) for item in value[:64]]
+    return value
+
+
+def _writable(text: str) -> str:
+    """Without half surrogate pairs, which JSON could not say in UTF-8."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+class AuditLog:
+    """Writes to `path`; older files are `path.1` (the newest) to `path.<keep>`.
+
+    For one event loop. `write` and `force` are the system's, and can be replaced to see what a bad disk does.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        *,
+        largest: int = 100 << 20,
+        keep: int = 10,
+        fsync: Fsync = Fsync.NOW_AND_THEN,
+        every: float = 1.0,
+        write: Callable[[int, bytes], int] = os.write,
+        force: Callable[[int], None] = os.fsync,
+    ) -> None:
+        if largest < 1 or keep < 0:
+            raise ValueError("an audit file must be allowed at least a byte, and the number of old ones can't be negative")
+        self._path = path
+        self._clock = clock
+        self._largest = largest
+        self._keep = keep
+        self._fsync = fsync
+        self._every = every
+        self._write = write
+        self._force = force
+        self._file = -1
+        self._size = 0
+        self._torn = False
+        self._unforced = False
+        # Lines that were not written since the last one that was, and in all.
+        self._missing = 0
+        self.lost = 0
+
+    def record(self, record: Record) -> bool:
+        """Write a line; False when it could not be, which is counted and never raised."""
+        try:
+            line = render(record, self._clock.time())
+            self._open()
+            self._rotate_before(len(line))
+            if self._missing:
+                self._append(self._told())
+                self._missing = 0
+            self._append(line)
+        except (OSError, ValueError, TypeError) as error:
+            self._lose(error)
+            return False
+        if self._fsync is Fsync.EVERY_LINE:
+            self._sync(self._file)
+        return True
+
+    def close(self) -> None:
+        if self._file >= 0:
+            if self._fsync is not Fsync.NEVER:
+                self._sync(self._file)
+            os.close(self._file)
+            self._file = -1
+
+    async def keep_forced(self) -> None:
+        """Force to disk now and then, until cancelled. Away from the event loop: a disk may take seconds."""
+        while True:
+            await self._clock.sleep(self._every)
+            if self._unforced and self._file >= 0:
+                # A file of its own, since rotation may close the other one meanwhile.
+                self._unforced = False
+                await asyncio.to_thread(self._sync_and_close, os.dup(self._file))
+
+    def _sync_and_close(self, file: int) -> None:
+        try:
+            self._sync(file)
+        finally:
+            os.close(file)
+
+    def _sync(self, file: int) -> None:
+        try:
+            self._force(file)
+        except OSError as error:
+            log.error("the audit log can't be forced to disk: %s", error.strerror or error)
+
+    def _told(self) -> bytes:
+        return msgspec.json.encode({"time": rfc3339_micro(self._clock.time()), "lost": self._missing}) + b"\n"
+
+    def _lose(self, error: Exception) -> None:
+        if not self._missing:
+            # Once for each time that it begins, not once a request.
+            log.error("a line of the audit log %s can't be written: %s", self._path, error)
+        self._missing += 1
+        self.lost += 1
+
+    def _append(self, data: bytes) -> None:
+        if self._torn:
+            data = b"\n" + data
+        done = 0
+        while done < len(data):
+            try:
+                wrote = self._write(self._file, data[done:])
+            except OSError:
+                self._torn = self._torn or done > 0
+                raise
+            if wrote <= 0:
+                self._torn = self._torn or done > 0
+                raise OSError("nothing was written")
+            done += wrote
+            self._size += wrote
+        self._torn = False
+        self._unforced = self._fsync is Fsync.NOW_AND_THEN
+
+    # --- files
+
+    def _open(self) -> None:
+        if self._file >= 0:
+            return
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Not through a link that somebody else put there.
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(self._path, flags, 0o600)
+        try:
+            self._size = os.fstat(file).st_size
+            self._torn = self._size > 0 and os.pread(file, 1, self._size - 1) != b"\n"
+        except OSError:
+            os.close(file)
+            raise
+        self._file = file
+
+    def _rotate_before(self, more: int) -> None:
+        if self._size == 0 or self._size + more <= self._largest:
+            return
+        self.close()
+        try:
+            self._shift()
+        except OSError as error:
+            # A file that grows too large is better than lines that are gone.
+            log.error("the audit log %s can't be rotated: %s", self._path, error.strerror or error)
+        self._open()
+
+    def _shift(self) -> None:
+        """Every file one further, the last one gone. Names are only ever replaced, so a crash in between loses no line."""
+        if not self._keep:
+            self._path.unlink(missing_ok=True)
+            return
+        for number in range(self._keep - 1, 0, -1):
+            older = self._numbered(number)
+            if older.exists():
+                older.replace(self._numbered(number + 1))
+        self._path.replace(self._numbered(1))
+
+    def _numbered(self, number: int) -> Path:
+        return self._path.with_name(f"{self._path.name}.{number}")
