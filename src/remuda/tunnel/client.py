@@ -52,7 +52,10 @@ class Server:
     proxy: str | None = field(default=None, repr=False)
 
     def context(self) -> ssl.SSLContext:
-        context = ssl.create_default_context(cadata=self.ca.decode("ascii") if self.ca else None)
+        try:
+            context = ssl.create_default_context(cadata=self.ca.decode("ascii") if self.ca else None)
+        except (ssl.SSLError, UnicodeDecodeError):
+            raise TunnelError(f"the certificate authority for {self.url} is not PEM") from None
         # Authorities made by older installers lack an extension that Python demands since 3.13, and Go does not.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -173,7 +176,7 @@ class TunnelClient:
 
     async def _accept(self, stream: Stream) -> None:
         if not self._allow(stream.network, stream.address):
-            log.warning("refused to dial", extra={"network": stream.network, "address": stream.address})
+            log.warning("refused to dial", extra={"network": repr(stream.network), "address": repr(stream.address)})
             raise StreamError("connect not allowed")
         await self._serve(stream)
 

@@ -129,7 +129,7 @@ def read_client(body: memoryview) -> tuple[str, int]:
     key, slash, session = text.partition("/")
     sign, digits = (session[0], session[1:]) if session[:1] in ("-", "+") else ("", session)
     if not slash or not (digits.isascii() and digits.isdigit()):
-        raise FrameError(f"invalid remote Session {text}")
+        raise FrameError(f"invalid remote Session {text!r}")
     return key, int(sign + digits)
 
 

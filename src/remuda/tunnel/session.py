@@ -214,7 +214,7 @@ class Session:
         except TunnelError as error:
             stream.fail(str(error))
         except Exception as error:
-            log.exception("a stream of the tunnel failed", extra={"stream": stream.id, "address": stream.address})
+            log.exception("a stream of the tunnel failed", extra={"stream": stream.id, "address": repr(stream.address)})
             stream.fail(f"{type(error).__name__} while serving the connection")
         finally:
             stream.close()

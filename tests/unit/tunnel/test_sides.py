@@ -177,3 +177,14 @@ async def test_what_follows_a_connect_ends_the_session_when_it_fails() -> None:
             Server(door.url, proxy=""), lambda: headers, lambda *_: True, SYSTEM_CLOCK, Rng(1), connected=connected
         )
         assert "no secret to write" in await client.connect_once()
+
+
+@pytest.mark.parametrize("ca", [b"nonsense", "nö".encode()])
+async def test_an_authority_that_is_none(ca: bytes) -> None:
+    client = TunnelClient(Server("wss://127.0.0.1:1/", ca=ca, proxy=""), dict, lambda *_: True, SYSTEM_CLOCK, Rng(1))
+    with pytest.raises(TunnelError, match="is not PEM"):
+        await client.connect_once()
+
+
+def test_a_proxys_password_is_not_shown() -> None:
+    assert "hunter2" not in repr(Server("wss://x/", proxy="http://me:hunter2@proxy:3128"))

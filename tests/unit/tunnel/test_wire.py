@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 from collections.abc import AsyncIterator
 
 import aiohttp
@@ -13,7 +14,7 @@ from aiohttp import WSMsgType, web
 from remuda.kube.clock import SYSTEM_CLOCK, Rng, VirtualClock
 from remuda.tunnel import Server, StreamError, TunnelClient
 from remuda.tunnel.frames import Kind, Message, decode, encode, sync_body
-from remuda.tunnel.stream import NEVER_ABOVE, PAUSE_ABOVE
+from remuda.tunnel.stream import CHUNK, NEVER_ABOVE, PAUSE_ABOVE
 
 from .pair import TOKEN, Door, echo, listening, read_exactly, stopped, until
 
@@ -227,6 +228,41 @@ async def test_streams_that_the_client_no_longer_has_are_dropped() -> None:
         assert not fresh.over, "its Connect may not have arrived when the list was written"
 
 
+async def test_streams_take_turns(door: Door, socket: Socket) -> None:
+    streams = [await door.tunnels.dial("c-test", "tcp", "x:1") for _ in range(3)]
+    for _ in streams:
+        assert (await message(socket)).kind == Kind.CONNECT
+    writing = [asyncio.create_task(stream.write(bytes(20 * CHUNK))) for stream in streams]
+    order = [(await message(socket)).stream for _ in range(60)]
+    await asyncio.gather(*writing)
+    turns = [sorted(order[at : at + 3]) for at in range(0, 60, 3)]
+    assert turns == [[2, 3, 4]] * 20
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_a_peer_that_sends_anything(door: Door, socket: Socket, seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever comes, a session goes on or ends with a reason; nobody else notices."""
+    chance = random.Random(seed)
+    session = door.tunnels.sessions("c-test")[0]
+    await door.join("c-other")
+    streams = [await door.tunnels.dial("c-test", "tcp", "x:1") for _ in range(3)]
+    for number in range(60):
+        body = chance.choice([b"", b"EOF", b"tcp/x:1", b"k/1", chance.randbytes(chance.randrange(40))])
+        kinds = [0, 1, 3, 6, 7, 8, 9, -1] + [2, 4, 5] * (number > 40)
+        raw = encode(chance.randrange(1 << 62), chance.randrange(-2, 7), chance.choice(kinds), body)
+        with contextlib.suppress(ConnectionError):
+            await socket.send_bytes(raw if chance.random() < 0.98 else chance.randbytes(chance.randrange(30)))
+    with contextlib.suppress(ConnectionError):
+        await socket.send_bytes(encode(1, 0, Kind.ADD_CLIENT, b"the end"))
+    await until(lambda: not session.alive)
+    assert all(stream.over for stream in streams)
+    async with listening(echo) as address:
+        stream = await door.tunnels.dial("c-other", "tcp", address)
+        await stream.write(b"hello")
+        assert await read_exactly(stream, 5) == b"hello"
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 class Bare:
     """A server that our client connects to, and that must be spoken to by hand."""
 
@@ -284,6 +320,22 @@ async def test_the_client_as_the_protocol_tells_it(bare: Bare) -> None:
         answer = await message(socket)
         assert (answer.stream, answer.kind, bytes(answer.body)) == (2, Kind.ERROR, b"EOF")
     await stopped(task)
+
+
+@pytest.mark.parametrize("seed", range(10))
+async def test_a_server_that_sends_anything(bare: Bare, seed: int, caplog: pytest.LogCaptureFixture) -> None:
+    chance = random.Random(seed)
+    client = TunnelClient(Server(bare.url, proxy=""), dict, lambda *_: False, SYSTEM_CLOCK, Rng(1))
+    task = asyncio.create_task(client.connect_once())
+    socket = await bare.sockets.get()
+    for _ in range(60):
+        body = chance.choice([b"EOF", b"tcp/x:1", b"k/1", chance.randbytes(16)])
+        with contextlib.suppress(ConnectionError):
+            await socket.send_bytes(encode(1, chance.randrange(-2, 40), chance.randrange(-1, 10), body))
+    with contextlib.suppress(ConnectionError):
+        await socket.send_bytes(b"")
+    assert await task
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 async def test_a_stream_number_used_twice_ends_the_session(bare: Bare) -> None:
