@@ -11,7 +11,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 COOKIE = "R_SESS"
 LONGEST = 4096
@@ -33,6 +33,7 @@ class Presented:
     name: str
     secret: str = field(repr=False)
     from_cookie: bool = False
+    from_basic: bool = field(default=False, compare=False)
 
     @property
     def text(self) -> str:
@@ -66,7 +67,7 @@ def _authorization(value: str) -> Presented | None:
             found = parse_token(_basic(rest))
             if found is None:
                 raise BadCredential("the Basic credential is no token of the form name:secret")
-            return found
+            return replace(found, from_basic=True)
     return None
 
 
