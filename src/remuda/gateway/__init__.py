@@ -1,1 +1,6 @@
-"""The one HTTPS door: who comes in, with what, and what is remembered of it. Rooms are small and know nothing of each other."""
+"""The one HTTPS door: who comes in, with what, and what is remembered of it.
+
+What a request goes through, in this order: :mod:`.targets` and :mod:`.headers` (is there one way to read it?), :mod:`.throttle`
+(not too much of it), :mod:`.credentials` and :mod:`.tokens` or :mod:`.passwords` (who is it?), :mod:`.csrf` (is it theirs?), and
+at the end :mod:`.audit`. :mod:`.settings`, :mod:`.features` and :mod:`.certificates` are what the door itself stands on.
+"""

@@ -52,9 +52,9 @@ def same_secret(stored: str, is_hashed: bool, secret: str) -> bool:
 def _compared(stored: str, secret: bytes) -> bool:
     match stored.removeprefix("$").split(":"):
         case ["3", "1", salt, value]:
-            return _equal(_bytes(value), hashlib.sha3_512(_bytes(salt) + secret).digest())
+            return hmac.compare_digest(_bytes(value), hashlib.sha3_512(_bytes(salt) + secret).digest())
         case ["2", salt, value]:
-            return _equal(_bytes(value), hashlib.sha256(_bytes(salt) + secret).digest())
+            return hmac.compare_digest(_bytes(value), hashlib.sha256(_bytes(salt) + secret).digest())
         case ["1", salt, log_n, r, p, value]:
             return _compared_scrypt(bytes.fromhex(salt), (int(log_n), int(r), int(p)), _bytes(value), secret)
     return False
@@ -66,11 +66,7 @@ def _compared_scrypt(salt: bytes, cost: tuple[int, int, int], value: bytes, secr
     if not within or not _SHORTEST_HASH <= len(value) <= 128:
         return False
     memory = 128 * r * ((1 << log_n) + p + 2) + (1 << 20)
-    return _equal(value, hashlib.scrypt(secret, salt=salt, n=1 << log_n, r=r, p=p, maxmem=memory, dklen=len(value)))
-
-
-def _equal(stored: bytes, computed: bytes) -> bool:
-    return len(stored) >= _SHORTEST_HASH and hmac.compare_digest(stored, computed)
+    return hmac.compare_digest(value, hashlib.scrypt(secret, salt=salt, n=1 << log_n, r=r, p=p, maxmem=memory, dklen=len(value)))
 
 
 def _text(data: bytes) -> str:

@@ -143,6 +143,11 @@ def old_hash(version: int) -> str:
     return f"$3:1:{raw(salt)}:{raw(hashlib.sha3_512(salt + SECRET.encode()).digest())}"
 
 
+def short_hash(length: int) -> str:
+    key = hashlib.scrypt(SECRET.encode(), salt=b"salt", n=1 << 10, r=8, p=1, dklen=length, maxmem=1 << 26)
+    return f"$1:{b'salt'.hex()}:10:8:1:{base64.b64encode(key).decode().rstrip('=')}"
+
+
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_all_of_ranchers_hashes_are_read_and_only_the_newest_stays(version: int) -> None:
     stored = old_hash(version)
@@ -164,8 +169,11 @@ def test_all_of_ranchers_hashes_are_read_and_only_the_newest_stays(version: int)
         "$4:1:AAAA:" + "A" * 86,
         "$3:1:AAAA:" + "A" * 86 + "==",
         "$3:1:ÄÄÄÄ:" + "A" * 86,
-        # No one byte hashes, of which every 256th secret is the right one; nor numbers that take all memory.
-        "$1:00:10:8:1:AA",
+        # Parts of the right hash, of which other secrets have the same; and numbers that take all memory.
+        short_hash(1),
+        short_hash(16),
+        old_hash(2)[:-4],
+        old_hash(3)[:-4],
         "$1:00:60:8:1:" + "A" * 86,
         "$1:00:10:99999999:1:" + "A" * 86,
         "$1:00:10:8:-1:" + "A" * 86,
