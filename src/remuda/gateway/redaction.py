@@ -31,7 +31,7 @@ _PRIVATE_KEY = re.compile(
 
 
 def redacted(text: str) -> str:
-    """The text with what looks like a secret hidden. Doing it twice changes nothing more."""
+    """The text with what looks like a secret hidden."""
     text = _PRIVATE_KEY.sub(HIDDEN, text)
     text = _IMPORT.sub(_without_import, text)
     text = _QUERY.sub(_without_value, text)
