@@ -183,7 +183,7 @@ class Patient:
             replica = self._replicas[self._preferred]
             try:
                 endpoint = self._endpoints.setdefault(replica, replica.endpoint)
-                answer = endpoint.request(method, path, data, headers)
+                answer = endpoint.request(method, path, data, headers, again=False)
                 if answer.status not in self.RETRIED:
                     return answer, doubtful
                 self.troubles.append(f"{answer.status} {answer.body}")
