@@ -78,7 +78,7 @@ class Cache:
         self.revision = loaded.revision
         for kv in loaded.items:
             bucket = self.bucket(keys.bucket_of(kv.key))
-            entry = self._loaded(kv, bucket)
+            entry = self._read(kv, bucket, starting=True)
             if entry is not None:
                 bucket.load(entry)
         started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -175,7 +175,7 @@ class Cache:
             known = bucket.entries.get(kv.key)
             if known is not None and known.revision == kv.mod_revision:
                 continue
-            entry = self._loaded(kv, bucket)
+            entry = self._read(kv, bucket, starting=True)
             namespace, name = keys.split(kv.key, prefix)
             if known is not None and kv.create_revision > self.revision:
                 gone = Change(kv.create_revision - 1, kv.key, namespace, name, None, None)
@@ -224,21 +224,15 @@ class Cache:
         """The write is over. If its event is yet to come (the writer was cancelled), it is parsed like a stranger's."""
         self._known.pop(id(sealed), None)
 
-    def _loaded(self, kv: KeyValue, bucket: Bucket) -> Entry | None:
-        """As :meth:`_read`, but whoever begins without the keys that others have must not go on as if all secrets were gone."""
-        try:
-            return self._entry(kv, bucket)
-        except EncryptionError:
-            raise
-        except Exception:
-            return self._read(kv, bucket)
+    def _read(self, kv: KeyValue, bucket: Bucket, *, starting: bool = False) -> Entry | None:
+        """None for what can't be read. Where others write too, that is as if it was not there: it must not end every server.
 
-    def _read(self, kv: KeyValue, bucket: Bucket) -> Entry | None:
-        """None for what can't be read. Where others write too, that is as if it was not there: it must not end every server."""
+        But whoever begins without the keys that the others have must not go on as if all secrets were gone.
+        """
         try:
             return self._entry(kv, bucket)
         except Exception as error:
-            if not self.shared:
+            if not self.shared or (starting and isinstance(error, EncryptionError)):
                 raise
             logger.error("%s is left out, it can't be read (another server's, or damaged): %s", kv.key, error)
             return None

@@ -30,6 +30,12 @@ class Sharing(NamedTuple):
     token: str
 
 
+def _path(name: str, metavar: str, text: str) -> Callable[[_Function], _Function]:
+    """An option that names a file or a directory."""
+    envvar = "REMUDA_" + name.lstrip("-").replace("-", "_").upper()
+    return click.option(name, type=click.Path(path_type=Path), metavar=metavar, envvar=envvar, help=text)
+
+
 _OPTIONS = (
     click.option(
         "--etcd",
@@ -39,23 +45,9 @@ _OPTIONS = (
         envvar="REMUDA_ETCD",
         help="Keep the state in this etcd, which other servers may share; its members, such as https://10.0.0.1:2379.",
     ),
-    click.option(
-        "--etcd-cafile",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        envvar="REMUDA_ETCD_CAFILE",
-        help="The authority of etcd's certificates.  [default: those that the system trusts]",
-    ),
-    click.option(
-        "--etcd-certfile",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        envvar="REMUDA_ETCD_CERTFILE",
-        help="The certificate to show to etcd.",
-    ),
-    click.option(
-        "--etcd-keyfile", type=click.Path(path_type=Path), metavar="FILE", envvar="REMUDA_ETCD_KEYFILE", help="Its key."
-    ),
+    _path("--etcd-cafile", "FILE", "The authority of etcd's certificates.  [default: those that the system trusts]"),
+    _path("--etcd-certfile", "FILE", "The certificate to show to etcd."),
+    _path("--etcd-keyfile", "FILE", "Its key."),
     click.option(
         "--etcd-prefix",
         metavar="PATH",
@@ -64,20 +56,12 @@ _OPTIONS = (
         envvar="REMUDA_ETCD_PREFIX",
         help="Where in etcd the objects are; must end in /registry.",
     ),
-    click.option(
+    _path(
         "--pki-dir",
-        type=click.Path(path_type=Path),
-        metavar="DIR",
-        envvar="REMUDA_PKI_DIR",
-        help="The keys that all servers share, in a directory with the same content on every machine; made if it is empty.",
+        "DIR",
+        "The keys that all servers share, in a directory with the same content on every machine; made if it is empty.",
     ),
-    click.option(
-        "--token-file",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        envvar="REMUDA_TOKEN_FILE",
-        help="Or: keep those keys in etcd, sealed with the token in this file.",
-    ),
+    _path("--token-file", "FILE", "Or: keep those keys in etcd, sealed with the token in this file."),
     click.option(
         "--token",
         metavar="TOKEN",

@@ -132,9 +132,7 @@ class ControlPlanes:
         going = [machine for machine in mine if is_being_deleted(machine)]
         standing = [machine for machine in mine if not is_being_deleted(machine)]
         outdated = [machine for machine in standing if not _current(plane, machine)]
-        sick = [
-            machine for machine in standing if is_false(machine, "HealthCheckSucceeded") and is_false(machine, "OwnerRemediated")
-        ]
+        sick = [machine for machine in standing if _unhealthy(machine)]
         settled = all(dig(machine, "status", "nodeRef") for machine in standing)
         if len(standing) < wanted or (outdated and settled and not going and len(standing) == wanted):
             # The first one alone, then the others: joiners need somebody to join.

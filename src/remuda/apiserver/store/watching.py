@@ -44,6 +44,19 @@ class Hub:
         for watcher in self.watchers:
             watcher.offer(events)
 
+    async def changes(self, after: int, until: int, prefix: str) -> list[Event]:
+        """The log in (after, until], as far as it goes by now. Raises Compacted."""
+        found: list[Event] = []
+        reached, until = after, min(until, self.committed())
+        while True:
+            if after < self.floor():
+                raise Compacted(after, self.floor())
+            if reached >= until:
+                return found
+            part = await self.read(reached, until, prefix)
+            found += part.events
+            reached = part.reached
+
     def interrupt(self, published: int) -> None:
         """What came before `published` can't be handed out any more: everybody has to see how far behind that is."""
         self.published = published

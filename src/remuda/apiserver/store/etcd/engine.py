@@ -30,7 +30,7 @@ from .connection import Failed
 from .feed import Feed, replay
 from .keyspace import COMPACTION_KEY, Keyspace, is_bookkeeping
 from .members import ENOUGH, OUT_OF_RANGE, EtcdConfig, Members, Refused
-from .messages import Empty, LeaseAnswer, RangeAnswer, TxnAnswer
+from .messages import Empty, LeaseAnswer, RangeAnswer, TxnAnswer, WireKeyValue, number
 from .writing import Writing
 
 Obj = dict[str, Any]
@@ -71,7 +71,7 @@ class EtcdStore:
         except BaseException:
             store._members.close()
             raise
-        store._floor = int(noted.kvs[0].value) if noted.kvs and noted.kvs[0].value.isdigit() else 0
+        store._floor = number(noted.kvs[0].value) if noted.kvs else 0
         store._hub.published = store._revision
         store._feed.start(store._revision)
         store._watchdog = asyncio.create_task(store._watch_over(), name="etcd-watchdog")
@@ -98,10 +98,6 @@ class EtcdStore:
     @property
     def floor(self) -> int:
         return self._floor
-
-    @property
-    def endpoints(self) -> list[str]:
-        return self._members.urls
 
     # --- reading --------------------------------------------------------------------------------------------------------
 
@@ -140,17 +136,22 @@ class EtcdStore:
         return self._keyspace.kv(answer.kvs[0]) if answer.kvs else None
 
     async def range(self, prefix: str, *, start: str = "", limit: int = 0, revision: int = 0) -> Range:
-        items: list[KeyValue] = []
+        found, revision, left = await self._pages(prefix, start, limit, revision)
+        return Range([self._keyspace.kv(wire) for wire in found], revision, left > 0, left)
+
+    async def _pages(self, prefix: str, start: str, limit: int, revision: int) -> tuple[list[WireKeyValue], int, int]:
+        """What is there, at which revision, and how much more."""
+        found: list[WireKeyValue] = []
+        bounds = self._keyspace.bounds(prefix, start)
         while True:
-            page = min(PAGE, limit - len(items)) if limit else PAGE
-            answer = await self._range_at({**self._keyspace.bounds(prefix, start), "limit": str(page)}, revision)
+            page = min(PAGE, limit - len(found)) if limit else PAGE
+            answer = await self._range_at({**bounds, "limit": str(page)}, revision)
             # The pages of one range are all of one revision.
             revision = revision or answer.header.revision
-            items += [self._keyspace.kv(wire) for wire in answer.kvs if not is_bookkeeping(wire.key)]
-            left = answer.count - len(answer.kvs)
-            if not answer.more or (limit and len(items) >= limit):
-                return Range(items, revision, left > 0, left)
-            start = items[-1].key + "\0"
+            found += [wire for wire in answer.kvs if not is_bookkeeping(wire.key)]
+            if not answer.more or (limit and len(found) >= limit):
+                return found, revision, answer.count - len(answer.kvs)
+            bounds["key"] = answer.kvs[-1].key + b"\0"
 
     async def current(self) -> int:
         """One linearizable read for all who ask while the one before it is on its way."""
@@ -250,16 +251,7 @@ class EtcdStore:
         return Replay(events, reached)
 
     async def changes(self, after: int, until: int, prefix: str = "") -> list[Event]:
-        found: list[Event] = []
-        reached, until = after, min(until, self._revision)
-        while True:
-            if after < self._floor:
-                raise Compacted(after, self._floor)
-            if reached >= until:
-                return found
-            part = await self._replay(reached, until, prefix)
-            found += part.events
-            reached = part.reached
+        return await self._hub.changes(after, until, prefix)
 
     # --- the past -------------------------------------------------------------------------------------------------------
 
@@ -270,7 +262,7 @@ class EtcdStore:
         if revision <= self._floor or not self._dirty:
             return
         noted = await self._range({"key": COMPACTION_KEY})
-        before = int(noted.kvs[0].value) if noted.kvs and noted.kvs[0].value.isdigit() else 0
+        before = number(noted.kvs[0].value) if noted.kvs else 0
         if before >= revision:
             self._compacted(before)
             return
@@ -291,18 +283,14 @@ class EtcdStore:
         self._compacted(revision)
 
     async def snapshot(self, path: Path) -> None:
-        whole = await self.range("")
-        write_copy(path, whole, await self._expiries(whole.revision), self._clock.time())
+        found, revision, _ = await self._pages("", "", 0, 0)
+        whole = Range([self._keyspace.kv(wire) for wire in found], revision)
+        write_copy(path, whole, await self._expiries(found), self._clock.time())
 
-    async def _expiries(self, revision: int) -> dict[str, float]:
+    async def _expiries(self, wires: Sequence[WireKeyValue]) -> dict[str, float]:
         """When keys with a lease will go, by key."""
-        found: dict[str, float] = {}
-        leases: dict[int, float] = {}
-        answer = await self._range_at({**self._keyspace.bounds(""), "revision": str(revision)}, revision)
-        for wire in answer.kvs:
-            if wire.lease and wire.lease not in leases:
-                left = await self._members.read("/v3/lease/timetolive", {"ID": str(wire.lease)}, LeaseAnswer)
-                leases[wire.lease] = self._clock.time() + max(left.ttl, 0)
-            if wire.lease:
-                found[self._keyspace.kv(wire).key] = leases[wire.lease]
-        return found
+        ends: dict[int, float] = {}
+        for lease in {wire.lease for wire in wires if wire.lease}:
+            left = await self._members.read("/v3/lease/timetolive", {"ID": str(lease)}, LeaseAnswer)
+            ends[lease] = self._clock.time() + max(left.ttl, 0)
+        return {self._keyspace.kv(wire).key: ends[wire.lease] for wire in wires if wire.lease}

@@ -22,7 +22,7 @@ from remuda.kube.clock import Clock, deadline
 from .connection import Failed
 from .keyspace import COMPACTION_KEY, Keyspace
 from .members import Member, Members, Stream, refusal_of
-from .messages import WatchMessage, WatchResult, WireEvent, decoder
+from .messages import WatchMessage, WatchResult, WireEvent, decoder, number
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,6 @@ class Feed:
         self._task: asyncio.Task[None] | None = None
         self._stream: asyncio.Task[None] | None = None
         self._member: Member | None = None
-        self._avoid: Member | None = None
 
     def start(self, after: int) -> None:
         self.position = after
@@ -99,7 +98,6 @@ class Feed:
             return
         log.warning("the watch on etcd is behind (%d, not %d): trying another member", self.position, self._expected)
         self._expected_since = self._clock.monotonic()
-        self._avoid = self._member
         if self._member is not None:
             self._members.shun(self._member, "its watch is behind")
         self._stream.cancel()
@@ -134,9 +132,8 @@ class Feed:
                 await self._clock.sleep(_PAUSE * 10)
 
     async def _follow(self) -> None:
-        avoid, self._avoid = self._avoid, None
         request = self._keyspace.watch_everything(self.position + 1)
-        async with self._members.stream("/v3/watch", request, avoid) as stream:
+        async with self._members.stream("/v3/watch", request) as stream:
             self._member = stream.member
             while True:
                 for line in await stream.next():
@@ -156,7 +153,7 @@ class Feed:
             if wire.kv.mod_revision <= self.position:
                 continue
             if wire.kv.key == COMPACTION_KEY:
-                self._compacted(_number(wire.kv.value))
+                self._compacted(number(wire.kv.value))
             event = self._keyspace.event(wire)
             if event is not None:
                 found.append(event)
@@ -164,10 +161,6 @@ class Feed:
         if reached > self.position:
             self.position = reached
             self._deliver(found, reached)
-
-
-def _number(text: bytes) -> int:
-    return int(text) if text.isdigit() else 0
 
 
 def _result(line: bytes, position: int) -> WatchResult:

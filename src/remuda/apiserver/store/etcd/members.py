@@ -136,26 +136,22 @@ class Members:
         self._first = rng.below(len(self._members))
         self._seats = asyncio.Semaphore(CONNECTIONS)
 
-    @property
-    def urls(self) -> list[str]:
-        return [member.url for member in self._members]
-
     def close(self) -> None:
         for member in self._members:
             member.close()
 
     # --- who is asked ---------------------------------------------------------------------------------------------------
 
-    def pick(self, besides: Member | None = None) -> Member:
+    def pick(self) -> Member:
         """The one that answered last, unless it failed a moment ago; if all did, the one that has rested longest."""
         now = self._clock.monotonic()
         count = len(self._members)
         for step in range(count):
             member = self._members[(self._first + step) % count]
-            if member.shunned <= now and (member is not besides or count == 1):
+            if member.shunned <= now:
                 self._first = (self._first + step) % count
                 return member
-        return min((each for each in self._members if each is not besides or count == 1), key=lambda each: each.shunned)
+        return min(self._members, key=lambda each: each.shunned)
 
     def shun(self, member: Member, why: str) -> None:
         member.shunned = self._clock.monotonic() + _SHUNNED
@@ -226,9 +222,9 @@ class Members:
         raise refusal
 
     @asynccontextmanager
-    async def stream(self, path: str, message: Any, besides: Member | None = None) -> AsyncIterator[Stream]:
+    async def stream(self, path: str, message: Any) -> AsyncIterator[Stream]:
         """A request whose answer goes on. Raises Failed when the member can't be reached."""
-        member = self.pick(besides)
+        member = self.pick()
         try:
             connection = await member.open(self._clock)
         except Failed as error:

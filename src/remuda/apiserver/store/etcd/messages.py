@@ -87,6 +87,11 @@ class Empty(msgspec.Struct, gc=False):
     pass
 
 
+def number(text: bytes) -> int:
+    """A revision that was noted as a value; 0 when it is none."""
+    return int(text) if text.isdigit() else 0
+
+
 _decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}
 
 

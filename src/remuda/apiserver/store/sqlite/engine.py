@@ -219,16 +219,7 @@ class SqliteStore:
         return Watcher(self._hub, after, prefix, marks)
 
     async def changes(self, after: int, until: int, prefix: str = "") -> list[Event]:
-        found: list[Event] = []
-        reached, until = after, min(until, self.revision)
-        while True:
-            if after < self.floor:
-                raise Compacted(after, self.floor)
-            if reached >= until:
-                return found
-            part = await self._replay(reached, until, prefix)
-            found.extend(part.events)
-            reached = part.reached
+        return await self._hub.changes(after, until, prefix)
 
     # The past
 
