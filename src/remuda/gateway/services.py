@@ -1,0 +1,54 @@
+"""What the rooms of the gateway share: one client, its caches, time and chance, and the doors to other rooms.
+
+Made once by whoever starts a gateway (:mod:`remuda.embedded` in process, `remuda gateway` on another Kubernetes). Each part takes
+the whole of it, adds its routes to `routes`, its caches to `informers`, and what has to run beside to `beside`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from remuda.apiserver.authz import Action
+from remuda.client.api import Client
+from remuda.kube.clock import Clock, Entropy, Rng
+from remuda.runtime import Informers
+from remuda.tunnel import TunnelServer
+
+from .features import Features
+from .routing import Routes
+from .settings import Settings
+
+
+class Access(Protocol):
+    """Whether somebody may do something on the management API: its own authorizer, or a SubjectAccessReview."""
+
+    async def allowed(self, action: Action) -> bool: ...
+
+
+class Authority(Protocol):
+    """The certificate authority that this gateway's certificate comes from."""
+
+    @property
+    def ca(self) -> str:
+        """PEM, as in the setting `cacerts` when nobody has set it; empty for a certificate that everybody trusts already."""
+        ...
+
+
+@dataclass
+class Services:
+    client: Client
+    informers: Informers
+    clock: Clock
+    rng: Rng
+    entropy: Entropy
+    access: Access
+    authority: Authority
+    tunnels: TunnelServer
+    environment: Mapping[str, str]
+    routes: Routes = field(default_factory=Routes)
+    beside: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
+    # As they are at this moment: read them anew for each request, never keep one.
+    settings: Callable[[], Settings] = field(default=lambda: Settings())
+    features: Callable[[], Features] = field(default=lambda: Features())
