@@ -1,0 +1,5 @@
+"""Who there is and what they may do, and the clusters there are: the controllers of `management.cattle.io`.
+
+Rooms: `users`, `roles`, `clusters`, `health`, `settings`, `features`. What they need of a cluster behind a tunnel they ask for
+through :mod:`.downstreams`, which the gateway fulfils.
+"""
