@@ -2,5 +2,5 @@
 
 What a request goes through, in this order: :mod:`.targets` and :mod:`.headers` (is there one way to read it?), :mod:`.throttle`
 (not too much of it), :mod:`.credentials` and :mod:`.tokens` or :mod:`.passwords` (who is it?), :mod:`.csrf` (is it theirs?), and
-at the end :mod:`.audit`. :mod:`.settings`, :mod:`.features` and :mod:`.certificates` are what the door itself stands on.
+at the end :mod:`.audit`. :mod:`.certificates` and, below, :mod:`remuda.management.settings` are what the door itself stands on.
 """

@@ -13,12 +13,12 @@ from typing import Any, Protocol
 from remuda.apiserver.authz import Action
 from remuda.client.api import Client
 from remuda.kube.clock import Clock, Entropy, Rng
+from remuda.management.features import Features
+from remuda.management.settings import Settings
 from remuda.runtime import Informers
 from remuda.tunnel import TunnelServer
 
-from .features import Features
 from .routing import Routes
-from .settings import Settings
 
 
 class Access(Protocol):

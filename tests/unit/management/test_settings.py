@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.apiserver import signing
-from remuda.gateway.features import FEATURES, Features, parse_features
-from remuda.gateway.settings import SETTINGS, SettingError, Settings, problem_of, setting_object
 from remuda.kube.clock import Entropy, VirtualClock
+from remuda.management.features import FEATURES, Features, parse_features
+from remuda.management.settings import SETTINGS, SettingError, Settings, problem_of, setting_object
 
 
 def stored(name: str, value: object) -> dict[str, Any]:
