@@ -24,6 +24,8 @@ class Caller:
     presented: Presented | None = None
     # The Token object's clusterName: such a token is good for that cluster only.
     bound_to: str = ""
+    # The user has to choose another password first, and until then reaches routes for newcomers only.
+    must_change_password: bool = False
 
 
 @dataclass(slots=True)

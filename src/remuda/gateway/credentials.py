@@ -2,7 +2,7 @@
 
 Only `name:secret` is ours. A bearer of another shape (a service account's, a cluster agent's) is left to others, so None is no
 refusal. What is ambiguous (two headers, two cookies that differ) is refused: another party on the way might have chosen the other
-one. Whether the token is good is :mod:`.tokens`' question, where a cookie counts at all :mod:`.csrf`'s.
+one. Whether the token is good is :mod:`remuda.management.users.tokens`' question, where a cookie counts at all :mod:`.csrf`'s.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+
+from remuda.management.users.tokens import Presented
+
+__all__ = ["COOKIE", "LONGEST", "BadCredential", "Presented", "cookie_values", "parse_token", "presented"]
 
 COOKIE = "R_SESS"
 LONGEST = 4096
@@ -24,21 +28,6 @@ _COOKIE_VALUE = re.compile(r"[!#-+\--:<-\[\]-~]*")
 
 class BadCredential(Exception):
     """Something was shown that is no credential, or more than one; says what, never which."""
-
-
-@dataclass(frozen=True, slots=True)
-class Presented:
-    """A token as it was shown. Its secret is in no repr, so that it gets into no log."""
-
-    name: str
-    secret: str = field(repr=False)
-    from_cookie: bool = False
-    from_basic: bool = field(default=False, compare=False)
-
-    @property
-    def text(self) -> str:
-        """As a client has to show it."""
-        return f"{self.name}:{self.secret}"
 
 
 def presented(headers: Iterable[tuple[str, str]], *, cookie: bool) -> Presented | None:

@@ -27,6 +27,8 @@ class Who(enum.Enum):
     ANYBODY = "anybody"
     # A user of Remuda, by token, cookie (where cookies count) or client certificate; 401 without.
     USER = "user"
+    # The same, and also one who has to choose another password first; such a caller is let through to nothing else (403).
+    NEWCOMER = "newcomer"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.gateway.credentials import BadCredential, Presented, cookie_values, parse_token, presented
-from remuda.gateway.tokenhashes import hashed_secret, needs_rehash, same_secret
-from remuda.gateway.tokens import (
+from remuda.kube.clock import Entropy, parse_rfc3339, rfc3339
+from remuda.management.users.tokenhashes import hashed_secret, needs_rehash, same_secret
+from remuda.management.users.tokens import (
     HASHED_ANNOTATION,
     Wish,
     ended,
@@ -25,7 +26,6 @@ from remuda.gateway.tokens import (
     refusal,
     shown,
 )
-from remuda.kube.clock import Entropy, parse_rfc3339, rfc3339
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda.gateway import passwords
-from remuda.gateway.passwords import (
+from remuda.kube.clock import Entropy
+from remuda.management.users import passwords
+from remuda.management.users.passwords import (
     LONGEST_BYTES,
     Busy,
     Cost,
@@ -24,7 +25,6 @@ from remuda.gateway.passwords import (
     verify,
     verify_nobody,
 )
-from remuda.kube.clock import Entropy
 
 CHEAP = Cost(4, 1, 1)
 RIGHT = "correct horse battery"
