@@ -17,7 +17,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from multidict import CIMultiDict
@@ -33,6 +32,7 @@ from . import answers
 from .api import APPLY_PATCH, MERGE_PATCH, Obj, WatchEvent, named
 from .credentials import Credential, source_for
 from .kubeconfig import ConfigError, Target, discover, load, select
+from .proxies import proxy_for
 from .tls import client_context
 
 log = logging.getLogger(__name__)
@@ -467,13 +467,7 @@ def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
 
 def _proxy(target: Target) -> URL | None:
     """The kubeconfig's proxy, else the environment's. (aiohttp's own way would read ~/.netrc, too.)"""
-    parts = urlsplit(target.server)
-    if target.proxy_url:
-        chosen = target.proxy_url
-    elif parts.hostname and not proxy_bypass(parts.hostname):
-        chosen = getproxies().get(parts.scheme, "")
-    else:
-        chosen = ""
+    chosen = target.proxy_url or proxy_for(target.server, os.environ)
     if not chosen:
         return None
     if urlsplit(chosen).scheme not in ("http", "https"):

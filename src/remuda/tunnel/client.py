@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 import aiohttp
 from yarl import URL
 
+from remuda.client.proxies import introduced, proxy_for
 from remuda.kube.clock import Clock, Rng, deadline
 
 from .errors import Refused, StreamError, TunnelError
 from .pipe import dial_network, serve_by_dialling
-from .proxies import proxy_for
 from .session import Accept, Session
 from .stream import Stream
 from .wire import LARGEST_MESSAGE, ClientSocket, Wire
@@ -47,6 +47,8 @@ class Server:
 
     url: str
     ca: bytes = b""
+    # Whom the system believes is believed beside `ca`.
+    system_too: bool = False
     insecure: bool = False
     # An http:// URL, perhaps with user and password; None asks the environment, "" goes without one.
     proxy: str | None = field(default=None, repr=False)
@@ -56,6 +58,8 @@ class Server:
             context = ssl.create_default_context(cadata=self.ca.decode("ascii") if self.ca else None)
         except (ssl.SSLError, UnicodeDecodeError):
             raise TunnelError(f"the certificate authority for {self.url} is not PEM") from None
+        if self.system_too:
+            context.load_default_certs()
         # Authorities made by older installers lack an extension that Python demands since 3.13, and Go does not.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -167,12 +171,7 @@ class TunnelClient:
     def _proxy(self) -> tuple[URL | None, dict[str, str]]:
         """The proxy, and the headers that say to it who we are."""
         found = proxy_for(self._server.url, os.environ) if self._server.proxy is None else self._server.proxy
-        if not found:
-            return None, {}
-        url = URL(found)
-        if url.user is None:
-            return url, {}
-        return url.with_user(None), {"Proxy-Authorization": aiohttp.encode_basic_auth(url.user, url.password or "")}
+        return introduced(found) if found else (None, {})
 
     async def _accept(self, stream: Stream) -> None:
         if not self._allow(stream.network, stream.address):

@@ -8,9 +8,9 @@ import contextlib
 
 import pytest
 
+from remuda.client.proxies import proxy_for
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.tunnel import Server, TunnelClient
-from remuda.tunnel.proxies import proxy_for
 
 from .pair import TOKEN, Door, listening, stopped, until
 

@@ -1,10 +1,14 @@
-"""Which proxy leads to a server, from the environment, by Go's rules: HTTPS_PROXY for wss, HTTP_PROXY for ws, NO_PROXY."""
+"""Which proxy leads to a server, from the environment, by Go's rules: HTTPS_PROXY for https and wss, HTTP_PROXY, NO_PROXY.
+
+Python's own `urllib.request.proxy_bypass` knows no networks in NO_PROXY, and a cluster's are usually given as such.
+"""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
 
+import aiohttp
 from yarl import URL
 
 
@@ -16,6 +20,14 @@ def proxy_for(url: str, environment: Mapping[str, str]) -> str | None:
     if not proxy or target.host is None or _direct(target.host, target.port, _value(environment, "NO_PROXY")):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def introduced(proxy: str) -> tuple[URL, dict[str, str]]:
+    """The proxy's URL without user and password, and the header by which they are said."""
+    url = URL(proxy)
+    if url.user is None:
+        return url, {}
+    return url.with_user(None), {"Proxy-Authorization": aiohttp.encode_basic_auth(url.user, url.password or "")}
 
 
 def _value(environment: Mapping[str, str], name: str) -> str:
