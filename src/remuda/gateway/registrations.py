@@ -1,0 +1,149 @@
+"""Which cluster a registration token is for: the Secrets `crt-token-<name>` in the clusters' namespaces, by the token's hash.
+
+Two lives of a token count, as protocols.md §10.2 has it: the present one until it expires, and the one before it until its
+time of grace is over. Nothing here tells a token that was never given out from one that has expired. :mod:`.importing` and
+:mod:`.tunnels` ask; :mod:`remuda.management.clusters` makes and rotates the tokens.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from remuda.kube.clock import Clock, time_of
+from remuda.kube.objects import GroupVersionResource, Key, is_being_deleted, name_of, namespace_of
+from remuda.runtime import Informer
+
+from .services import Services
+
+Obj = dict[str, Any]
+
+SECRETS: Final = GroupVersionResource("", "v1", "secrets")
+PREFIX: Final = "crt-token-"
+NODE_TOKEN: Final = "node-token"
+LONGEST_TOKEN: Final = 256
+# A token that has just expired is about to be rotated, and then has its time of grace: nobody is thrown out in between.
+ROTATION: Final = 60.0
+
+_INDEX = "registration-token"
+_FIELDS = ("token", "previousToken", "expiresAt", "gracePeriodExpiresAt")
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a token is good for. `until` is when it ends by itself, in seconds since the epoch; None: never."""
+
+    cluster: str
+    crt_name: str
+    is_node_token: bool
+    # It has been rotated already, and is good only for the time of grace.
+    is_previous: bool = False
+    until: float | None = None
+
+
+def digest(token: str) -> bytes:
+    """What a token is looked up by, so that comparing takes no time that tells of the token."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+def slim(secret: Obj) -> Obj:
+    """What is kept of a Secret: of all but registration tokens only that it is there."""
+    metadata = secret.get("metadata") or {}
+    kept: Obj = {field: metadata[field] for field in ("name", "namespace", "uid", "resourceVersion") if field in metadata}
+    if not str(metadata.get("name", "")).startswith(PREFIX):
+        return {"metadata": kept}
+    if metadata.get("deletionTimestamp"):
+        kept["deletionTimestamp"] = metadata["deletionTimestamp"]
+    data = secret.get("data")
+    said = {field: data[field] for field in _FIELDS if field in data} if isinstance(data, dict) else {}
+    return {"metadata": kept, "data": said}
+
+
+def _text(data: Any, field: str) -> str:
+    value = data.get(field) if isinstance(data, Mapping) else None
+    try:
+        return base64.b64decode(value, validate=True).decode("utf-8") if isinstance(value, str) else ""
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def _digests(secret: Obj) -> Iterable[bytes]:
+    if not name_of(secret).startswith(PREFIX):
+        return ()
+    data = secret.get("data")
+    return [digest(token) for token in (_text(data, "token"), _text(data, "previousToken")) if token]
+
+
+def registration_of(secret: Obj, wanted: bytes, now: float) -> Registration | None:
+    """What the token with this digest is good for now, by one Secret."""
+    data = secret.get("data")
+    crt_name = name_of(secret).removeprefix(PREFIX)
+    if is_being_deleted(secret) or not crt_name:
+        return None
+    cluster, node = namespace_of(secret), crt_name == NODE_TOKEN
+    token, previous = _text(data, "token"), _text(data, "previousToken")
+    if token and digest(token) == wanted:
+        expires = _until(_text(data, "expiresAt"), ROTATION)
+        return Registration(cluster, crt_name, node, False, expires) if expires is None or now < expires else None
+    if previous and digest(previous) == wanted:
+        # Grace without an end would make the old token as good as the new one.
+        ends = time_of(_text(data, "gracePeriodExpiresAt"))
+        return Registration(cluster, crt_name, node, True, ends) if ends is not None and now < ends else None
+    return None
+
+
+def _until(text: str, more: float) -> float | None:
+    if not text:
+        return None
+    found = time_of(text)
+    # What can't be read is no reason to let a token live for ever.
+    return 0.0 if found is None else found + more
+
+
+class Registrations:
+    """All registration tokens there are. `on_change` handlers are told the name of a cluster whose tokens changed."""
+
+    def __init__(self, services: Services) -> None:
+        self._clock: Clock = services.clock
+        self._secrets: Informer = services.informers.of(SECRETS, transform=slim)
+        self._secrets.add_index(_INDEX, _digests)
+
+    @property
+    def informer(self) -> Informer:
+        return self._secrets
+
+    def cluster_of(self, token: str) -> Registration | None:
+        """What a token is good for at this moment; None for every token that is good for nothing."""
+        if not token or len(token) > LONGEST_TOKEN or not token.isascii():
+            return None
+        return self.by_digest(digest(token))
+
+    def by_digest(self, wanted: bytes) -> Registration | None:
+        """The same for whoever keeps no tokens, but asks again whether one still holds."""
+        now = self._clock.time()
+        found = [registration_of(secret, wanted, now) for secret in self._secrets.indexed(_INDEX, wanted)]
+        good = [each for each in found if each is not None]
+        # The same token for two clusters is for neither: nobody can say which was meant.
+        if not good or len({each.cluster for each in good}) > 1:
+            return None
+        # The least that it is good for, where it was given out twice.
+        return next((each for each in good if each.is_node_token), good[0])
+
+    def token_of(self, cluster: str, crt_name: str) -> str:
+        """The present token of a ClusterRegistrationToken; empty when there is none."""
+        secret = self._secrets.get(cluster, PREFIX + crt_name)
+        token = "" if secret is None else _text(secret.get("data"), "token")
+        found = registration_of(secret, digest(token), self._clock.time()) if secret is not None and token else None
+        return token if found is not None else ""
+
+    def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
+        def changed(new: Obj | None, old: Obj | None) -> None:
+            about = new or old
+            if about is not None and name_of(about).startswith(PREFIX):
+                handler(Key.of(about).namespace)
+
+        return self._secrets.on_change(changed)

@@ -1,0 +1,81 @@
+"""A management API in memory with the gateway's services on it, for tests of how clusters come in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from remuda.api import crds
+from remuda.api.management_cattle_io import GROUP
+from remuda.apiserver.authz import Action
+from remuda.apiserver.server import Config, Server
+from remuda.client.inprocess import InProcessClient
+from remuda.gateway.services import Services
+from remuda.kube.clock import Entropy, Rng, VirtualClock
+from remuda.kube.objects import GroupVersionResource
+from remuda.management.settings import Settings
+from remuda.runtime import Informers
+from remuda.tunnel import TunnelServer
+
+Obj = dict[str, Any]
+CRDS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+
+
+class Everybody:
+    async def allowed(self, action: Action) -> bool:
+        return True
+
+
+class Ours:
+    def __init__(self, ca: str) -> None:
+        self.ca = ca
+
+
+async def nobody(request: object) -> str | None:
+    return None
+
+
+class Management:
+    def __init__(self, server: Server, clock: VirtualClock, rng: Rng, environment: Mapping[str, str], ca: str) -> None:
+        self.server = server
+        self.clock = clock
+        self.client = InProcessClient(server, manager="test")
+        self.informers = Informers(self.client, clock, rng)
+        self.services = Services(
+            client=self.client,
+            informers=self.informers,
+            clock=clock,
+            rng=rng,
+            entropy=Entropy(7),
+            access=Everybody(),
+            authority=Ours(ca),
+            tunnels=TunnelServer(nobody, clock, rng),
+            environment=environment,
+        )
+        self.services.settings = lambda: Settings((), environment)
+
+    async def settle(self, seconds: float = 1.0) -> None:
+        await self.clock.advance(seconds)
+
+    async def namespace(self, name: str) -> None:
+        await self.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+
+@contextlib.asynccontextmanager
+async def management(environment: Mapping[str, str] | None = None, ca: str = "") -> AsyncIterator[Management]:
+    clock, rng = VirtualClock(), Rng(1)
+    server = await Server.open(Config(data_dir=None, clock=clock, rng=rng, entropy=Entropy(1)))
+    made = Management(server, clock, rng, environment or {}, ca)
+    running = asyncio.create_task(made.informers.run())
+    try:
+        for crd in crds([GROUP]):
+            await made.client.create(CRDS, crd)
+        await made.settle()
+        yield made
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await server.close()
