@@ -1,0 +1,43 @@
+"""What an object that was generated says about where it comes from, in the words of Rancher's `apply` (capr.md §0.5).
+
+A label that all objects of one owner and one set share, by which those that are no longer wanted are found, and annotations that
+say the same for people. `…/applied`, the object as it was last written, is not among them: servers keep track of that by now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, NamedTuple
+
+from .objects import GroupVersionKind, Key, annotations_of
+
+Obj = dict[str, Any]
+
+PREFIX = "objectset.rio.cattle.io/"
+HASH = f"{PREFIX}hash"
+ID, OWNER_GVK, OWNER_NAME, OWNER_NAMESPACE = (f"{PREFIX}{each}" for each in ("id", "owner-gvk", "owner-name", "owner-namespace"))
+
+
+class Marks(NamedTuple):
+    labels: dict[str, str]
+    annotations: dict[str, str]
+
+
+def marks(set_id: str, owner: Obj) -> Marks:
+    """What objects of the set `set_id` that `owner` leads to are marked with."""
+    kind, key = GroupVersionKind.of(owner), Key.of(owner)
+    said = (set_id, f"{kind.api_version}, Kind={kind.kind}", key.name, key.namespace)
+    digest = hashlib.sha1("".join(said).encode(), usedforsecurity=False).hexdigest()
+    return Marks({HASH: digest}, dict(zip((ID, OWNER_GVK, OWNER_NAME, OWNER_NAMESPACE), said, strict=True)))
+
+
+def origin_of(obj: Obj, set_id: str) -> Key | None:
+    """The owner that an object of this set says it comes from; None when it says none."""
+    found = annotations_of(obj)
+    if found.get(ID) != set_id or not found.get(OWNER_NAME):
+        return None
+    return Key(found.get(OWNER_NAMESPACE) or "", found[OWNER_NAME])
+
+
+def without_marks(annotations: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in annotations.items() if not name.startswith(PREFIX)}
