@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from remuda import kcm
 from remuda.api import crds
 from remuda.api.management_cattle_io import GROUP
 from remuda.apiserver.authz import Action
@@ -69,6 +70,7 @@ async def management(environment: Mapping[str, str] | None = None, ca: str = "")
     clock, rng = VirtualClock(), Rng(1)
     server = await Server.open(Config(data_dir=None, clock=clock, rng=rng, entropy=Entropy(1)))
     made = Management(server, clock, rng, environment or {}, ca)
+    keeper = asyncio.create_task(kcm.run(InProcessClient(server, manager="kube-controller-manager"), clock, rng))
     running = asyncio.create_task(made.informers.run())
     try:
         for crd in crds([GROUP]):
@@ -76,6 +78,7 @@ async def management(environment: Mapping[str, str] | None = None, ca: str = "")
         await made.settle()
         yield made
     finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        for task in (running, keeper):
+            task.cancel()
+        await asyncio.gather(running, keeper, return_exceptions=True)
         await server.close()

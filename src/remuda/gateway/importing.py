@@ -1,0 +1,95 @@
+"""`/v3/import/<token>_<cluster>.yaml`: the manifest that imports a cluster, for whoever has its registration token.
+
+The token is the only credential, so there is one answer to everything that is wrong: nobody learns whether it was the cluster,
+the token or the name (protocols.md §10.1). The audit log says which, without the token (:mod:`.redaction`). A node's token
+imports nothing: what the manifest makes would open a tunnel with it, and :mod:`.tunnels` refuses that, too.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Any, Final
+
+from aiohttp import web
+
+from remuda import __version__
+from remuda.api.management_cattle_io import CLUSTERS
+from remuda.kube.errors import ApiError, unavailable
+from remuda.kube.objects import dig, is_being_deleted
+
+from .asking import Asked
+from .certificates import ca_checksum
+from .manifest import Wanted, render
+from .registrations import SECRETS, Registrations
+from .routing import Who
+from .services import Services
+
+Obj = dict[str, Any]
+
+REFUSED: Final = "invalid import address"
+_FILE = re.compile(r"([a-z0-9]{1,256})_([a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)\.yaml", re.ASCII)
+_PULL_SECRETS_IN = "cattle-system"
+
+
+class Importing:
+    def __init__(self, services: Services, registrations: Registrations) -> None:
+        self._services = services
+        self._registrations = registrations
+        self._clusters = services.informers.of(CLUSTERS)
+        services.routes.add("GET HEAD", "/v3/import/{file}", self.answer, Who.ANYBODY, largest=0)
+
+    async def answer(self, asked: Asked) -> web.StreamResponse:
+        if not (self._clusters.synced.is_set() and self._registrations.informer.synced.is_set()):
+            raise unavailable("not ready yet, please try again", retry_after=1)
+        token, cluster, why = self._judge(asked.parameters["file"])
+        if cluster is None:
+            asked.why = why
+            return web.Response(status=400, text=REFUSED, headers={"Cache-Control": "no-store"})
+        asked.cluster = str(dig(cluster, "metadata", "name"))
+        text = render(await self._wanted(asked, cluster, token))
+        return web.Response(text=text, headers={"Cache-Control": "no-store"})
+
+    def _judge(self, file: str) -> tuple[str, Obj | None, str]:
+        """The token and its cluster; or why not, for the audit log."""
+        matched = _FILE.fullmatch(file)
+        if matched is None:
+            return "", None, "not the name of a manifest"
+        token, name = matched.groups()
+        found = self._registrations.cluster_of(token)
+        cluster = self._clusters.get("", name)
+        if found is None:
+            return "", None, "the registration token is unknown or has expired"
+        if found.cluster != name:
+            return "", None, "the registration token is another cluster's"
+        if found.is_node_token:
+            return "", None, "a node's registration token imports no cluster"
+        if cluster is None or is_being_deleted(cluster) or dig(cluster, "spec", "internal"):
+            return "", None, "there is no such cluster to be imported"
+        return token, cluster, ""
+
+    async def _wanted(self, asked: Asked, cluster: Obj, token: str) -> Wanted:
+        settings = self._services.settings()
+        return Wanted(
+            cluster=cluster,
+            settings=settings,
+            server=settings.text("server-url") or f"https://{asked.request.host}",
+            token=token,
+            ca_checksum=ca_checksum(settings.text("cacerts") or self._services.authority.ca),
+            version=f"v{__version__}",
+            pull_secrets=await self._pull_secrets(settings.text("system-default-registry-pull-secrets")),
+        )
+
+    async def _pull_secrets(self, names: str) -> tuple[tuple[str, str], ...]:
+        found = []
+        for name in filter(None, (each.strip() for each in names.split(","))):
+            try:
+                secret = await self._services.client.get(SECRETS, name, _PULL_SECRETS_IN)
+            except ApiError as error:
+                if not error.is_not_found:
+                    raise
+                continue
+            config = dig(secret, "data", ".dockerconfigjson")
+            if isinstance(config, str) and base64.b64decode(config):
+                found.append((name, config))
+        return tuple(found)

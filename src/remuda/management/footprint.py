@@ -1,0 +1,29 @@
+"""What we leave in a cluster that we manage: the names that the manifest makes and that removal takes away again.
+
+:mod:`remuda.gateway.manifest` makes them, :mod:`remuda.management.health.removal` removes what carries `MADE_FOR`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+NAMESPACE: Final = "cattle-system"
+IMPERSONATION_NAMESPACE: Final = "cattle-impersonation-system"
+AGENT: Final = "cattle-cluster-agent"
+SERVICE_ACCOUNT: Final = "cattle"
+ADMIN_ROLE: Final = "cattle-admin"
+ADMIN_BINDING: Final = "cattle-admin-binding"
+PROXY_ROLE: Final = "proxy-clusterrole-kubeapiserver"
+PROXY_BINDING: Final = "proxy-role-binding-kubernetes-master"
+BUDGET: Final = "cattle-cluster-agent-pod-disruption-budget"
+PRIORITY_CLASS: Final = "cattle-cluster-agent-priority-class"
+# A label of the Secrets that images are pulled with.
+PULL_SECRET: Final = "management.cattle.io/cattle-cluster-agent-pull-secret"
+CREDENTIALS_PREFIX: Final = "cattle-credentials-"
+AGGREGATION_SECRET: Final = "stv-aggregation"
+# An annotation: the id of the cluster that an object was made for.
+MADE_FOR: Final = "remuda.dev/made-for"
+
+
+def credentials_name(key: str) -> str:
+    return CREDENTIALS_PREFIX + key
