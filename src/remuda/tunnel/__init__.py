@@ -10,12 +10,13 @@ from __future__ import annotations
 from .client import Server, TunnelClient
 from .errors import FrameError, NoSession, Refused, SessionEnded, StreamClosed, StreamError, TunnelError
 from .pipe import join, serve_by_dialling
-from .server import Authorizer, SessionListener, TunnelServer
+from .server import Admit, Authorizer, SessionListener, TunnelServer
 from .session import Session
 from .stream import ByteStream, Stream
 from .tls import TlsStream, start_tls
 
 __all__ = [
+    "Admit",
     "Authorizer",
     "ByteStream",
     "FrameError",

@@ -8,6 +8,7 @@ Streams of a session end with it; nothing is moved from one line to another.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -28,6 +29,9 @@ log = logging.getLogger(__name__)
 
 Authorizer = Callable[[web.Request], Awaitable[str | None]]
 """The client key of the caller, None when they show nothing to go by; raises Refused to say what is wrong with it."""
+
+Admit = Callable[[Session], Awaitable[None]]
+"""Looks at a session that nobody else knows of yet, for example by dialling through it; raises Refused to end it again."""
 
 
 class SessionListener(Protocol):
@@ -57,6 +61,12 @@ class TunnelServer:
             return web.Response(status=400, text=str(refusal))
         if key is None:
             return web.Response(status=401, text="failed authentication")
+        return await self.accept(request, key)
+
+    async def accept(
+        self, request: web.BaseRequest, key: str, *, mark: object = None, admit: Admit | None = None
+    ) -> web.StreamResponse:
+        """The same for a client that somebody else has authorized under this key; `mark` stays on its session."""
         if self._closed:
             return web.Response(status=503, text="shutting down")
         socket = web.WebSocketResponse(autoping=False, autoclose=False, compress=False, max_msg_size=LARGEST_MESSAGE)
@@ -65,16 +75,37 @@ class TunnelServer:
         await socket.prepare(request)
         transport = request.transport
         wire = Wire(socket, transport.abort if transport is not None else lambda: None)
-        await self._serve(Session(wire, self._clock, self._rng, key=key, number=self._rng.below(1 << 63)))
+        session = Session(wire, self._clock, self._rng, key=key, number=self._rng.below(1 << 63))
+        session.mark = mark
+        if admit is None:
+            await self._serve(session, session.serve())
+        else:
+            await self._serve_admitted(session, admit)
         return socket
 
-    async def _serve(self, session: Session) -> None:
+    async def _serve_admitted(self, session: Session, admit: Admit) -> None:
+        running = asyncio.ensure_future(session.serve())
+        try:
+            await admit(session)
+            if self._closed:
+                session.end("shutting down")
+            if session.alive:
+                await self._serve(session, running)
+        except Refused as refusal:
+            log.info("tunnel refused: %s", refusal, extra={"client": session.key, "session": session.number})
+            session.end(str(refusal))
+        finally:
+            session.end("stopped")
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    async def _serve(self, session: Session, running: Awaitable[str]) -> None:
         self._sessions.setdefault(session.key, []).append(session)
         log.info("tunnel connected", extra={"client": session.key, "session": session.number})
         for listener in list(self._listeners):
             listener.session_added(session.key, session.number)
         try:
-            await session.serve()
+            await running
         finally:
             reason = session.reason or "stopped"
             self._remove(session)

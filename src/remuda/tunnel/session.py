@@ -62,6 +62,8 @@ class Session:
         self.clock = clock
         self.key = key
         self.number = number
+        # Whatever the one who let it in knows it by.
+        self.mark: object = None
         self.reason: str | None = None
         self.heard_at = clock.monotonic()
         self._wire = wire
