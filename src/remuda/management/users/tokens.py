@@ -1,8 +1,9 @@
 """Tokens: `management.cattle.io/v3` Token objects as they are made, judged and aged.
 
 A token is `token-xxxxx:secret`; the object's name is the first half, of the second only a hash is kept (:mod:`.tokenhashes`). How
-a caller shows one is the gateway's business (:mod:`remuda.gateway.credentials`). Pure: the object, the moment and the cluster come
-in, a refusal goes out. Whatever can't be read for sure (an end that is no time, a negative time to live) counts against the token.
+a caller shows one is the gateway's business (:mod:`remuda.gateway.credentials`). Pure: the object, the moment and the cluster
+come in, a refusal goes out. Whatever can't be read for sure (an end that is no time, a negative time to live) counts against
+the token.
 """
 
 from __future__ import annotations
