@@ -30,7 +30,7 @@ from remuda.kube.objects import GroupVersionResource, namespace_of
 
 from . import answers
 from .api import APPLY_PATCH, MERGE_PATCH, Obj, WatchEvent, named
-from .credentials import Credential, source_for
+from .credentials import Credential, CredentialSource, source_for
 from .kubeconfig import ConfigError, Target, discover, load, select
 from .proxies import proxy_for
 from .tls import client_context
@@ -41,6 +41,9 @@ REQUEST_SECONDS = 60.0
 CONNECT_SECONDS = 15.0
 RETRIES = 10
 LONGEST_PAUSE = 30.0
+
+# How many connections at a time, and what TLS believes: who makes them.
+Connector = Callable[[int, ssl.SSLContext | None], aiohttp.BaseConnector]
 
 _USER_AGENT = f"remuda/{__version__} ({sys.platform})"
 
@@ -66,14 +69,18 @@ class HttpsClient:
         watches: int = 1024,
         request_seconds: float = REQUEST_SECONDS,
         on_warning: Callable[[str], None] | None = None,
+        connector: Connector | None = None,
+        credentials: CredentialSource | None = None,
     ) -> None:
+        """`connector` makes connections in another way than this machine's network, `credentials` replace the target's own."""
         self.target = target
         self._clock = clock
         self._limits = (connections, watches)
         self._request_seconds = request_seconds
         self._on_warning = on_warning or LoggedOnce()
-        self._credentials = source_for(target, clock)
-        self._proxy = _proxy(target)
+        self._credentials = credentials or source_for(target, clock)
+        self._connector = connector
+        self._proxy = _proxy(target) if connector is None else None
         self._sessions: tuple[aiohttp.ClientSession, aiohttp.ClientSession] | None = None
         self._closed = False
         self._tls: ssl.SSLContext | None = None
@@ -382,9 +389,13 @@ class HttpsClient:
         return self._sessions
 
     def _session(self, limit: int) -> aiohttp.ClientSession:
-        connector = aiohttp.TCPConnector(
-            limit=limit, ssl=self._tls if self._tls is not None else True, keepalive_timeout=90, socket_factory=_socket
-        )
+        connector: aiohttp.BaseConnector
+        if self._connector is not None:
+            connector = self._connector(limit, self._tls)
+        else:
+            connector = aiohttp.TCPConnector(
+                limit=limit, ssl=self._tls if self._tls is not None else True, keepalive_timeout=90, socket_factory=_socket
+            )
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
         return aiohttp.ClientSession(
             connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=2**18

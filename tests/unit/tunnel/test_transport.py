@@ -1,0 +1,122 @@
+"""A client of Kubernetes whose every connection goes through a tunnel, with TLS inside it."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from remuda.apiserver.pki import Pki
+from remuda.apiserver.server import Config, Server
+from remuda.client.https import HttpsClient, Unreachable
+from remuda.client.kubeconfig import Target
+from remuda.kube.clock import SYSTEM_CLOCK, Entropy
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import GroupVersionResource
+from remuda.tunnel.stream import ByteStream
+from remuda.tunnel.transport import TunnelConnector
+
+from .pair import Door, listening, until
+
+CONFIGMAPS = GroupVersionResource("", "v1", "configmaps")
+NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    return Pki.ensure(tmp_path_factory.mktemp("pki") / "pki", ["127.0.0.1"], SYSTEM_CLOCK, Entropy())
+
+
+def through(door: Door, target: Target) -> HttpsClient:
+    async def dial(address: str) -> ByteStream:
+        return await door.tunnels.dial("c-test", "tcp", address)
+
+    def connector(limit: int, context: ssl.SSLContext | None) -> aiohttp.BaseConnector:
+        return TunnelConnector(dial, context, SYSTEM_CLOCK, limit=limit)
+
+    return HttpsClient(target, SYSTEM_CLOCK, connector=connector)
+
+
+@asynccontextmanager
+async def api_server(pki: Pki) -> AsyncIterator[Target]:
+    server = await Server.open(Config(data_dir=None, pki=pki, port=0))
+    await server.listen()
+    admin: dict[str, Any] = {
+        "client_certificate": pki.admin_certificate.read_bytes(),
+        "client_key": pki.admin_key.read_bytes(),
+    }
+    try:
+        yield Target(server.url, ca=pki.ca_pem, **admin)
+    finally:
+        await server.close()
+
+
+def configmap(name: str, data: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": "default"},
+        "data": {"x": data},
+    }
+
+
+async def test_a_client_reads_writes_and_watches_through_the_tunnel(pki: Pki) -> None:
+    async with Door() as door, api_server(pki) as target:
+        await door.join()
+        async with through(door, target) as client:
+            await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "herd"}})
+            big = "x" * 700_000
+            made = await client.create(CONFIGMAPS, configmap("a", big))
+            assert (await client.get(CONFIGMAPS, "a", "default"))["data"] == {"x": big}
+            events = client.watch(CONFIGMAPS, "default", resource_version=made["metadata"]["resourceVersion"])
+            await client.create(CONFIGMAPS, configmap("b", "y"))
+            event = await anext(aiter(events))
+            assert event.object["metadata"]["name"] == "b"
+            await events.aclose()  # type: ignore[attr-defined]
+            await asyncio.gather(*(client.get(CONFIGMAPS, "a", "default") for _ in range(50)))
+            with pytest.raises(ApiError, match="not found"):
+                await client.get(CONFIGMAPS, "no", "default")
+
+
+async def test_a_server_with_another_certificate_is_not_spoken_to(pki: Pki, tmp_path: Path) -> None:
+    other = Pki.ensure(tmp_path / "pki", ["127.0.0.1"], SYSTEM_CLOCK, Entropy())
+    async with Door() as door, api_server(pki) as target:
+        await door.join()
+        async with through(door, Target(target.server, ca=other.ca_pem, token="secret")) as client:
+            with pytest.raises(Unreachable, match="certificate"):
+                await client.raw("GET", "/version")
+        async with through(door, Target(target.server.replace("127.0.0.1", "127.0.0.2"), ca=pki.ca_pem)) as client:
+            with pytest.raises(Unreachable):
+                await client.raw("GET", "/version")
+
+
+async def test_without_a_session_or_with_one_that_ends_there_is_no_answer(pki: Pki) -> None:
+    async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with Door() as door, listening(mute) as address, through(door, Target(f"http://{address}")) as client:
+        with pytest.raises(Unreachable, match="failed to find Session"):
+            await client.raw("GET", "/version")
+        await door.join()
+        asking = asyncio.create_task(client.raw("GET", "/version"))
+        await until(lambda: door.tunnels.sessions("c-test")[0].streams == 1)
+        door.tunnels.drop("c-test", "revoked")
+        with pytest.raises(Unreachable):
+            await asking
+
+
+async def test_connections_are_kept_and_all_closed_with_the_client(pki: Pki) -> None:
+    async with Door() as door, api_server(pki) as target:
+        await door.join()
+        session = door.tunnels.sessions("c-test")[0]
+        async with through(door, target) as client:
+            for _ in range(5):
+                await client.raw("GET", "/version")
+            assert session.streams == 1
+        await until(lambda: session.streams == 0)
