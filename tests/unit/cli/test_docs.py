@@ -15,7 +15,7 @@ from remuda.cli.exits import Code
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "cli.md").read_text()
 SHOWN = "\n".join(re.findall(r"^\$ (.*)$", PAGE + (ROOT / "docs" / "etcd.md").read_text(), re.MULTILINE))
-LINES = re.findall(r"(?m)(?:^|(?<=\())remuda (?:[a-z]+)(?: [^\s)`\"]+)*", SHOWN)
+LINES = re.findall(r"(?m)(?:^|(?<=\())remuda (?:[a-z-]+)(?: [^\s)`\"]+)*", SHOWN)
 
 
 def command(name: str) -> click.Command:
