@@ -1,7 +1,7 @@
-"""Build the real programs that the tests compare Remuda with: Kubernetes, etcd, Cluster API's managers and clusterctl.
+"""Build the real programs that the tests compare Remuda with: Kubernetes, etcd, Cluster API's managers, clusterctl, remotedialer.
 
-Run as `python tests/real/build.py [kubernetes|etcd|capi|capi-bootstrap|clusterctl|all]`; it builds what is missing and prints one
-`name=path` line per program. Tests call `programs()` instead. What is built depends only on the pinned sources
+Run as `python tests/real/build.py [kubernetes|etcd|capi|capi-bootstrap|clusterctl|remotedialer|all]`; it builds what is missing
+and prints one `name=path` line per program. Tests call `programs()` instead. What is built depends only on the pinned sources
 (go.mod, go.sum, our main.go and the link flags), so the result is kept in a cache directory named by their hash:
 `$REMUDA_CACHE` or `$XDG_CACHE_HOME` or `~/.cache`, then `remuda/real/<hash>/`. A file lock lets several test runs
 ask at once; one builds, the others wait. `cluster.py` starts what was built here.
@@ -96,6 +96,7 @@ TARGETS = {
             pin=_CLUSTER_API,
             folder=HERE / "capi",
         ),
+        Target("remotedialer", ".", "remotedialer", pin=("REMOTEDIALER_VERSION", "github.com/rancher/remotedialer")),
     )
 }
 

@@ -5,14 +5,19 @@ to go on (protocols.md §8.4). What is to go out is one chunk at a time, so that
 side brakes or the line is full. :mod:`.session` decides whose chunk goes next; it is the only other module that touches
 the parts of a stream that are not public.
 
-The Go side keeps one flag for both directions: whoever sends Resume also takes itself for resumed, and a paused side that
-reads resumes itself. Three rules make that harmless, against Go and against ourselves:
+The Go side keeps one flag for both directions: whoever asks for a pause stops writing, too; whoever sends Resume also takes
+itself for resumed, but does not wake its own writer; a paused side that reads resumes itself. So two Go sides that both send
+much may stand still for ever. These rules keep that from us, against Go and against ourselves:
 
 - sending Resume also ends our own pause, because the other side has just forgotten that it asked for one; if it still is
   over its limit it asks again with the next data;
-- a Resume that arrives while we still want a pause is answered with Pause again;
-- a Pause that may have crossed our Resume on the way would never be lifted. So it is lifted once, a little later, by one
-  more Resume.
+- a Resume that arrives while we still want a pause is answered with Pause again, and one that ends our pause with a Resume,
+  which is what wakes Go's writer;
+- a pause that lasts is tried, since it may have crossed our Resume, or be Go's before a service that answers while it reads
+  (the service can't go on reading because Go does not take its answer, nor Go writing because the service does not read). A
+  Resume frees the other side's hands, a while later a few bytes find out whether it asks for a pause again, and when it does
+  the next try comes twice as late. What that adds to a reader that has truly stopped is `_PROBE` bytes a minute. When we
+  want a pause ourselves there is no Resume to send; then the few bytes alone make a Go side that has room say so.
 
 There is no half-close in this protocol: the end of one direction is the end of both.
 """
@@ -33,8 +38,13 @@ RESUME_BELOW = PAUSE_ABOVE // 8
 # A pause needs a way to the other side and what is on the line still arrives; beyond this it is not heeding us.
 NEVER_ABOVE = 16 * PAUSE_ABOVE
 
-_CROSSING = 10.0
-_LIFT_AFTER = 5.0
+# When a pause is first tried, how late the tries may become, how long the other side has to get rid of what it holds, and
+# to answer the bytes that follow.
+_TRY_AFTER = 0.25
+_TRY_AT_LAST = 60.0
+_DRAIN_FOR = 0.25
+_ANSWER_WITHIN = 1.0
+_PROBE = 512
 # How long a closed stream may wait for the other side's Resume to send its last chunk.
 _LINGER = 60.0
 
@@ -81,11 +91,13 @@ class Stream:
         "_finished",
         "_flow",
         "_linger",
+        "_patience",
         "_paused",
+        "_probing",
         "_reader",
         "_received",
-        "_resumed_at",
         "_slot",
+        "_trial",
         "_writer",
         "address",
         "id",
@@ -112,7 +124,9 @@ class Stream:
         self._ended: str | None = None
         self._asked_to_pause = False
         self._paused = False
-        self._resumed_at: float | None = None
+        self._probing = False
+        self._patience = _TRY_AFTER
+        self._trial: Timer | None = None
         self._reader: asyncio.Future[None] | None = None
         self._writer: asyncio.Future[None] | None = None
         self._linger: Timer | None = None
@@ -221,6 +235,8 @@ class Stream:
     def take(self) -> tuple[Kind, bytes] | None:
         """The next chunk, or the end when there is none before it."""
         if self._slot is not None:
+            if self._probing:
+                return self._take_probe(self._slot)
             if self._paused:
                 return None
             body, self._slot = self._slot, None
@@ -233,11 +249,20 @@ class Stream:
         self._carrier.forget(self)
         return Kind.ERROR, error_body(self._final)
 
+    def _take_probe(self, slot: bytes) -> tuple[Kind, bytes]:
+        self._probing = False
+        self._slot = slot[_PROBE:] or None
+        if self._asked_to_pause:
+            self._try_later()
+        else:
+            self._trial = self._carrier.clock.call_later(_ANSWER_WITHIN, self._unpause)
+        return Kind.DATA, slot[:_PROBE]
+
     @property
     def waiting(self) -> bool:
         """There is something for its next turn."""
         if self._slot is not None:
-            return not self._paused
+            return self._probing or not self._paused
         return self._final is not None and not self._finished
 
     def on_data(self, payload: memoryview) -> None:
@@ -252,16 +277,18 @@ class Stream:
             self._signal(Kind.PAUSE)
 
     def on_pause(self) -> None:
+        if self._trial is not None:
+            self._trial.cancel()
         self._paused = True
-        clock = self._carrier.clock
-        if self._resumed_at is not None and clock.monotonic() - self._resumed_at < _CROSSING:
-            self._resumed_at = None
-            clock.call_later(_LIFT_AFTER, self._lift)
+        self._probing = False
+        self._try_later()
 
     def on_resume(self) -> None:
-        self._unpause()
         if self._asked_to_pause:
             self._signal(Kind.PAUSE)
+        elif self._paused:
+            self._signal(Kind.RESUME)
+        self._unpause()
 
     def on_error(self, text: str) -> None:
         """The other side has ended it. What has come can still be read."""
@@ -282,21 +309,42 @@ class Stream:
         self._finish()
         self._wake()
 
-    def _lift(self) -> None:
-        if self._paused and not self.over:
-            self._send_resume()
-            # The answer to this one can't have crossed it: nothing was sent that the other side could pause for.
-            self._resumed_at = None
+    def _try_later(self) -> None:
+        self._trial = self._carrier.clock.call_later(self._patience, self._try)
+        self._patience = min(2 * self._patience, _TRY_AT_LAST)
+
+    def _try(self) -> None:
+        self._trial = None
+        if self.over:
+            return
+        if self._asked_to_pause:
+            self._probe()
+            return
+        self._signal(Kind.RESUME)
+        self._trial = self._carrier.clock.call_later(_DRAIN_FOR, self._probe)
+
+    def _probe(self) -> None:
+        self._trial = None
+        if self._slot is not None:
+            self._probing = True
+            self._carrier.ready(self)
+        elif self._asked_to_pause:
+            self._try_later()
+        else:
+            self._unpause()
 
     def _send_resume(self) -> None:
         if self.over:
             return
-        self._resumed_at = self._carrier.clock.monotonic()
         self._signal(Kind.RESUME)
         self._unpause()
 
     def _unpause(self) -> None:
-        self._paused = False
+        if self._trial is not None:
+            self._trial.cancel()
+            self._trial = None
+        self._paused = self._probing = False
+        self._patience = _TRY_AFTER
         if self._slot is not None:
             self._carrier.ready(self)
 
@@ -307,9 +355,10 @@ class Stream:
 
     def _finish(self) -> None:
         self._finished = True
-        if self._linger is not None:
-            self._linger.cancel()
-            self._linger = None
+        for timer in (self._linger, self._trial):
+            if timer is not None:
+                timer.cancel()
+        self._linger = self._trial = None
 
     def _wake(self) -> None:
         self._wake_reader()
