@@ -13,7 +13,7 @@ from aiohttp import web
 from remuda import __version__
 from remuda.kube import errors, jsonio
 
-from .authn.tokens import TokenKeys, openid_configuration
+from .authn.tokens import KEYS_PATH, TokenKeys, openid_configuration
 from .discovery import Discovery
 from .http import negotiation, responses
 from .http.paths import Target
@@ -114,6 +114,8 @@ class Pages:
             raise errors.internal(f"{parts[0]} check failed")
         if path == "/metrics":
             return self._server.metrics.text()
+        if path == KEYS_PATH:
+            return self._keys.key_set()
         if path == "/openapi/v3":
             return self._openapi.index()
         if path.startswith("/openapi/v3/"):

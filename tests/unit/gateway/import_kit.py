@@ -7,14 +7,19 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+from aiohttp import web
+
 from remuda import kcm
 from remuda.api import crds
-from remuda.api.management_cattle_io import GROUP
+from remuda.api.management_cattle_io import CLUSTERS, GROUP
 from remuda.apiserver.authz import Action
 from remuda.apiserver.server import Config, Server
 from remuda.client.inprocess import InProcessClient
+from remuda.gateway.asking import Asked
 from remuda.gateway.services import Services
-from remuda.kube.clock import Entropy, Rng, VirtualClock
+from remuda.gateway.targets import judge
+from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng, VirtualClock
+from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 from remuda.management.settings import Settings
 from remuda.runtime import Informers
@@ -40,7 +45,7 @@ async def nobody(request: object) -> str | None:
 
 
 class Management:
-    def __init__(self, server: Server, clock: VirtualClock, rng: Rng, environment: Mapping[str, str], ca: str) -> None:
+    def __init__(self, server: Server, clock: Clock, rng: Rng, environment: Mapping[str, str], ca: str) -> None:
         self.server = server
         self.clock = clock
         self.client = InProcessClient(server, manager="test")
@@ -58,16 +63,55 @@ class Management:
         )
         self.services.settings = lambda: Settings((), environment)
 
+        self.asked: list[Asked] = []
+
     async def settle(self, seconds: float = 1.0) -> None:
-        await self.clock.advance(seconds)
+        """Let time pass; on the system's clock a moment has to do."""
+        if isinstance(self.clock, VirtualClock):
+            await self.clock.advance(seconds)
+        else:
+            await self.clock.sleep(0.05)
+
+    @contextlib.asynccontextmanager
+    async def door(self) -> AsyncIterator[str]:
+        """The routes, listening; where."""
+
+        async def handle(request: web.BaseRequest) -> web.StreamResponse:
+            target = judge(request.path_qs)
+            found = self.services.routes.find(request.method, target)
+            assert isinstance(found, tuple)
+            asked = Asked(request, target, "127.0.0.1", found[1])
+            self.asked.append(asked)
+            return await found[0].answer(asked)
+
+        runner = web.ServerRunner(web.Server(handle), shutdown_timeout=1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        try:
+            yield f"127.0.0.1:{runner.addresses[0][1]}"
+        finally:
+            self.services.tunnels.close()
+            await runner.cleanup()
 
     async def namespace(self, name: str) -> None:
         await self.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
 
+async def _served(client: InProcessClient) -> None:
+    """On the system's clock definitions take a moment."""
+    for _ in range(200):
+        with contextlib.suppress(ApiError):
+            await client.list(CLUSTERS)
+            return
+        await SYSTEM_CLOCK.sleep(0.02)
+
+
 @contextlib.asynccontextmanager
-async def management(environment: Mapping[str, str] | None = None, ca: str = "") -> AsyncIterator[Management]:
-    clock, rng = VirtualClock(), Rng(1)
+async def management(
+    environment: Mapping[str, str] | None = None, ca: str = "", clock: Clock | None = None
+) -> AsyncIterator[Management]:
+    clock, rng = clock or VirtualClock(), Rng(1)
     server = await Server.open(Config(data_dir=None, clock=clock, rng=rng, entropy=Entropy(1)))
     made = Management(server, clock, rng, environment or {}, ca)
     keeper = asyncio.create_task(kcm.run(InProcessClient(server, manager="kube-controller-manager"), clock, rng))
@@ -76,6 +120,7 @@ async def management(environment: Mapping[str, str] | None = None, ca: str = "")
         for crd in crds([GROUP]):
             await made.client.create(CRDS, crd)
         await made.settle()
+        await _served(made.client)
         yield made
     finally:
         for task in (running, keeper):

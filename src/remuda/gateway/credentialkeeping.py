@@ -1,0 +1,164 @@
+"""How a cluster is reached, as it is stored: in its status, with the service account token in a Secret of its own.
+
+A change makes a new Secret and then points to it from the status in one write, together with the endpoint and the CA: whoever
+reads the cluster sees the old three or the new three. The Secret belongs to the cluster and goes with it (protocols.md §9.2).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass
+from typing import Any, Final
+
+from remuda.api.management_cattle_io import API_VERSION, CLUSTERS
+from remuda.client.api import Client
+from remuda.kube.clock import Clock, Entropy
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import GroupVersionResource, dig, name_of, resource_version_of, uid_of
+from remuda.management.conditions import FALSE, TRUE, conditions_of, with_condition, write_status
+
+from .contact import IMPORTED, Params, Stored
+
+Obj = dict[str, Any]
+
+SECRETS: Final = GroupVersionResource("", "v1", "secrets")
+CREDENTIALS_NAMESPACE: Final = "cattle-global-data"
+CREDENTIAL: Final = "credential"
+# The keys that the cluster signs its tokens with, as it has published them.
+KEYS: Final = "jwks"
+_PREFIX = "cluster-serviceaccounttoken-"
+ACCEPTED: Final = "EndpointAccepted"
+_HELP = "; to take it nevertheless, empty apiEndpoint, caCert and serviceAccountTokenSecret in the status of this cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A cluster as it was read; `stored` is None when nobody has made contact yet."""
+
+    cluster: Obj
+    stored: Stored | None
+    keys: str
+
+    @property
+    def driver(self) -> str:
+        return _text(self.cluster, "status", "driver")
+
+
+class CredentialKeeper:
+    def __init__(self, client: Client, clock: Clock, entropy: Entropy) -> None:
+        self._client = client
+        self._clock = clock
+        self._entropy = entropy
+
+    async def known(self, name: str) -> Known | None:
+        """What is known of a cluster; None when there is none."""
+        try:
+            cluster = await self._client.get(CLUSTERS, name)
+        except ApiError as error:
+            if error.is_not_found:
+                return None
+            raise
+        endpoint, ca = _text(cluster, "status", "apiEndpoint"), _text(cluster, "status", "caCert")
+        reference = _text(cluster, "status", "serviceAccountTokenSecret")
+        if not (endpoint or ca or reference):
+            return Known(cluster, None, "")
+        secret = await self._secret(reference)
+        return Known(cluster, Stored(endpoint, _decoded(secret, CREDENTIAL), ca), _decoded(secret, KEYS))
+
+    async def _secret(self, name: str) -> Obj:
+        if not name:
+            return {}
+        try:
+            return await self._client.get(SECRETS, name, CREDENTIALS_NAMESPACE)
+        except ApiError as error:
+            if error.is_not_found:
+                return {}
+            raise
+
+    async def store(self, known: Known, params: Params) -> None:
+        """Keep what an agent said. Raises a conflict when the cluster is not any more what was judged."""
+        cluster = known.cluster
+        secret = await self._client.create(SECRETS, self._new_secret(cluster, params, known.keys), CREDENTIALS_NAMESPACE)
+        before = _text(cluster, "status", "serviceAccountTokenSecret")
+        try:
+            await self._point(cluster, params, name_of(secret))
+        except ApiError:
+            await self._forget(name_of(secret))
+            raise
+        if before:
+            await self._forget(before)
+
+    def _new_secret(self, cluster: Obj, params: Params, keys: str) -> Obj:
+        owner = {"apiVersion": API_VERSION, "kind": "Cluster", "name": name_of(cluster), "uid": uid_of(cluster)}
+        data = {CREDENTIAL: params.token, **({KEYS: keys} if keys else {})}
+        return {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": _PREFIX + self._entropy.token_text(10),
+                "namespace": CREDENTIALS_NAMESPACE,
+                "ownerReferences": [owner],
+            },
+            "type": "Opaque",
+            "data": {name: base64.b64encode(value.encode()).decode() for name, value in data.items()},
+        }
+
+    async def _point(self, cluster: Obj, params: Params, secret: str) -> None:
+        judged = _reached(cluster)
+        for attempt in range(5):
+            accepted = with_condition(cluster, ACCEPTED, TRUE, now=self._clock.time())
+            status = {
+                "apiEndpoint": params.endpoint,
+                "caCert": params.ca,
+                "serviceAccountTokenSecret": secret,
+                "driver": _text(cluster, "status", "driver") or IMPORTED,
+                "conditions": conditions_of(accepted),
+            }
+            patch = {"metadata": {"resourceVersion": resource_version_of(cluster)}, "status": status}
+            try:
+                await self._client.patch(CLUSTERS, name_of(cluster), patch)
+                return
+            except ApiError as error:
+                if not error.is_conflict or attempt == 4:
+                    raise
+            # Others write conditions all the time. That is no reason to give up, unless how it is reached was among it.
+            cluster = await self._client.get(CLUSTERS, name_of(cluster))
+            if _reached(cluster) != judged:
+                raise ApiError(409, "Conflict", "the cluster was changed in the meantime")
+
+    async def _forget(self, secret: str) -> None:
+        try:
+            await self._client.delete(SECRETS, secret, CREDENTIALS_NAMESPACE)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+
+    async def refused(self, known: Known, why: str) -> None:
+        """Say on the cluster that somebody with its token was turned away."""
+        for _ in range(5):
+            cluster = await self._client.get(CLUSTERS, name_of(known.cluster))
+            changed = with_condition(cluster, ACCEPTED, FALSE, "NotProven", why + _HELP, now=self._clock.time())
+            try:
+                await write_status(self._client, CLUSTERS, cluster, changed)
+                return
+            except ApiError as error:
+                if not error.is_conflict:
+                    raise
+
+
+def _reached(cluster: Obj) -> tuple[str, ...]:
+    return tuple(_text(cluster, "status", name) for name in ("apiEndpoint", "caCert", "serviceAccountTokenSecret"))
+
+
+def _text(obj: Obj, *path: str) -> str:
+    found = dig(obj, *path)
+    return found if isinstance(found, str) else ""
+
+
+def _decoded(secret: Obj, name: str) -> str:
+    value = dig(secret, "data", name)
+    try:
+        return base64.b64decode(value, validate=True).decode() if isinstance(value, str) else ""
+    except (binascii.Error, ValueError):
+        return ""
