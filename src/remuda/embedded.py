@@ -1,7 +1,8 @@
 """The embedded management server: the API and the controllers it needs, in one process. This is what `remuda serve` runs.
 
-Besides what every Kubernetes has, that is Cluster API's core: its definitions, its rules in-process, and its controllers, on the
-same API. On somebody else's Kubernetes they run by :mod:`remuda.attached`.
+Besides what every Kubernetes has, that is Cluster API's core (its definitions, its rules in-process, and its controllers, on the
+same API) and access: the gateway's door before the API on the same port (:mod:`remuda.gateway.assembly`) and the controllers of
+who and what there is to be reached. On somebody else's Kubernetes they run by :mod:`remuda.attached`.
 
 Where several servers share a store, the controllers of one of them work at a time: of the one that holds a Lease, and behind a
 fence in the store, so that nothing arrives late from one that held it before (:mod:`remuda.apiserver.fencing`).
@@ -14,14 +15,15 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from remuda import api, kcm
+from remuda.api import management_cattle_io, provisioning_cattle_io
 from remuda.api.cluster_x_k8s_io import GROUP
 from remuda.api.installation import InstallError, established, install, install_missing, migrate
 from remuda.apiserver import fencing
 from remuda.apiserver.fencing import Fence
-from remuda.apiserver.server import Config, Server
+from remuda.apiserver.server import Config, Front, Server
 from remuda.apiserver.store import StoreError
 from remuda.capi import CAPI, CONTROLLERS
 from remuda.capi.contracts import Contracts
@@ -31,14 +33,21 @@ from remuda.client.inprocess import InProcessClient
 from remuda.kube.clock import deadline
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig
+from remuda.management import ACCESS
+from remuda.management import CONTROLLERS as ACCESS_CONTROLLERS
 from remuda.runtime import Elector, Informers, Manager, NotLeading, Registry, Term
 from remuda.runtime.admission import install as install_admission
 from remuda.runtime.choice import Choice, choose
 from remuda.runtime.guard import GuardedClient
 from remuda.runtime.leader import LEASES, lead
 
+if TYPE_CHECKING:
+    from remuda.gateway.certificates import Files
+    from remuda.gateway.embedding import Embedded
+
 log = logging.getLogger(__name__)
 
+ACCESS_GROUPS = (management_cattle_io.GROUP, provisioning_cattle_io.GROUP)
 # What may be left out of what kube-controller-manager does; the rest is what makes the API work at all.
 KUBERNETES = (
     "clusterrole-aggregation-controller",
@@ -49,9 +58,9 @@ KUBERNETES = (
     "serviceaccount-controller",
     "serviceaccount-token-controller",
 )
-GROUPS = {CAPI: CONTROLLERS}
+GROUPS = {CAPI: CONTROLLERS, ACCESS: ACCESS_CONTROLLERS}
 LEASE_NAMESPACE, LEASE = "kube-system", "remuda-controllers"
-WITHOUT_CORE = choose(f"-{CAPI}", groups=GROUPS)
+WITHOUT_CORE = choose(f"-{CAPI},-{ACCESS}", groups=GROUPS)
 
 
 def chosen(text: str) -> Choice:
@@ -68,29 +77,62 @@ async def running(
     choice: Choice = WITHOUT_CORE,
     options: Options = Options(),  # noqa: B008 - a constant
     term: Term = Term(),  # noqa: B008 - a constant
+    tls: Files | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    on_gateway: Callable[[Embedded], None] = lambda gateway: None,
 ) -> AsyncIterator[Server]:
     """A server that is up for as long as the block runs; controllers stop before it does.
 
     On a store that others share, too, they work while this server leads; `term` says how long that lasts without being renewed.
 
     The rules of Cluster API's kinds (not their definitions) are there also without controllers, unless the choice leaves all of
-    the core out: objects that were written under them must not be read without. The block should wait in
-    :meth:`Server.serve_forever`, which raises when the controllers die.
+    the core out: objects that were written under them must not be read without. The same holds for access, whose door is there
+    only with controllers. The block should wait in :meth:`Server.serve_forever`, which raises when the controllers die.
+
+    `tls` is another certificate than the one that the server's own CA signs. `say` tells whoever watches it start, and nobody
+    else: it may be a secret. `on_gateway` is handed the gateway as soon as there is one.
     """
     async with AsyncExitStack() as stack:
         server = await Server.open(config)
         stack.push_async_callback(server.close)
         if choice.of(CONTROLLERS):
             await stack.enter_async_context(_admission(server))
+        gateway = None
+        if choice.of(ACCESS_CONTROLLERS):
+            from remuda.gateway import embedding
+
+            embedding.install_rules(server)
+            if controllers:
+                gateway = await stack.enter_async_context(embedding.beside(server, tls, say))
+                on_gateway(gateway)
         if listen:
-            await server.listen()
+            await _listen(stack, server, gateway, tls)
         if controllers:
             alone = not server.store.shared
-            work = run_controllers(server, choice, options) if alone else take_turns(server, choice, options, term)
+            work = (
+                run_controllers(server, choice, options, gateway=gateway)
+                if alone
+                else take_turns(server, choice, options, term, gateway)
+            )
             task = asyncio.create_task(work, name="the controllers")
             server.vital.append(task)
             stack.push_async_callback(_ended, task)
         yield server
+
+
+async def _listen(stack: AsyncExitStack, server: Server, embedded: Embedded | None, tls: Files | None) -> None:
+    if embedded is not None:
+        await server.listen(embedded.front)
+        return
+    if tls is None:
+        await server.listen()
+        return
+    from remuda.gateway.embedding import given_certificate, trust_of
+
+    certificate = given_certificate(server, tls)
+    following = asyncio.create_task(certificate.follow(), name="the certificate")
+    stack.push_async_callback(_ended, following)
+    await server.listen(Front(server.handler, certificate.context, trust=trust_of(certificate, "127.0.0.1")))
 
 
 async def _ended(task: asyncio.Task[None]) -> None:
@@ -128,8 +170,9 @@ async def run_controllers(
     choice: Choice = WITHOUT_CORE,
     options: Options = Options(),  # noqa: B008 - a constant
     wrap: Wrap = _as_it_is,
+    gateway: Embedded | None = None,
 ) -> None:
-    """What kube-controller-manager does for this server's API, and Cluster API's core. All that they write passes `wrap`."""
+    """What kube-controller-manager does for this server's API, Cluster API's core, and access. All they write passes `wrap`."""
     config = server.config
     client = wrap(InProcessClient(server, manager=kcm.MANAGER))
     root_ca = "" if server.pki is None else server.pki.ca_pem.decode()
@@ -142,6 +185,8 @@ async def run_controllers(
             group.create_task(kcm.run_all(wanted), name=kcm.MANAGER)
             if choice.of(CONTROLLERS):
                 group.create_task(_run_core(server, choice, options, registry, wrap), name=CAPI)
+            if gateway is not None:
+                group.create_task(_run_access(server, choice, registry, wrap, gateway), name=ACCESS)
     finally:
         server.metrics.others.remove(registry.text)
 
@@ -162,10 +207,21 @@ async def _run_core(server: Server, choice: Choice, options: Options, registry: 
     await manager.run()
 
 
+async def _run_access(server: Server, choice: Choice, registry: Registry, wrap: Wrap, embedded: Embedded) -> None:
+    from remuda.gateway.assembly import AccessControllers
+
+    clock, rng = server.config.clock, server.config.rng
+    client = wrap(InProcessClient(server, manager="remuda"))
+    await established(client, clock, await install(client, clock, api.crds(ACCESS_GROUPS), in_process=True))
+    manager = Manager(client, clock, rng, registry=registry)
+    AccessControllers(manager, embedded.gateway, choice.of(ACCESS_CONTROLLERS))
+    await manager.run()
+
+
 # --- one of several ---------------------------------------------------------------------------------------------------------
 
 
-async def take_turns(server: Server, choice: Choice, options: Options, term: Term) -> None:
+async def take_turns(server: Server, choice: Choice, options: Options, term: Term, gateway: Embedded | None = None) -> None:
     """Run the controllers whenever this server leads; give the Lease back when cancelled."""
     config = server.config
     client = InProcessClient(server, manager="remuda")
@@ -194,7 +250,7 @@ async def take_turns(server: Server, choice: Choice, options: Options, term: Ter
         def wrap(inner: Client) -> Client:
             return GuardedClient(inner, elector, fence.standing)
 
-        await _until_broken(fence, run_controllers(server, choice, options, wrap))
+        await _until_broken(fence, run_controllers(server, choice, options, wrap, gateway))
 
     server.metrics.others.append(registry.text)
     try:

@@ -319,7 +319,7 @@ class RemudaProcess:
                     str(self.directory),
                     "--listen",
                     f"127.0.0.1:{self.port}",
-                    "--controllers=-capi",
+                    "--controllers=-capi,-access",
                     *self.options,
                 ],
                 stdout=log,

@@ -139,7 +139,7 @@ class Remuda:
         port = self._port or free_ports(1)[0]
         self.url = f"https://{HOST}:{port}"
         # The API alone, as the server beside it is.
-        options = ["--data-dir", str(self._data), "--listen", f"{HOST}:{port}", "--controllers=-capi"]
+        options = ["--data-dir", str(self._data), "--listen", f"{HOST}:{port}", "--controllers=-capi,-access"]
         if self._etcd is not None:
             options += ["--etcd", ",".join(self._etcd.urls), "--pki-dir", str(self._shared)]
         command = [sys.executable, "-m", "remuda", "serve", *options]

@@ -33,7 +33,7 @@ _prefixes = itertools.count(1)
 class Replica(Served):
     """One of several; `controllers` as the option of that name."""
 
-    def __init__(self, directory: Path, *options: str, controllers: str = "-capi") -> None:
+    def __init__(self, directory: Path, *options: str, controllers: str = "-capi,-access") -> None:
         super().__init__(directory)
         self.sharing = [*options, *TERM, f"--controllers={controllers}"]
 

@@ -46,7 +46,7 @@ class Served(RemudaProcess):
 
     def command(self) -> list[str]:
         listen = f"127.0.0.1:{self.port}"
-        options = ["--data-dir", str(self.directory), "--listen", listen, "--controllers=-capi"]
+        options = ["--data-dir", str(self.directory), "--listen", listen, "--controllers=-capi,-access"]
         return [sys.executable, "-m", "remuda", "serve", *options]
 
     def ready(self) -> bool:

@@ -105,7 +105,7 @@ async def test_old_clients_are_served_by_conversion_and_all_are_held_to_the_rule
 
 
 async def test_without_the_core_nothing_of_it_is_there() -> None:
-    async with running(Config(None), listen=False, choice=chosen("-capi")) as server:
+    async with running(Config(None), listen=False, choice=chosen("-capi,-access")) as server:
         client = InProcessClient(server)
         await asyncio.sleep(0.3)
         assert (await client.list(CRDS))["items"] == []

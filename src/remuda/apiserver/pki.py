@@ -131,17 +131,23 @@ class Pki:
         certificate = signing.sign_leaf(authority, key, signing.subject(name, groups), seconds, (), self.clock, self.entropy)
         return ClientCertificate(certificate, signing.key_pem(key))
 
-    def kubeconfig(self, server_url: str) -> Obj:
-        """The admin's kubeconfig, with everything inline so that the one file is enough."""
+    def kubeconfig(self, server_url: str, trust: Obj | None = None) -> Obj:
+        """The admin's kubeconfig, with everything inline so that the one file is enough.
+
+        `trust` are the cluster's fields about a certificate that is not ours.
+        """
         user: Obj = {
             "client-certificate-data": _text(self.admin_certificate.read_bytes()),
             "client-key-data": _text(self.admin_key.read_bytes()),
         }
-        return kubeconfig(server_url, self.ca_pem, ADMIN_USER, user)
+        made = kubeconfig(server_url, self.ca_pem, ADMIN_USER, user)
+        if trust is not None:
+            made["clusters"][0]["cluster"] = {"server": server_url, **trust}
+        return made
 
-    def write_kubeconfig(self, path: Path, server_url: str) -> None:
+    def write_kubeconfig(self, path: Path, server_url: str, trust: Obj | None = None) -> None:
         """Put the admin's kubeconfig at `path`, readable by its owner only; untouched when it already says that."""
-        content = yamlio.dumps(self.kubeconfig(server_url)).encode()
+        content = yamlio.dumps(self.kubeconfig(server_url, trust)).encode()
         if not path.exists() or path.read_bytes() != content:
             write_private(path, content)
 

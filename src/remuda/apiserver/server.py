@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from aiohttp import web
 
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng
 
@@ -47,7 +50,7 @@ from .custom import CustomResources
 from .encryption import Envelope
 from .flow import Flow
 from .http.handler import Handler
-from .http.listener import Listener, server_context
+from .http.listener import Listener, Watchman, server_context
 from .kinds import Escalation, RegistryKinds
 from .metrics import Metrics
 from .pages import Pages
@@ -98,6 +101,19 @@ class Config:
     clock: Clock = field(default=SYSTEM_CLOCK)
     rng: Rng = field(default_factory=Rng)
     entropy: Entropy = field(default_factory=Entropy)
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """What stands before the API on its port: who answers, with which certificate, and who looks after connections.
+
+    `trust` is what a kubeconfig says of another certificate than the one that our own CA signs.
+    """
+
+    handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+    context: ssl.SSLContext | None = None
+    watchman: Watchman | None = None
+    trust: Obj | None = None
 
 
 class PartFailed(Exception):
@@ -159,6 +175,8 @@ class Server:
         self.draining = False
         self._listener: Listener | None = None
         self.api: Api
+        # Who asks: rooms above may add credentials of their own.
+        self.chain: Chain
         self.rbac: Rbac
         self.issuer: TokenIssuer
         self.subresources: Subresources
@@ -212,6 +230,7 @@ class Server:
             entropy=config.entropy,
         )
         services = Services(chain, self.rbac, clock)
+        self.chain = chain
         self.subresources = Subresources(self.api, services, self.issuer)
         self.handler = Handler(self.api, self.feeds, chain, self.flow, self.subresources, self.metrics)
         self.pages = Pages(self, token_keys, ISSUER)
@@ -266,14 +285,16 @@ class Server:
             return None
         return WebhookConverter(conversion.get("webhook") or {}, self.webhooks, self.config.entropy)
 
-    async def listen(self) -> None:
+    async def listen(self, front: Front | None = None) -> None:
+        """With `front`, that is what clients meet; it hands on to :attr:`handler` what is for the API."""
         assert self.pki is not None, "a server without a data directory has no certificates, unless it is given some"
-        context = server_context(self.pki.serving_certificate, self.pki.serving_key, self.pki.ca_certificate)
-        self._listener = Listener(self.handler, context)
+        front = front or Front(self.handler)
+        context = front.context or server_context(self.pki.serving_certificate, self.pki.serving_key, self.pki.ca_certificate)
+        self._listener = Listener(front.handler, context, front.watchman)
         await self._listener.open(self.config.host, self.config.port)
         self.upkeep.start_serving()
         if self.config.data_dir is not None:
-            self.pki.write_kubeconfig(self.kubeconfig_path, self.url)
+            self.pki.write_kubeconfig(self.kubeconfig_path, self.url, front.trust)
 
     @property
     def url(self) -> str:

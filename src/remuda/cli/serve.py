@@ -24,10 +24,12 @@ from .leader_options import leader_options
 from .loops import collect_seldom, loop_factory, raise_file_limit
 from .places import Listen, data_dir_option, listen_option, parse_duration, parse_interval
 from .signals import stop_on_signals
+from .tls_options import tls_options
 
 if TYPE_CHECKING:
     from remuda.apiserver.server import Config, Server
     from remuda.capi.core import Options
+    from remuda.gateway.certificates import Files
     from remuda.runtime import Term
     from remuda.runtime.choice import Choice
 
@@ -44,6 +46,7 @@ ROLES = ("api",)
     envvar="REMUDA_TLS_SAN",
     help="More names and addresses by which clients reach this server, for its certificate.",
 )
+@tls_options
 @etcd_options
 @click.option("--only", type=click.Choice(ROLES), help="Serve the API alone, without controllers.")
 @click.option(
@@ -52,7 +55,7 @@ ROLES = ("api",)
     metavar="LIST",
     default="*",
     show_default=True,
-    help="Controllers to run: * for all, a for one, -a for all but one; -capi leaves Cluster API to somebody else.",
+    help="Controllers to run: * for all, a for one, -a for all but one; -capi leaves out Cluster API, -access the gateway.",
 )
 @click.option(
     "--history",
@@ -86,6 +89,7 @@ def command(
     data_dir: Path,
     listen: Listen,
     tls_san: tuple[str, ...],
+    tls: Files | None,
     sharing: Sharing,
     only: str | None,
     wanted: str,
@@ -125,7 +129,7 @@ def command(
     raise_file_limit()
     collect_seldom()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(config, listen, choice, options, term, controllers=only != "api"))
+        runner.run(_serve(config, listen, choice, options, term, tls, controllers=only != "api"))
 
 
 def _check_history(sharing: Sharing) -> None:
@@ -144,12 +148,15 @@ def _choice(wanted: str) -> Choice:
         raise click.BadParameter(str(error), param_hint="--controllers") from error
 
 
-async def _serve(config: Config, listen: Listen, choice: Choice, options: Options, term: Term, *, controllers: bool) -> None:
+async def _serve(
+    config: Config, listen: Listen, choice: Choice, options: Options, term: Term, tls: Files | None, *, controllers: bool
+) -> None:
     from remuda.apiserver.encryption import EncryptionError
     from remuda.apiserver.pki import PkiError
     from remuda.apiserver.server import PartFailed
     from remuda.apiserver.store import StoreError
     from remuda.embedded import running
+    from remuda.gateway.certificates import CertificateError
 
     from .notify import tell
 
@@ -158,7 +165,7 @@ async def _serve(config: Config, listen: Listen, choice: Choice, options: Option
     stop_on_signals(stop)
     try:
         async with AsyncExitStack() as stack:
-            opening = running(config, controllers=controllers, choice=choice, options=options, term=term)
+            opening = running(config, controllers=controllers, choice=choice, options=options, term=term, tls=tls, say=click.echo)
             server = await _unless(stop, stack.enter_async_context(opening))
             if server is None:
                 return
@@ -166,7 +173,7 @@ async def _serve(config: Config, listen: Listen, choice: Choice, options: Option
             tell(f"READY=1\nSTATUS=serving at {server.url}")
             await server.serve_forever(stop)
             tell("STOPPING=1")
-    except (StoreError, PkiError, EncryptionError, PartFailed) as error:
+    except (StoreError, PkiError, EncryptionError, CertificateError, PartFailed) as error:
         raise Failure(str(error)) from error
     except OSError as error:
         raise Failure(_explain(error, listen, config.data_dir)) from error

@@ -140,6 +140,13 @@ class Registrations:
         found = registration_of(secret, digest(token), self._clock.time()) if secret is not None and token else None
         return token if found is not None else ""
 
+    def token_by_digest(self, wanted: bytes) -> str:
+        """The token itself, for who shows its digest and wants a proof that we know it; empty when it is good for nothing."""
+        if self.by_digest(wanted) is None:
+            return ""
+        held = [_text(secret.get("data"), field) for secret in self._secrets.indexed(_INDEX, wanted) for field in _FIELDS[:2]]
+        return next((token for token in held if token and digest(token) == wanted), "")
+
     def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
         def changed(new: Obj | None, old: Obj | None) -> None:
             about = new or old

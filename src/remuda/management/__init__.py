@@ -3,3 +3,7 @@
 Rooms: `users`, `roles`, `clusters`, `health`, `settings`, `features`. What they need of a cluster behind a tunnel they ask for
 through :mod:`.downstreams`, which the gateway fulfils.
 """
+
+# What `--controllers` calls all of them together, and one by one.
+ACCESS = "access"
+CONTROLLERS: tuple[str, ...] = ("settings",)

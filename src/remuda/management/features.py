@@ -40,6 +40,25 @@ FEATURES: Mapping[str, bool] = {
 }
 
 
+DESCRIPTIONS: Mapping[str, str] = {
+    "rke2": "Provision clusters of RKE2 and K3s.",
+    "provisioningv2": "Provision clusters declaratively.",
+    "fleet": "Keep workspaces for clusters.",
+    "multi-cluster-management": "Import and manage clusters.",
+    "turtles": "Work together with Cluster API providers.",
+    "v2prov-etcd-snapshot-backpopulate": "Tell of snapshots that are found in clusters.",
+    "provisioningv2-fleet-workspace-back-population": "Let an annotation choose a cluster's workspace.",
+    "imported-day-2-ops": "Operate imported clusters, too.",
+    "crt-token-ttl-rotation": "Let registration tokens end, and make new ones.",
+    "managed-system-upgrade-controller": "Keep the upgrade controller in clusters up to date.",
+    "harvester": "Know Harvester clusters.",
+    "provisioningprebootstrap": "Write Secrets into a cluster before its agent comes.",
+    "cluster-agent-scheduling-customization": "Let a cluster choose where its agent runs.",
+    "token-hashing": "Keep hashes of tokens only. Always so here.",
+    "cluster-autoscaling": "Let clusters grow and shrink by their load.",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class EffectiveFeature:
     name: str

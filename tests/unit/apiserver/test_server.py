@@ -45,7 +45,7 @@ async def test_it_serves_until_it_is_told_to_stop() -> None:
 async def test_when_the_controllers_die_it_says_so_and_stops(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def broken(*_: object) -> None:
+    async def broken(*_: object, **__: object) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(_fails())
 

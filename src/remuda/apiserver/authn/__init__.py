@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -74,6 +74,15 @@ class Chain:
     def __init__(self, authenticators: Iterable[Authenticator], audiences: Iterable[str]) -> None:
         self._authenticators = tuple(authenticators)
         self.audiences = tuple(audiences)
+
+    def add(self, authenticator: Authenticator) -> Callable[[], None]:
+        """Ask one more, after the others; call the result to leave it out again."""
+        self._authenticators = (*self._authenticators, authenticator)
+
+        def leave() -> None:
+            self._authenticators = tuple(each for each in self._authenticators if each is not authenticator)
+
+        return leave
 
     async def authenticate(self, credentials: Credentials) -> User | None:
         """The user, None when no credentials were shown; raises BadCredentials (401) when they are wrong."""

@@ -46,6 +46,9 @@ Obj = dict[str, Any]
 _LARGE = 500
 _MIN_WATCH_SECONDS = 1800
 
+# Whom a request was found to be of, for whoever stands in front of this handler: the asker, and whom they act as.
+WHO = web.RequestKey("remuda.who", tuple)
+
 PathHandler = Callable[[web.BaseRequest, paths.Target, User], Awaitable[web.StreamResponse]]
 
 
@@ -72,8 +75,10 @@ class Handler:
         warnings: list[str] = []
         try:
             target = paths.parse(request.method, request.raw_path)
-            user = await self._authenticate(request, target, warnings)
-            user = self._impersonate(request, target, user)
+            asker = await self._authenticate(request, target, warnings)
+            request[WHO] = (asker, asker)
+            user = self._impersonate(request, target, asker)
+            request[WHO] = (asker, user)
             self._authorize(target, user)
             if self.api.cache.shared:
                 known = target

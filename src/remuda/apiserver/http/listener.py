@@ -14,7 +14,7 @@ import ssl
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -29,16 +29,54 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 _BACKLOG = 4096
 # For a handler that did not finish in the time it was given, to end when it is cancelled.
 _CUT_SECONDS = 0.5
+# Nobody counts connections before they have shaken hands, so they must not take long.
+_HANDSHAKE_SECONDS = 20.0
+
+
+class Watchman(Protocol):
+    """Looks at connections as they come, speak and go. A gateway has one; the API server alone needs none."""
+
+    def came(self, connection: Connection) -> bool:
+        """False for one too many, which is cut at once."""
+        ...
+
+    def spoke(self, connection: Connection) -> None: ...
+
+    def went(self, connection: Connection) -> None: ...
+
+    def misread(self, connection: Connection, why: str) -> None:
+        """What was sent is no request; it was answered with 400."""
+        ...
 
 
 class Connection(RequestHandler):
     """One client connection; it remembers what its handshake said, and who wants to know when it ends."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, watchman: Watchman | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.on_lost: dict[Callable[[], None], None] = {}
         self._peer: bytes | None = None
         self._peer_known = False
+        self._watchman = watchman
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if self._watchman is not None and not self._watchman.came(self):
+            self._watchman = None
+            if self.transport is not None:
+                self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._watchman is not None:
+            self._watchman.spoke(self)
+
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        if self._watchman is not None and isinstance(exc, HttpProcessingError):
+            self._watchman.misread(self, exc.message)
+        return super().handle_error(request, status, exc, message)
 
     @property
     def peer_certificate(self) -> bytes | None:
@@ -77,14 +115,29 @@ class Connection(RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
+        if self._watchman is not None:
+            self._watchman.went(self)
         for callback in list(self.on_lost):
             callback()
         self.on_lost.clear()
 
 
+class Request(web.BaseRequest):
+    """A request that lets somebody put headers on every answer to it, also on one that is a stream and begins somewhere deep."""
+
+    before_headers: Callable[[web.StreamResponse], None] | None = None
+
+    async def _prepare_hook(self, response: web.StreamResponse) -> None:
+        if self.before_headers is not None:
+            self.before_headers(response)
+
+
 class _Server(web.Server):
     def __call__(self) -> RequestHandler:
         return Connection(self, loop=self._loop, **self._kwargs)
+
+    def _make_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+        return Request(message, payload, protocol, writer, task, self._loop)
 
 
 def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
@@ -102,9 +155,10 @@ def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.
 class Listener:
     """A listening socket with its connections; `close` stops accepting, then lets what is under way finish."""
 
-    def __init__(self, handler: Handler, context: ssl.SSLContext | None) -> None:
+    def __init__(self, handler: Handler, context: ssl.SSLContext | None, watchman: Watchman | None = None) -> None:
         self._server = _Server(
             handler,
+            watchman=watchman,
             access_log=None,
             keepalive_timeout=180,
             max_line_size=16 * 1024,
@@ -119,7 +173,13 @@ class Listener:
     async def open(self, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()
         self._sockets = await loop.create_server(
-            self._server, host, port, ssl=self._context, backlog=_BACKLOG, reuse_address=True
+            self._server,
+            host,
+            port,
+            ssl=self._context,
+            backlog=_BACKLOG,
+            reuse_address=True,
+            ssl_handshake_timeout=None if self._context is None else _HANDSHAKE_SECONDS,
         )
         self.port = self._sockets.sockets[0].getsockname()[1]
         for listening in self._sockets.sockets:

@@ -1,0 +1,44 @@
+"""`--tls-cert-file` and its companions: a certificate that others signed, for whoever listens."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from remuda.gateway.certificates import Files
+
+F = TypeVar("F", bound=Callable[..., Any])
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def tls_options(function: F) -> F:
+    """Adds the options; the command gets `tls`: the files, or None for a certificate of our own CA."""
+
+    @click.option("--tls-cert-file", type=_FILE, metavar="FILE", help="Certificate (with its chain) to serve.")
+    @click.option("--tls-private-key-file", type=_FILE, metavar="FILE", help="Its private key. A change of either is noticed.")
+    @click.option("--tls-ca-file", type=_FILE, metavar="FILE", help="The CA that signed it, if clients don't know it.")
+    @functools.wraps(function)
+    def with_tls(
+        *args: Any, tls_cert_file: Path | None, tls_private_key_file: Path | None, tls_ca_file: Path | None, **options: Any
+    ) -> Any:
+        return function(*args, tls=_files(tls_cert_file, tls_private_key_file, tls_ca_file), **options)
+
+    return with_tls  # type: ignore[return-value]
+
+
+def _files(certificate: Path | None, key: Path | None, ca: Path | None) -> Files | None:
+    if certificate is None and key is None:
+        if ca is not None:
+            raise click.BadParameter("goes with --tls-cert-file", param_hint="--tls-ca-file")
+        return None
+    if certificate is None or key is None:
+        missing = "--tls-cert-file" if certificate is None else "--tls-private-key-file"
+        raise click.BadParameter("a certificate and its key go together", param_hint=missing)
+    from remuda.gateway.certificates import Files
+
+    return Files(certificate.absolute(), key.absolute(), ca.absolute() if ca is not None else None)

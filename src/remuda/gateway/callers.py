@@ -1,0 +1,201 @@
+"""Who asks: tokens, sessions and client certificates become a :class:`~.asking.Caller`.
+
+Tokens and users are read from caches, so that a request costs a look and a hash. One that is not in the cache is asked for once:
+somebody who has just logged in may be quicker than our watch. For the Kubernetes API at `/`, :class:`TokenAuthenticator` makes
+the same tokens bearer tokens there. Every refusal is the same to the caller; why it was one is for the audit log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from remuda.api.management_cattle_io import TOKENS, USERS
+from remuda.apiserver.authn import Authenticator, BadCredentials, Credentials, Identity
+from remuda.apiserver.users import AUTHENTICATED, User
+from remuda.kube import errors
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import GroupVersionResource
+from remuda.management.users import tokens
+from remuda.runtime import Informer
+
+from .asking import Asked, Caller
+from .credentials import BadCredential, Presented, parse_token, presented
+from .csrf import cookie_counts
+from .services import Services
+
+log = logging.getLogger(__name__)
+Obj = Mapping[str, Any]
+
+CATTLE_AUTHENTICATED = "system:cattle:authenticated"
+LOCAL = "local://"
+IDLE_SETTING = "auth-user-session-idle-ttl-minutes"
+_WRITE_EVERY = 10.0
+_NOT_THERE_SECONDS = 2.0
+_NOT_THERE_MOST = 4096
+_ASK_AT_ONCE = 8
+
+
+class NotLetIn(ApiError):
+    """401, the same for everybody; `why` is for the audit log."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(401, "Unauthorized", "Unauthorized")
+        self.why = why
+
+
+def user_of(user: Obj, token: Obj, host: str = "") -> User:
+    """As the management API and every cluster know them (protocols.md 9.4)."""
+    name = str((user.get("metadata") or {}).get("name") or "")
+    principal = _principal(token.get("userPrincipal")) or next(iter(user.get("principalIds") or ()), "") or LOCAL + name
+    extra = {
+        "principalid": [principal],
+        "requesttokenid": [str((token.get("metadata") or {}).get("name") or "")],
+        "username": [str(user.get("username") or "")],
+    }
+    if host:
+        extra["requesthost"] = [host[:255]]
+    groups = [_principal(found).removeprefix(LOCAL) for found in token.get("groupPrincipals") or ()]
+    # What a login provider says must never be a group that Kubernetes itself gives a meaning to.
+    own = dict.fromkeys(group for group in groups if group and not group.startswith("system:"))
+    return User(name, name, (*own, AUTHENTICATED, CATTLE_AUTHENTICATED), extra)
+
+
+def _principal(found: object) -> str:
+    if not isinstance(found, Mapping):
+        return ""
+    metadata = found.get("metadata")
+    named = metadata.get("name") if isinstance(metadata, Mapping) else None
+    return str(named or found.get("name") or "")
+
+
+def refused_user(user: Obj) -> str:
+    """Why this user is let in by no token; "" when they are."""
+    if (user.get("metadata") or {}).get("deletionTimestamp"):
+        return "the user is being deleted"
+    return "the user is disabled" if user.get("enabled") is False else ""
+
+
+class Callers:
+    """`certificates` knows those who show a client certificate; None where nobody is asked for one."""
+
+    def __init__(self, services: Services, certificates: Authenticator | None = None) -> None:
+        self._services = services
+        self._clock = services.clock
+        self._certificates = certificates
+        self._tokens = services.informers.of(TOKENS)
+        self._users = services.informers.of(USERS)
+        self._used: dict[str, str] = {}
+        self._not_there: OrderedDict[str, float] = OrderedDict()
+        self._asking = asyncio.Semaphore(_ASK_AT_ONCE)
+        services.beside.append(self._keep_last_use)
+
+    async def identify(self, asked: Asked, cluster: str = "") -> Caller | None:
+        """Who shows what with this request; None when nobody does. Raises NotLetIn, and 503 before there is anything to go by."""
+        headers = asked.request.headers
+        try:
+            shown = presented(headers.items(), cookie=cookie_counts(asked.target))
+        except BadCredential as error:
+            raise NotLetIn(str(error)) from None
+        if shown is not None:
+            return await self.of_token(shown, cluster, headers.get("Host", ""))
+        if "Authorization" in headers:
+            return None
+        return await self._of_certificate(asked)
+
+    async def _of_certificate(self, asked: Asked) -> Caller | None:
+        der = getattr(asked.request.protocol, "peer_certificate", None)
+        if self._certificates is None or der is None:
+            return None
+        try:
+            found = await self._certificates.identify(Credentials(der))
+        except BadCredentials as error:
+            raise NotLetIn(error.why) from None
+        return None if found is None else Caller(found.user)
+
+    async def of_token(self, shown: Presented, cluster: str = "", host: str = "") -> Caller:
+        """Whom this token lets in for `cluster` ("" for none). Raises NotLetIn."""
+        token = await self._find(self._tokens, TOKENS, shown.name)
+        if token is None:
+            raise NotLetIn("there is no such token")
+        why = tokens.refusal(token, shown, self._clock.time(), cluster=cluster, idle=self._idle())
+        if why:
+            raise NotLetIn(why)
+        user = await self._find(self._users, USERS, str(token["userId"]))
+        why = refused_user(user) if user is not None else "the token's user is gone"
+        if user is None or why:
+            raise NotLetIn(why)
+        if (used := tokens.last_use(token, self._clock.time())) is not None:
+            self._used[shown.name] = used
+        return Caller(
+            user_of(user, token, host), shown, str(token.get("clusterName") or ""), bool(user.get("mustChangePassword"))
+        )
+
+    def _idle(self) -> float:
+        return 60.0 * self._services.settings().number(IDLE_SETTING)
+
+    async def _find(self, informer: Informer, resource: GroupVersionResource, name: str) -> Obj | None:
+        if not informer.synced.is_set():
+            raise errors.unavailable("the server has just started and does not know its users yet: try again", retry_after=1)
+        found = informer.get("", name)
+        return found if found is not None else await self._ask(resource, name)
+
+    async def _ask(self, resource: GroupVersionResource, name: str) -> Obj | None:
+        """What is not in the cache may be there since a moment. Names that nobody has are not asked for again and again."""
+        key, now = f"{resource.resource}/{name}", self._clock.monotonic()
+        if now - self._not_there.get(key, float("-inf")) < _NOT_THERE_SECONDS:
+            return None
+        async with self._asking:
+            try:
+                return await self._services.client.get(resource, name)
+            except ApiError as error:
+                if not error.is_not_found:
+                    raise errors.unavailable("who you are can't be found out right now: try again", retry_after=1) from error
+        self._not_there[key] = now
+        self._not_there.move_to_end(key)
+        if len(self._not_there) > _NOT_THERE_MOST:
+            self._not_there.popitem(last=False)
+        return None
+
+    # --- last use -------------------------------------------------------------------------------------------------------
+
+    async def _keep_last_use(self) -> None:
+        while True:
+            await self._clock.sleep(_WRITE_EVERY)
+            await self.write_last_use()
+
+    async def write_last_use(self) -> None:
+        used, self._used = self._used, {}
+        for name, moment in used.items():
+            try:
+                await self._services.client.patch(TOKENS, name, {"lastUsedAt": moment})
+            except (ApiError, OSError) as error:
+                # Gone meanwhile, or told next time.
+                log.debug("the last use of %s was not written: %s", name, error)
+
+
+class TokenAuthenticator:
+    """The same tokens for the API server's chain, as Bearer or Basic. Those that are good for one cluster only are not for it."""
+
+    def __init__(self, callers: Callers) -> None:
+        self._callers = callers
+
+    async def identify(self, credentials: Credentials) -> Identity | None:
+        try:
+            shown = (
+                parse_token(credentials.bearer) if credentials.bearer else presented(credentials.headers.items(), cookie=False)
+            )
+        except BadCredential as error:
+            raise BadCredentials(str(error)) from None
+        if shown is None:
+            return None
+        try:
+            caller = await self._callers.of_token(shown, host=credentials.headers.get("Host", ""))
+        except NotLetIn as error:
+            raise BadCredentials(error.why) from None
+        if caller.must_change_password:
+            raise BadCredentials("the password must be changed first")
+        return Identity(caller.user)

@@ -1,0 +1,144 @@
+"""The gateway before the embedded API, in one process and on one port: what :mod:`remuda.embedded` puts in front.
+
+It reads and writes through the in-process client, its tokens are bearer tokens of the API, and its certificate is signed by the
+server's own CA, also for the host of the setting `server-url`, unless another one is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from remuda.apiserver.authn.certificates import CertificateAuthenticator
+from remuda.apiserver.server import Front, Server
+from remuda.client.inprocess import InProcessClient
+from remuda.runtime.admission import install as install_admission
+
+from .access import LocalAccess
+from .assembly import Gateway, Ground, admitted_types
+from .behind import InProcess
+from .certificates import Files, ServingCertificate
+
+Obj = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    gateway: Gateway
+    front: Front
+
+
+@dataclass(frozen=True, slots=True)
+class _CertificateAuthority:
+    certificate: ServingCertificate | None
+
+    @property
+    def ca(self) -> str:
+        return self.certificate.serving.ca if self.certificate is not None else ""
+
+
+def install_rules(server: Server) -> None:
+    """The rules of the kinds, before anybody can write one."""
+    install_admission(admitted_types(), server.hooks, server.converters)
+
+
+def given_certificate(server: Server, files: Files) -> ServingCertificate:
+    """One that others signed; client certificates are still those of the server's own CA. Raises CertificateError."""
+    assert server.pki is not None
+    return ServingCertificate(files, server.config.clock, client_ca=server.pki.ca_certificate)
+
+
+def trust_of(certificate: ServingCertificate, host: str) -> Obj:
+    """What a kubeconfig has to say about a certificate of somebody else's, for a server that is asked for as `host`."""
+    found: Obj = {}
+    if certificate.serving.ca:
+        found["certificate-authority-data"] = base64.b64encode(certificate.serving.ca.encode()).decode()
+    names = certificate.serving.names
+    if names and host not in names:
+        found["tls-server-name"] = names[0].replace("*", "remuda", 1)
+    return found
+
+
+@asynccontextmanager
+async def beside(server: Server, files: Files | None, say: Callable[[str], None]) -> AsyncIterator[Embedded]:
+    """A gateway that runs for as long as the block does. Raises CertificateError."""
+    config = server.config
+    holder: list[Gateway] = []
+
+    def hosts() -> list[str]:
+        wanted = _host_of(holder[0].services.settings().text("server-url")) if holder else ""
+        return [host for host in (config.host, *config.names, wanted) if host]
+
+    certificate = None
+    if server.pki is not None and files is not None:
+        certificate = given_certificate(server, files)
+    elif server.pki is not None:
+        certificate = ServingCertificate.own(server.pki, hosts, config.clock, client_ca=server.pki.ca_certificate)
+    gateway = Gateway(
+        Ground(
+            client=InProcessClient(server, manager="remuda"),
+            clock=config.clock,
+            rng=config.rng,
+            entropy=config.entropy,
+            access=LocalAccess(server.rbac),
+            authority=_CertificateAuthority(certificate),
+            environment=dict(os.environ),
+            data_dir=config.data_dir,
+            names=lambda: certificate.serving.names if certificate is not None else (),
+            certificates=CertificateAuthenticator(config.clock),
+            say=say,
+        )
+    )
+    holder.append(gateway)
+    if certificate is not None:
+        gateway.services.beside.append(certificate.follow)
+        if files is None:
+            named = certificate
+            gateway.services.beside.append(lambda: _keep_named(gateway, named))
+    front = Front(
+        gateway.door(InProcess(server.handler)),
+        certificate.context if certificate is not None else None,
+        gateway.lines,
+        trust_of(certificate, "127.0.0.1") if certificate is not None and files is not None else None,
+    )
+    leave = server.chain.add(gateway.authenticator)
+    server.metrics.others.append(gateway.registry.text)
+    running = asyncio.create_task(gateway.run(), name="the gateway")
+    server.vital.append(running)
+    try:
+        yield Embedded(gateway, front)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        server.metrics.others.remove(gateway.registry.text)
+        leave()
+
+
+def _host_of(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+async def _keep_named(gateway: Gateway, certificate: ServingCertificate) -> None:
+    """Have the certificate say the name by which everybody is told to come."""
+    from remuda.api.management_cattle_io import SETTINGS
+
+    changed = asyncio.Event()
+    stop = gateway.services.informers.of(SETTINGS).on_change(lambda new, old: changed.set())
+    try:
+        while True:
+            await changed.wait()
+            changed.clear()
+            host = _host_of(gateway.services.settings().text("server-url"))
+            if host and host.lower() not in certificate.serving.names:
+                await certificate.renew()
+    finally:
+        stop()

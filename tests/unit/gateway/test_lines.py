@@ -1,0 +1,150 @@
+"""Slow clients and too many of them: cut where they only cost, left alone where they wait for us."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from remuda.apiserver.http.listener import Listener
+from remuda.gateway.lines import Lines, Patience, Room
+from remuda.kube.clock import VirtualClock
+
+
+class Place:
+    def __init__(self, room: Room) -> None:
+        self.clock = VirtualClock()
+        self.lines = Lines(self.clock, Patience(), room)
+        self.told: list[str] = []
+        self.lines.on_refused = lambda address, why: self.told.append(why)
+        self.reading = asyncio.Event()
+        self.reading.set()
+        self.listener = Listener(self.answer, None, self.lines)
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        await self.reading.wait()
+        if request.path == "/endless":
+            response = web.StreamResponse()
+            await response.prepare(request)
+            while True:
+                await response.write(b"x" * 65536)
+        return web.Response(text=str(len(await request.read())))
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        found = await asyncio.open_connection("127.0.0.1", self.listener.port)
+        await asyncio.sleep(0.02)
+        return found
+
+    async def pass_time(self, seconds: float) -> int:
+        """How many were cut meanwhile."""
+        cut = 0
+        for _ in range(int(seconds)):
+            await self.clock.advance(1.0)
+            cut += self.lines.look()
+        return cut
+
+
+@asynccontextmanager
+async def place(room: Room = Room()) -> AsyncIterator[Place]:  # noqa: B008 - a constant
+    found = Place(room)
+    await found.listener.open("127.0.0.1", 0)
+    try:
+        yield found
+    finally:
+        found.reading.set()
+        await found.listener.close(0.0)
+
+
+async def ended(reader: asyncio.StreamReader) -> bool:
+    try:
+        async with asyncio.timeout(2):
+            while await reader.read(65536):
+                pass
+    except ConnectionError:
+        pass
+    return True
+
+
+async def test_a_head_that_never_ends() -> None:
+    async with place() as here:
+        silent, kept = await here.connect()
+        reader, writer = await here.connect()
+        writer.write(b"GET / HTTP/1.1\r\nX-A: ")
+        for _ in range(20):
+            writer.write(b"X")
+            await asyncio.sleep(0.001)
+            await here.pass_time(1)
+        assert await here.pass_time(15) == 2
+        assert await ended(reader) and await ended(silent) and kept
+        assert here.told == ["the head of a request took too long"] * 2
+        assert len(here.lines) == 0
+
+
+async def test_a_client_that_keeps_its_connection_is_left_alone() -> None:
+    async with place() as here:
+        reader, writer = await here.connect()
+        for _ in range(3):
+            writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert b"200 OK" in await reader.readuntil(b"\r\n\r\n0")
+            assert await here.pass_time(100) == 0
+        writer.close()
+
+
+async def test_a_body_that_stops_or_drips() -> None:
+    async with place() as here:
+        stopped, writer = await here.connect()
+        writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nabc")
+        await asyncio.sleep(0.05)
+        assert await here.pass_time(70) == 1
+        assert await ended(stopped)
+        reader, writer = await here.connect()
+        writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nabc")
+        cut = 0
+        for _ in range(40):
+            writer.write(b"x")
+            await asyncio.sleep(0.002)
+            cut += await here.pass_time(1)
+        assert cut == 1
+        assert await ended(reader)
+        assert here.told == ["the body of a request came too slowly"] * 2
+
+
+async def test_nobody_is_cut_for_our_own_slowness() -> None:
+    async with place() as here:
+        here.reading.clear()
+        reader, writer = await here.connect()
+        writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 900_000)
+        await asyncio.sleep(0.1)
+        assert await here.pass_time(1000) == 0
+        here.reading.set()
+        writer.write(b"x" * 100_000)
+        assert b"200 OK" in await reader.readuntil(b"1000000")
+        writer.close()
+
+
+async def test_an_answer_that_nobody_reads() -> None:
+    async with place() as here:
+        _, writer = await here.connect()
+        writer.write(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
+        await asyncio.sleep(0.2)
+        assert await here.pass_time(500) == 0
+        assert await here.pass_time(200) == 1
+        assert here.told == ["an answer was not read"]
+        writer.close()
+
+
+async def test_one_address_has_so_many_connections() -> None:
+    async with place(Room(per_address=2, in_all=10)) as here:
+        first, writer = await here.connect()
+        await here.connect()
+        third, _ = await here.connect()
+        assert await ended(third)
+        assert here.told == ["there are too many connections"]
+        writer.close()
+        assert await ended(first)
+        await asyncio.sleep(0.02)
+        reader, writer = await here.connect()
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        assert b"200 OK" in await reader.read()
