@@ -1,0 +1,88 @@
+"""The commands by which a cluster, or a node of one, is registered: byte for byte as in protocols.md §10.2.
+
+What is stored has `{token}` where the token belongs. Who may read the Secret with it gets it filled in (:func:`revealed`): the
+cluster's own token to import a cluster, and the one of `node-token` to register nodes, so that no node learns what opens the
+tunnel.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from remuda.kube.objects import dig, with_path
+
+Obj = dict[str, Any]
+
+TOKEN = "{token}"
+IMPORTING = ("manifestUrl", "command", "insecureCommand")
+JOINING = ("nodeCommand", "insecureNodeCommand", "windowsNodeCommand", "insecureWindowsNodeCommand")
+FIELDS = (*IMPORTING, *JOINING)
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# What a shell, or PowerShell, would look into between double quotes.
+_SHELL, _POWERSHELL = re.compile(r'(["$`\\])'), re.compile(r'(["$`])')
+
+
+def commands(url: str, checksum: str, cluster: str, variables: Iterable[Mapping[str, Any]] | None = None) -> dict[str, str]:
+    """All of them; none as long as nobody knows where this server is. `checksum` is empty where its CA is everybody's."""
+    if not url:
+        return {}
+    manifest = f"{url}/v3/import/{TOKEN}_{cluster}.yaml"
+    return {
+        "manifestUrl": manifest,
+        "command": f"kubectl apply -f {manifest}",
+        "insecureCommand": f"curl --insecure -sfL {manifest} | kubectl apply -f -",
+        "nodeCommand": _linux(url, checksum, variables, "-fL"),
+        "insecureNodeCommand": _linux(url, checksum, variables, "--insecure -fL"),
+        "windowsNodeCommand": _windows(url, checksum, variables, "-fL"),
+        "insecureWindowsNodeCommand": _windows(url, checksum, variables, "--insecure -fL"),
+    }
+
+
+def _linux(url: str, checksum: str, variables: Iterable[Mapping[str, Any]] | None, how: str) -> str:
+    env = " ".join(f'{name}="{_in_shell(value)}"' for name, value in _usable(variables))
+    ca = f" --ca-checksum {checksum}" if checksum else ""
+    return (
+        f"{env} curl {how} {url}/system-agent-install.sh | sudo {env} sh -s - --server {url} "
+        f"--label 'cattle.io/os=linux' --token {TOKEN}{ca}"
+    )
+
+
+def _windows(url: str, checksum: str, variables: Iterable[Mapping[str, Any]] | None, how: str) -> str:
+    env = " ".join(f'$env:{name}="{_in_powershell(value)}";' for name, value in _usable(variables))
+    ca = f" -CaChecksum {checksum}" if checksum else ""
+    return (
+        f"{env} curl.exe {how} {url}/wins-agent-install.ps1 -o install.ps1; Set-ExecutionPolicy Bypass -Scope Process -Force; "
+        f"./install.ps1 -Server {url} -Label 'cattle.io/os=windows' -Token {TOKEN} -Worker{ca}"
+    )
+
+
+def _in_shell(value: str) -> str:
+    return _SHELL.sub(r"\\\1", value)
+
+
+def _in_powershell(value: str) -> str:
+    return _POWERSHELL.sub(r"`\1", value)
+
+
+def _usable(variables: Iterable[Mapping[str, Any]] | None) -> list[tuple[str, str]]:
+    """Those that a command line can set: others would be commands of their own."""
+    found = [(each.get("name"), each.get("value") or "") for each in variables or () if not each.get("valueFrom")]
+    return [
+        (name, value)
+        for name, value in found
+        if isinstance(name, str) and _VARIABLE.fullmatch(name) and isinstance(value, str) and value.isprintable()
+    ]
+
+
+def revealed(crt: Obj, token: str, node_token: str) -> Obj:
+    """A ClusterRegistrationToken as somebody sees it who may have its token. `node_token`: "" where the cluster has none."""
+    status = dict(dig(crt, "status") or {})
+    for fields, secret in ((IMPORTING, token), (JOINING, node_token or token)):
+        for field in fields:
+            if isinstance(status.get(field), str) and secret:
+                status[field] = status[field].replace(TOKEN, secret)
+    status["token"] = token
+    return with_path(crt, ("status",), status)
