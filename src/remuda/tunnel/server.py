@@ -15,7 +15,7 @@ from typing import Protocol
 
 from aiohttp import web
 
-from remuda.kube.clock import Clock, Rng
+from remuda.kube.clock import Clock, Rng, deadline
 
 from .errors import NoSession, Refused
 from .session import PING_EVERY, Session
@@ -24,6 +24,8 @@ from .wire import LARGEST_MESSAGE, Wire
 
 # Three pings may be late or lost before another session is preferred.
 _LATELY = 3 * PING_EVERY
+# Replicas of an agent, and lines of theirs that are dead but not yet noticed to be.
+MOST_SESSIONS = 16
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ class TunnelServer:
         self._rng = rng
         self._sessions: dict[str, list[Session]] = {}
         self._listeners: list[SessionListener] = []
+        self._waiting: dict[str, set[asyncio.Future[None]]] = {}
         self._closed = False
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
@@ -69,6 +72,8 @@ class TunnelServer:
         """The same for a client that somebody else has authorized under this key; `mark` stays on its session."""
         if self._closed:
             return web.Response(status=503, text="shutting down")
+        if not self._has_room(key):
+            return web.Response(status=503, text="too many sessions of this client")
         socket = web.WebSocketResponse(autoping=False, autoclose=False, compress=False, max_msg_size=LARGEST_MESSAGE)
         if not socket.can_prepare(request):
             return web.Response(status=400, text=f"Error during upgrade for host [{key}]: not a websocket handshake")
@@ -82,6 +87,17 @@ class TunnelServer:
         else:
             await self._serve_admitted(session, admit)
         return socket
+
+    def _has_room(self, key: str) -> bool:
+        """One more session may come; the most silent one makes room for it, if it is silent."""
+        live = self.sessions(key)
+        if len(live) < MOST_SESSIONS:
+            return True
+        quietest = min(live, key=lambda session: session.heard_at)
+        if quietest.heard_at >= self._clock.monotonic() - _LATELY:
+            return False
+        quietest.end("another session has come in its place")
+        return True
 
     async def _serve_admitted(self, session: Session, admit: Admit) -> None:
         running = asyncio.ensure_future(session.serve())
@@ -101,6 +117,9 @@ class TunnelServer:
 
     async def _serve(self, session: Session, running: Awaitable[str]) -> None:
         self._sessions.setdefault(session.key, []).append(session)
+        for waiting in self._waiting.pop(session.key, ()):
+            if not waiting.done():
+                waiting.set_result(None)
         log.info("tunnel connected", extra={"client": session.key, "session": session.number})
         for listener in list(self._listeners):
             listener.session_added(session.key, session.number)
@@ -140,8 +159,13 @@ class TunnelServer:
         """The live sessions of a key, the oldest first."""
         return [session for session in self._sessions.get(key, ()) if session.alive]
 
-    async def dial(self, key: str, network: str, address: str) -> Stream:
-        """A stream to an address on the client's side. Nothing is waited for: a failed dial shows when the stream is read."""
+    async def dial(self, key: str, network: str, address: str, *, within: float = 0.0) -> Stream:
+        """A stream to an address on the client's side; who is not connected may come back within some seconds.
+
+        The dial itself is not waited for: that it failed shows when the stream is read.
+        """
+        if within and not self.has_session(key):
+            await self._session_of(key, within)
         live = self.sessions(key)
         if not live:
             raise NoSession(f"failed to find Session for client {key}")
@@ -149,6 +173,20 @@ class TunnelServer:
         # Oldest first, as in Go; when all are silent, the one that has been so for the shortest time.
         chosen = next((session for session in live if session.heard_at >= lately), None)
         return (chosen or max(live, key=lambda session: session.heard_at)).open(network, address)
+
+    async def _session_of(self, key: str, within: float) -> None:
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key, set()).add(waiting)
+        try:
+            async with deadline(self._clock, within):
+                await waiting
+        except TimeoutError:
+            return
+        finally:
+            left = self._waiting.get(key, set())
+            left.discard(waiting)
+            if not left:
+                self._waiting.pop(key, None)
 
     def drop(self, key: str, reason: str) -> int:
         """End every session of a key, for example because its token was revoked; how many there were."""

@@ -7,7 +7,11 @@ never writes: two sides that both wait for the other to read would stand still f
 :mod:`.server` keeps sessions and opens streams on them, :mod:`.client` is where streams lead on to something else.
 Times are the Go side's (protocols.md §8.5): the client pings every 5 s, a line without ping or pong for 60 s is dead, and
 so is one that takes nothing for 60 s; data is no sign of life. Every 60 s the client lists its streams, and the server
-drops those of its own that are not in the list.
+drops those of its own that are not in the list. Beyond that, a line on which nothing at all has come for 25 s is dead: with
+a ping every 5 s no living one is that quiet, and a cut is told within half a minute.
+
+What a session may cost is bounded: so many streams, and so many bytes of all of them together that have come and were not
+read. Near that bound every stream is braked early; beyond it the one that holds most is ended, not the session.
 """
 
 from __future__ import annotations
@@ -16,12 +20,13 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from math import inf
 
 from aiohttp import WSMsgType
 
 from remuda.kube.clock import Clock, Rng
 
-from .errors import FrameError, SessionEnded, TunnelError
+from .errors import FrameError, SessionEnded, StreamError, TunnelError
 from .frames import (
     EOF,
     Kind,
@@ -42,6 +47,11 @@ from .wire import Wire
 PING_EVERY = 5.0
 SILENT_AFTER = 60.0
 SYNC_EVERY = 60.0
+DEAF_AFTER = 25.0
+
+MOST_STREAMS = 8192
+CROWDED_ABOVE = 32 << 20
+MOST_UNREAD = 128 << 20
 
 CLIENT_KEY = "client"
 # Complaints about unknown streams that may wait in line; more of them tell nobody anything new.
@@ -66,6 +76,8 @@ class Session:
         self.mark: object = None
         self.reason: str | None = None
         self.heard_at = clock.monotonic()
+        self.unread = 0
+        self._came_at = self.heard_at
         self._wire = wire
         self._accept = accept
         self._streams: dict[int, Stream] = {}
@@ -97,6 +109,8 @@ class Session:
         """A stream to an address on the other side. It is there at once; that it could not be dialled is told by reading."""
         if self.reason is not None:
             raise SessionEnded(f"the session of {self.key} is over: {self.reason}")
+        if len(self._streams) >= MOST_STREAMS:
+            raise StreamError(f"the session of {self.key} carries {MOST_STREAMS} connections already")
         body = connect_body(network, address)
         self._last_stream += 1
         stream = Stream(self, self._last_stream, network, address, body)
@@ -130,6 +144,13 @@ class Session:
 
     # What streams ask for.
 
+    @property
+    def crowded(self) -> bool:
+        return self.unread > CROWDED_ABOVE
+
+    def hold(self, change: int) -> None:
+        self.unread += change
+
     def urgent(self, stream: Stream) -> None:
         if not stream.in_urgent_line and self.reason is None:
             stream.in_urgent_line = True
@@ -151,6 +172,7 @@ class Session:
     async def _read_all(self) -> str:
         while True:
             kind, data = await self._wire.receive()
+            self._came_at = self.clock.monotonic()
             try:
                 if kind is WSMsgType.BINARY:
                     self._take(decode(data))
@@ -177,6 +199,8 @@ class Session:
                 self._complain(message.stream)
             else:
                 stream.on_data(message.body)
+                if self.unread > MOST_UNREAD:
+                    self._relieve()
         elif kind == Kind.CONNECT:
             self._connect(message, stream)
         elif kind == Kind.SYNC_CONNECTIONS:
@@ -195,6 +219,10 @@ class Session:
         elif kind == Kind.RESUME:
             stream.on_resume()
 
+    def _relieve(self) -> None:
+        most = max(self._streams.values(), key=lambda stream: stream.buffered)
+        most.fail("receive buffers of the tunnel exceeded")
+
     def _complain(self, number: int) -> None:
         if len(self._complaints) < _MOST_COMPLAINTS:
             self._complaints[number] = None
@@ -208,6 +236,9 @@ class Session:
         network, address = read_connect(message.body)
         stream = Stream(self, message.stream, network, address)
         self._streams[stream.id] = stream
+        if len(self._streams) > MOST_STREAMS:
+            stream.fail("too many connections")
+            return
         self._start(self._serve_stream(self._accept, stream))
 
     async def _serve_stream(self, accept: Accept, stream: Stream) -> None:
@@ -295,23 +326,29 @@ class Session:
 
     async def _look_after_time(self) -> None:
         client = self._accept is not None
-        now = self.clock.monotonic()
-        ping_at, sync_at = now + PING_EVERY, now + SYNC_EVERY
-        while self.reason is None:
-            await self.clock.sleep(max(min(ping_at, self.heard_at + SILENT_AFTER) - now, 0.0))
+        ping_at = self.clock.monotonic() + PING_EVERY if client else inf
+        sync_at = self.clock.monotonic() + SYNC_EVERY
+        while True:
             now = self.clock.monotonic()
-            if now >= self.heard_at + SILENT_AFTER:
-                self.end(f"no {'pong' if client else 'ping'} for {SILENT_AFTER:.0f} s")
-            elif self._sending_since is not None and now - self._sending_since >= SILENT_AFTER:
-                self.end(f"the other side has taken nothing for {SILENT_AFTER:.0f} s")
-            if now < ping_at:
-                continue
-            ping_at = now + PING_EVERY
-            self._ping_due = client
-            if client and now >= sync_at:
-                sync_at = now + SYNC_EVERY
-                self._sync_due = True
-            self._work.set()
+            if (reason := self._dead(now)) is not None:
+                self.end(reason)
+                return
+            if now >= ping_at:
+                ping_at = now + PING_EVERY
+                self._ping_due = True
+                self._sync_due = now >= sync_at
+                sync_at = now + SYNC_EVERY if self._sync_due else sync_at
+                self._work.set()
+            await self.clock.sleep(min(ping_at, self._came_at + DEAF_AFTER, self.heard_at + SILENT_AFTER) - now)
+
+    def _dead(self, now: float) -> str | None:
+        if now >= self._came_at + DEAF_AFTER:
+            return f"nothing has come for {DEAF_AFTER:.0f} s"
+        if now >= self.heard_at + SILENT_AFTER:
+            return f"no {'ping' if self._accept is None else 'pong'} for {SILENT_AFTER:.0f} s"
+        if self._sending_since is not None and now >= self._sending_since + SILENT_AFTER:
+            return f"the other side has taken nothing for {SILENT_AFTER:.0f} s"
+        return None
 
     def _start(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)

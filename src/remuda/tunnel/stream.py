@@ -35,6 +35,8 @@ from .frames import EOF, Kind, error_body
 CHUNK = 32 * 1024
 PAUSE_ABOVE = 1 << 21
 RESUME_BELOW = PAUSE_ABOVE // 8
+# When all streams of a session together hold much, each may hold only this before it is asked to pause.
+PAUSE_ABOVE_IN_A_CROWD = 2 * CHUNK
 # A pause needs a way to the other side and what is on the line still arrives; beyond this it is not heeding us.
 NEVER_ABOVE = 16 * PAUSE_ABOVE
 
@@ -68,6 +70,13 @@ class Carrier(Protocol):
     """What a stream needs of its session."""
 
     clock: Clock
+
+    @property
+    def crowded(self) -> bool:
+        """All streams together hold so much that each must be content with little."""
+
+    def hold(self, change: int) -> None:
+        """A stream holds so many more bytes, or fewer, that have come and were not read."""
 
     def urgent(self, stream: Stream) -> None:
         """The stream has something small to send that must not queue behind data."""
@@ -161,7 +170,8 @@ class Stream:
                 self._reader = None
         data = bytes(memoryview(self._received)[:most])
         del self._received[:most]
-        if self._asked_to_pause and len(self._received) < RESUME_BELOW:
+        self._carrier.hold(-len(data))
+        if self._asked_to_pause and len(self._received) < (1 if self._carrier.crowded else RESUME_BELOW):
             self._asked_to_pause = False
             self._send_resume()
         return data
@@ -194,6 +204,7 @@ class Stream:
     def fail(self, text: str) -> None:
         """End both directions at once and tell the other side why; whoever reads or writes here is told the same."""
         if self.over:
+            self._forget_received()
             return
         self._slot = None
         self._ended = text
@@ -202,14 +213,18 @@ class Stream:
     def leftover(self) -> bytes:
         """Everything that has come and was not read, without waiting."""
         data = bytes(self._received)
-        self._received.clear()
+        self._forget_received()
         return data
 
+    def _forget_received(self) -> None:
+        self._carrier.hold(-len(self._received))
+        self._received = bytearray()
+
     def _end_here(self, text: str) -> None:
+        self._forget_received()
         if self._final is not None or self._finished:
             return
         self._final = text
-        self._received = bytearray()
         self._wake()
         if self._slot is not None and self._paused:
             self._linger = self._carrier.clock.call_later(_LINGER, self._give_up)
@@ -269,10 +284,12 @@ class Stream:
         if self.over:
             return
         self._received += payload
+        self._carrier.hold(len(payload))
         self._wake_reader()
-        if len(self._received) > NEVER_ABOVE:
+        held = len(self._received)
+        if held > NEVER_ABOVE:
             self.fail("receive buffer exceeded: pause was not heeded")
-        elif len(self._received) > PAUSE_ABOVE and not self._asked_to_pause:
+        elif not self._asked_to_pause and held > (PAUSE_ABOVE_IN_A_CROWD if self._carrier.crowded else PAUSE_ABOVE):
             self._asked_to_pause = True
             self._signal(Kind.PAUSE)
 

@@ -17,8 +17,13 @@ class Line:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.stream = Stream(self, 2, "tcp", "x:1")
+        self.crowded = False
+        self.held = 0
         self._urgent = False
         self._ready = False
+
+    def hold(self, change: int) -> None:
+        self.held += change
 
     def urgent(self, stream: Stream) -> None:
         self._urgent = True
