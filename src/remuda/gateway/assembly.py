@@ -36,6 +36,7 @@ from .lines import Lines
 from .live import Live
 from .registrations import Registrations
 from .services import Access, Authority, Services
+from .tunnels import Tunnels
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +100,7 @@ class Gateway:
         registrations = Registrations(services)
         Facts(services, registrations, healthz=self.ground.healthz)
         Importing(services, registrations)
+        Tunnels(services, registrations)
 
     async def _tunnel_key(self, request: web.Request) -> str | None:
         for authorize in self.services.authorizers:

@@ -58,6 +58,7 @@ class Standing:
         return made.presented
 
     async def setting(self, name: str, value: str) -> None:
+        await until(lambda: self.gateway.services.informers.of(SETTINGS).get("", name))
         await self.client.patch(SETTINGS, name, {"value": value})
         await until(lambda: self.gateway.services.settings().text(name) == value)
 
