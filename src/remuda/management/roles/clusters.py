@@ -1,0 +1,143 @@
+"""Who may see and edit a cluster on the management API: keeps what :mod:`.clusteraccess` says, cluster by cluster.
+
+Keyed by the management Cluster, whatever changed: its bindings, their templates, its Secrets and machines, or one of the roles
+that were made. When the cluster is gone, so is all of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, CLUSTERS, ROLE_TEMPLATES, USERS
+from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
+from remuda.kube.objects import Key, dig, is_being_deleted, metadata, name_of, uid_of
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, spec_change
+
+from .clusteraccess import Belongings, Given, Snapshot, desired
+from .globalroles import principals_change
+from .names import CLUSTER, CLUSTER_ROLES, RBAC_KINDS
+from .states import COMPLETE, ERROR, condition, generation, say, summary, summed
+from .views import (
+    CAPI_KINDS,
+    CLUSTER_NAME,
+    NAMESPACES,
+    SECRETS,
+    Views,
+    came_or_went,
+    cluster_of_rbac,
+    name_key,
+    namespace_key,
+    nothing,
+    provisioning_key,
+    rbac_watches,
+    without_data,
+)
+from .writing import bring_about
+
+Obj = dict[str, Any]
+
+NAME = "cluster-access"
+# When something can't be written where it should be, such as a namespace that is not there: it is looked for again.
+_AGAIN = 30.0
+
+
+def comes_or_goes(new: Obj | None, old: Obj | None) -> bool:
+    """A Cluster's status changes all the time and says nothing here."""
+    if new is None or old is None:
+        return True
+    return uid_of(new) != uid_of(old) or is_being_deleted(new) != is_being_deleted(old)
+
+
+def _other_cluster(new: Obj | None, old: Obj | None) -> bool:
+    return comes_or_goes(new, old) or dig(new, "status", "clusterName") != dig(old, "status", "clusterName")
+
+
+def marks_change(new: Obj | None, old: Obj | None) -> bool:
+    """What something belongs to has changed."""
+    if new is None or old is None:
+        return True
+    return any(metadata(new).get(field) != metadata(old).get(field) for field in ("labels", "ownerReferences"))
+
+
+def _binding_change(new: Obj | None, old: Obj | None) -> bool:
+    """Also when the other side is done with it: the sum is said here."""
+    if new is None or old is None or spec_change(new, old):
+        return True
+    return summary(new, "summaryRemote") != summary(old, "summaryRemote")
+
+
+class ClusterAccess:
+    def __init__(self, manager: Manager, views: Views) -> None:
+        self._client, self._clock = manager.client, manager.clock
+        self._views = views
+        capi = [each for each in CAPI_KINDS if each.resource in views.capi]
+        self.controller = Controller(
+            NAME,
+            CLUSTERS,
+            when=comes_or_goes,
+            watches=(
+                *rbac_watches(CLUSTER, RBAC_KINDS, cluster_of_rbac),
+                Watch(CLUSTER_ROLE_TEMPLATE_BINDINGS, namespace_key, when=_binding_change),
+                Watch(ROLE_TEMPLATES, views.clusters_of_template, when=spec_change),
+                Watch(CLUSTER_ROLES, nothing),
+                Watch(NAMESPACES, name_key, when=came_or_went, metadata_only=True),
+                Watch(USERS, views.clusters_of_user, when=principals_change),
+                Watch(PROVISIONING_CLUSTERS, provisioning_key, when=_other_cluster),
+                Watch(SECRETS, views.clusters_of_secret, when=marks_change, transform=without_data),
+                *(
+                    Watch(each, views.clusters_of_capi, when=marks_change, labels=CLUSTER_NAME, metadata_only=True)
+                    for each in capi
+                ),
+            ),
+            concurrency=8,
+        )
+
+    async def reconcile(self, key: Key) -> Result:
+        views, cluster = self._views, self._views.clusters.get(*key)
+        if cluster is None:
+            await bring_about(self._client, [], views.existing(key.name))
+            return DONE
+        problems = await bring_about(self._client, desired(self._snapshot(cluster)), views.existing(key.name))
+        for binding in views.bindings_of(key.name):
+            await self._tell(binding, problems)
+        return Result(after=_AGAIN) if problems and not is_being_deleted(cluster) else DONE
+
+    def _snapshot(self, cluster: Obj) -> Snapshot:
+        views, name = self._views, name_of(cluster)
+        given = []
+        for binding in views.bindings_of(name):
+            template = binding.get("roleTemplateName") or ""
+            included = views.included(template)
+            subject = views.subject_of(binding)
+            if included and subject is not None:
+                rules = [rule for each in included for rule in views.rules_of(each)]
+                given.append(Given(Key.of(binding), template, subject, rules))
+        provisioning = sorted(views.provisioning.indexed("cluster", name), key=Key.of)
+        return Snapshot(
+            cluster,
+            given,
+            views.secrets.indexed("namespace", name),
+            [(each, self._belongings(Key.of(each))) for each in provisioning],
+        )
+
+    def _belongings(self, provisioning: Key) -> Belongings:
+        views = self._views
+        others = {
+            plural: [name_of(obj) for obj in found.indexed("cluster", provisioning)] for plural, found in views.capi.items()
+        }
+        return Belongings(views.secrets.indexed("cluster", provisioning), others)
+
+    async def _tell(self, binding: Obj, problems: list[str]) -> None:
+        views, said = self._views, list(problems)
+        if not views.included(binding.get("roleTemplateName") or ""):
+            said.append(f"RoleTemplate {binding.get('roleTemplateName')} is not there")
+        if views.subject_of(binding) is None:
+            said.append("nobody is known by this name")
+        local = ERROR if said else COMPLETE
+        status = {
+            "localConditions": [condition("ClusterMembershipReconciled", said)],
+            "observedGenerationLocal": generation(binding),
+            "summaryLocal": local,
+            "summary": summed(local, summary(binding, "summaryRemote")),
+        }
+        await say(self._client, self._clock, CLUSTER_ROLE_TEMPLATE_BINDINGS, binding, status)

@@ -1,0 +1,160 @@
+"""What somebody holds: on the management API, in one cluster, in every cluster; so that nobody grants more than that.
+
+Asked by :mod:`.admission` while a write waits, so everything is looked up synchronously: in the API server's own cache, or, on
+somebody else's Kubernetes, in informers (:class:`InformerSource`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from remuda.api.management_cattle_io import (
+    CLUSTER_ROLE_TEMPLATE_BINDINGS,
+    GLOBAL_ROLE_BINDINGS,
+    GLOBAL_ROLES,
+    GROUP,
+    ROLE_TEMPLATES,
+    USERS,
+)
+from remuda.apiserver.authz import Action
+from remuda.apiserver.authz.rbac import Rbac
+from remuda.apiserver.authz.rules import Rule, compact, quoted, text, uncovered
+from remuda.apiserver.source import Listener, ObjectSource
+from remuda.apiserver.users import MASTERS, User
+from remuda.kube.errors import go_quote
+from remuda.kube.objects import GroupVersionResource, is_being_deleted
+from remuda.runtime import Informer, Informers
+
+from .builtin import BUILTIN
+from .names import CLUSTER_ROLES, RBAC_KINDS
+from .rules import EVERYTHING, all_rules, holds_everything
+from .subjects import subject_of
+
+Obj = dict[str, Any]
+
+
+class InformerSource:
+    """An ObjectSource on informers: what the checks need of a Kubernetes that is not ours."""
+
+    KINDS = (
+        *RBAC_KINDS.values(),
+        GLOBAL_ROLES,
+        GLOBAL_ROLE_BINDINGS,
+        ROLE_TEMPLATES,
+        CLUSTER_ROLE_TEMPLATE_BINDINGS,
+        USERS,
+        GroupVersionResource(GROUP, "v3", "clusters"),
+        GroupVersionResource("", "v1", "namespaces"),
+    )
+
+    def __init__(self, informers: Informers) -> None:
+        self._informers: dict[tuple[str, str], Informer] = {each.group_resource: informers.of(each) for each in self.KINDS}
+        for informer in self._informers.values():
+            informer.add_index("namespace", lambda obj: ((obj.get("metadata") or {}).get("namespace") or "",))
+
+    async def synced(self) -> None:
+        """Nothing may be decided before."""
+        for informer in self._informers.values():
+            await informer.synced.wait()
+
+    def get(self, group: str, resource: str, namespace: str, name: str) -> Obj | None:
+        found = self._informers.get((group, resource))
+        return None if found is None else found.get(namespace, name)
+
+    def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Obj]:
+        found = self._informers.get((group, resource))
+        if found is None:
+            return []
+        return found.indexed("namespace", namespace) if namespace else list(found.objects())
+
+    def subscribe(self, group: str, resource: str, listener: Listener) -> None:
+        self._informers[group, resource].on_change(listener)
+
+
+class Holdings:
+    def __init__(self, source: ObjectSource, rbac: Rbac) -> None:
+        self._source = source
+        self._rbac = rbac
+
+    # --- objects ------------------------------------------------------------------------------------------------------
+
+    def find(self, resource: GroupVersionResource, name: str, namespace: str = "") -> Obj | None:
+        return self._source.get(resource.group, resource.resource, namespace, name)
+
+    def every(self, resource: GroupVersionResource, namespace: str = "") -> Iterable[Obj]:
+        return self._source.list(resource.group, resource.resource, namespace)
+
+    def template(self, name: str) -> Obj | None:
+        """Built-in ones count also before they are stored: whoever starts the server refers to them."""
+        return self.find(ROLE_TEMPLATES, name) or BUILTIN.get(("RoleTemplate", name))
+
+    def global_role(self, name: str) -> Obj | None:
+        return self.find(GLOBAL_ROLES, name) or BUILTIN.get(("GlobalRole", name))
+
+    def cluster_role(self, name: str) -> Obj | None:
+        return self.find(CLUSTER_ROLES, name)
+
+    def template_rules(self, name: str) -> list[Rule]:
+        return all_rules(name, self.template, self.cluster_role)
+
+    # --- what somebody holds --------------------------------------------------------------------------------------------
+
+    def may(self, user: User, verb: str, resource: GroupVersionResource, name: str = "", namespace: str = "") -> bool:
+        return self._rbac.authorize(Action(user, verb, *resource, "", namespace, name)).allowed
+
+    def may_write_status(self, user: User, resource: GroupVersionResource, name: str, namespace: str = "") -> bool:
+        return self._rbac.authorize(Action(user, "update", *resource, "status", namespace, name)).allowed
+
+    def may_impersonate(self, user: User, other: str) -> bool:
+        return self._rbac.authorize(Action(user, "impersonate", "", "v1", "users", "", "", other)).allowed
+
+    def on_the_server(self, user: User, namespace: str = "") -> Sequence[Rule]:
+        if MASTERS in user.groups:
+            return EVERYTHING
+        return self._rbac.rules_for(user, namespace)[0]
+
+    def in_cluster(self, user: User, cluster: str) -> Sequence[Rule]:
+        """By their bindings there. What somebody holds on the server counts in a cluster only if it is everything."""
+        if holds_everything(self.on_the_server(user)):
+            return EVERYTHING
+        names = {
+            binding.get("roleTemplateName") or ""
+            for binding in self.every(CLUSTER_ROLE_TEMPLATE_BINDINGS, cluster)
+            if binding.get("clusterName") == cluster and self._is_for(binding, user)
+        }
+        return [rule for name in sorted(names) for rule in self.template_rules(name)]
+
+    def in_every_cluster(self, user: User) -> Sequence[Rule]:
+        if holds_everything(self.on_the_server(user)):
+            return EVERYTHING
+        found: list[Rule] = []
+        for binding in self.every(GLOBAL_ROLE_BINDINGS):
+            if self._is_for(binding, user):
+                role = self.global_role(binding.get("globalRoleName") or "") or {}
+                found += [rule for name in role.get("inheritedClusterRoles") or () for rule in self.template_rules(name)]
+        return found
+
+    def _is_for(self, binding: Obj, user: User) -> bool:
+        if is_being_deleted(binding):
+            return False
+        subject = subject_of(binding, lambda principal: self._known_as(user, principal))
+        if subject is None:
+            return False
+        return subject["name"] in user.groups if subject["kind"] == "Group" else subject["name"] == user.name
+
+    def _known_as(self, user: User, principal: str) -> str:
+        found = self.find(USERS, user.name) or {}
+        return user.name if principal in (found.get("principalIds") or ()) else ""
+
+
+def excess(user: User, held: Iterable[Rule], wanted: Iterable[Rule]) -> str:
+    """What is wrong with `user` granting `wanted`, in Kubernetes' words; "" when nothing is."""
+    missing = uncovered(held, wanted)
+    if not missing:
+        return ""
+    lines = "\n".join(sorted({text(rule) for rule in compact(missing)}))
+    return (
+        f"user {go_quote(user.name)} (groups={quoted(user.groups)}) is attempting to grant RBAC permissions "
+        f"not currently held:\n{lines}"
+    )

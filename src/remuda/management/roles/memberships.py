@@ -1,0 +1,151 @@
+"""The ClusterRoleTemplateBindings that nobody has to write: the creator's, and those that a GlobalRole gives in every cluster.
+
+The creator's are made once (an annotation of the cluster says which); whoever removes one later means it. Those that come of a
+GlobalRoleBinding are kept for as long as it is there, in every cluster but the server's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.api.management_cattle_io import (
+    API_VERSION,
+    CLUSTER_ROLE_TEMPLATE_BINDINGS,
+    CLUSTERS,
+    GLOBAL_ROLE_BINDINGS,
+    GLOBAL_ROLES,
+    ROLE_TEMPLATES,
+)
+from remuda.client.api import Client
+from remuda.kube import jsonio
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import Key, annotations_of, is_being_deleted, labels_of, name_of
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, spec_change
+
+from .builtin import CLUSTER_OWNER
+from .names import CREATOR, CREATOR_BINDINGS, GLOBAL_BINDING_OWNER, LOCAL, NO_CREATOR_RBAC, digest, label_value
+from .views import NAMESPACES, Views, came_or_went, name_key
+
+Obj = dict[str, Any]
+
+NAME = "cluster-memberships"
+_SUBJECT = ("userName", "userPrincipalName", "groupPrincipalName")
+
+
+def _cluster_change(new: Obj | None, old: Obj | None) -> bool:
+    if new is None or old is None or is_being_deleted(new) != is_being_deleted(old):
+        return True
+    return any(annotations_of(new).get(each) != annotations_of(old).get(each) for each in (CREATOR, CREATOR_BINDINGS))
+
+
+def _inherited(obj: Obj) -> list[Key]:
+    """The cluster of a binding that we made."""
+    return [Key("", obj["metadata"].get("namespace") or "")] if GLOBAL_BINDING_OWNER in labels_of(obj) else []
+
+
+def creators_templates(cluster: Obj, templates: list[Obj]) -> list[str] | None:
+    """The templates that the cluster's creator still has to be given; None when there is nothing to do or to note."""
+    marks = annotations_of(cluster)
+    if not marks.get(CREATOR) or marks.get(NO_CREATOR_RBAC) == "true" or marks.get(CREATOR_BINDINGS):
+        return None
+    return sorted(name_of(each) for each in templates if each.get("clusterCreatorDefault") and not each.get("locked"))
+
+
+def binding_object(cluster: str, name: str, template: str, subject: Obj, labels: dict[str, str] | None = None) -> Obj:
+    metadata: Obj = {"name": name, "namespace": cluster}
+    if labels:
+        metadata["labels"] = labels
+    made = {"apiVersion": API_VERSION, "kind": "ClusterRoleTemplateBinding", "metadata": metadata}
+    return {**made, "clusterName": cluster, "roleTemplateName": template, **subject}
+
+
+def inherited_bindings(cluster: str, inheriting: list[tuple[Obj, Obj]]) -> dict[str, Obj]:
+    """By name: what the GlobalRoleBindings (each with its role) give in this cluster."""
+    found: dict[str, Obj] = {}
+    for binding, role in inheriting:
+        subject = {field: binding[field] for field in _SUBJECT if binding.get(field)}
+        for template in role["inheritedClusterRoles"]:
+            name = f"crtb-grb-{digest(name_of(binding), template, *(f'{key}={value}' for key, value in subject.items()))}"
+            labels = {GLOBAL_BINDING_OWNER: label_value(name_of(binding))}
+            found[name] = binding_object(cluster, name, template, subject, labels)
+    return found
+
+
+class Memberships:
+    def __init__(self, manager: Manager, views: Views) -> None:
+        self._client: Client = manager.client
+        self._views = views
+        self.controller = Controller(
+            NAME,
+            CLUSTERS,
+            when=_cluster_change,
+            watches=(
+                Watch(CLUSTER_ROLE_TEMPLATE_BINDINGS, _inherited, when=spec_change),
+                Watch(GLOBAL_ROLE_BINDINGS, self._everywhere, when=spec_change),
+                Watch(GLOBAL_ROLES, self._of_role, when=spec_change),
+                Watch(ROLE_TEMPLATES, self._of_template),
+                Watch(NAMESPACES, name_key, when=came_or_went, metadata_only=True),
+            ),
+            concurrency=8,
+        )
+
+    def _everywhere(self, binding: Obj) -> list[Key]:
+        role = self._views.global_roles.get("", binding.get("globalRoleName") or "")
+        # A role that is gone may have given something; that is rare.
+        return self._all() if role is None or role.get("inheritedClusterRoles") else []
+
+    def _of_role(self, role: Obj) -> list[Key]:
+        return self._all() if role.get("inheritedClusterRoles") else []
+
+    def _of_template(self, template: Obj) -> list[Key]:
+        """With the first template come the bindings of whoever made clusters before."""
+        return self._all() if name_of(template) == CLUSTER_OWNER else []
+
+    def _all(self) -> list[Key]:
+        return list(self._views.clusters.keys())
+
+    async def reconcile(self, key: Key) -> Result:
+        cluster = self._views.clusters.get(*key)
+        if cluster is None or is_being_deleted(cluster) or key.name == LOCAL:
+            return DONE
+        namespace = self._views.namespaces.get("", key.name)
+        if namespace is None or is_being_deleted(namespace):
+            return DONE
+        await self._inherit(key.name)
+        await self._give_to_creator(cluster)
+        return DONE
+
+    async def _inherit(self, cluster: str) -> None:
+        bindings = self._views.bindings
+        wanted = inherited_bindings(cluster, self._views.inheriting())
+        for each in bindings.indexed("namespace", cluster):
+            if GLOBAL_BINDING_OWNER in labels_of(each) and name_of(each) not in wanted:
+                await self._delete(each)
+        for name, binding in wanted.items():
+            if bindings.get(cluster, name) is None:
+                await self._create(binding)
+
+    async def _give_to_creator(self, cluster: Obj) -> None:
+        templates = creators_templates(cluster, list(self._views.templates.objects()))
+        if templates is None or self._views.template(CLUSTER_OWNER) is None:
+            # There is none yet: the server has just been started for the first time.
+            return
+        name, creator = name_of(cluster), annotations_of(cluster)[CREATOR]
+        for template in templates:
+            await self._create(binding_object(name, f"creator-{template}", template, {"userName": creator}))
+        noted = jsonio.dumps({"created": templates, "required": templates}).decode()
+        await self._client.patch(CLUSTERS, name, {"metadata": {"annotations": {CREATOR_BINDINGS: noted}}})
+
+    async def _create(self, binding: Obj) -> None:
+        try:
+            await self._client.create(CLUSTER_ROLE_TEMPLATE_BINDINGS, binding, binding["metadata"]["namespace"])
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
+    async def _delete(self, binding: Obj) -> None:
+        try:
+            await self._client.delete(CLUSTER_ROLE_TEMPLATE_BINDINGS, *reversed(Key.of(binding)))
+        except ApiError as error:
+            if not error.is_not_found:
+                raise

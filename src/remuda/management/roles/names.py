@@ -1,0 +1,77 @@
+"""What the roles and bindings that come of ours are called, and the labels by which they are found again.
+
+Names are Rancher's (people and scripts look for them): `cattle-globalrole-<name>`, `cattle-globalrolebinding-<name>`,
+`<cluster>-clusterowner`, `r-cluster-<name>-admin`, `globaladmin-<user>`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Final
+
+from remuda.kube.names import label_value_problems
+from remuda.kube.objects import GroupVersionResource
+from remuda.kube.safenames import safe_concat
+
+RBAC_GROUP: Final = "rbac.authorization.k8s.io"
+RBAC_VERSION: Final = f"{RBAC_GROUP}/v1"
+ROLES: Final = GroupVersionResource(RBAC_GROUP, "v1", "roles")
+ROLE_BINDINGS: Final = GroupVersionResource(RBAC_GROUP, "v1", "rolebindings")
+CLUSTER_ROLES: Final = GroupVersionResource(RBAC_GROUP, "v1", "clusterroles")
+CLUSTER_ROLE_BINDINGS: Final = GroupVersionResource(RBAC_GROUP, "v1", "clusterrolebindings")
+RBAC_KINDS: Final = {
+    "Role": ROLES,
+    "RoleBinding": ROLE_BINDINGS,
+    "ClusterRole": CLUSTER_ROLES,
+    "ClusterRoleBinding": CLUSTER_ROLE_BINDINGS,
+}
+
+# On what is made of a GlobalRole, of a GlobalRoleBinding, and of a ClusterRoleTemplateBinding.
+GLOBAL_ROLE_OWNER: Final = "authz.management.cattle.io/gr-owner"
+GLOBAL_BINDING_OWNER: Final = "authz.management.cattle.io/grb-owner"
+TEMPLATE_BINDING_OWNER: Final = "authz.cluster.cattle.io/rtb-owner-updated"
+# On everything on the management API that is there for one cluster; the value is its id.
+CLUSTER: Final = "authz.management.cattle.io/cluster"
+# On everything that is ours inside a downstream cluster.
+DOWNSTREAM: Final = "authz.cluster.cattle.io/managed"
+
+CREATOR: Final = "field.cattle.io/creatorId"
+NO_CREATOR_RBAC: Final = "field.cattle.io/no-creator-rbac"
+# Which of the creator's bindings were made: they are made once, whoever removes one means it.
+CREATOR_BINDINGS: Final = "authz.management.cattle.io/creator-role-bindings"
+MANAGEMENT_CLUSTER: Final = "provisioning.cattle.io/management-cluster-name"
+
+ADMIN, LOCAL = "admin", "local"
+
+
+def digest(*parts: str) -> str:
+    """Ten letters and digits that stand for the parts."""
+    return base64.b32encode(hashlib.sha256("\x00".join(parts).encode()).digest())[:10].decode().lower()
+
+
+def label_value(*parts: str) -> str:
+    """The parts as a label's value: as they are where that is one, else what stands for them."""
+    joined = "_".join(parts)
+    return digest(joined) if label_value_problems(joined) else joined
+
+
+def global_role(name: str) -> str:
+    return f"cattle-globalrole-{name}"
+
+
+def global_role_binding(name: str) -> str:
+    return f"cattle-globalrolebinding-{name}"
+
+
+def cluster_owner(cluster: str) -> str:
+    return f"{cluster}-clusterowner"
+
+
+def cluster_member(cluster: str) -> str:
+    return f"{cluster}-clustermember"
+
+
+def workspace_role(cluster: str, *, admin: bool) -> str:
+    """`cluster` is the provisioning Cluster's name."""
+    return safe_concat("r-cluster", cluster, "admin" if admin else "view")
