@@ -8,7 +8,7 @@ the token.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,6 +67,8 @@ class Wish:
     cluster: str = ""
     provider: str = LOCAL_PROVIDER
     principal: Mapping[str, Any] | None = None
+    # The groups that the provider said the user is in.
+    groups: Sequence[Mapping[str, Any]] = ()
     name: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -85,6 +87,7 @@ def make_token(wish: Wish, now: float, entropy: Entropy) -> NewToken:
         "userId": wish.user,
         "authProvider": wish.provider,
         "userPrincipal": dict(wish.principal or {}),
+        "groupPrincipals": [dict(group) for group in wish.groups],
         # Milliseconds, as Rancher counts them.
         "ttl": int(wish.ttl * 1000),
         "expiresAt": rfc3339(now + wish.ttl) if wish.ttl else "",
