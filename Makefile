@@ -59,6 +59,10 @@ fmt: $(STAMP) ## put the code into shape and fix what ruff can fix
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
+.PHONY: images
+images: $(STAMP) ## the cluster agent's OCI image, from Debian's packages, without a container engine; a server here serves it
+	@$(BIN)/python -m remuda.images $(ARGS)
+
 .PHONY: bench
 bench: $(STAMP) ## one table of speeds and sizes, a real kube-apiserver beside ours
 	@$(BIN)/python -m tests.bench $(ARGS)

@@ -1,0 +1,34 @@
+"""A tree as a layer of an image: compressed, with the two digests that an image names it by."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from dataclasses import dataclass, field
+
+from .tree import Tree
+
+MEDIA_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"
+_GZIP, _BEST = 31, 9
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """`digest` is of the compressed bytes, `diff_id` of what they unpack to."""
+
+    content: bytes = field(repr=False)
+    digest: str
+    diff_id: str
+    about: str
+
+
+def layer_of(tree: Tree, about: str, epoch: int = 0) -> Layer:
+    archive = tree.tar(epoch)
+    # zlib's own gzip header has neither time nor name.
+    packer = zlib.compressobj(_BEST, zlib.DEFLATED, _GZIP)
+    content = packer.compress(archive) + packer.flush()
+    return Layer(content, digest_of(content), digest_of(archive), about)
+
+
+def digest_of(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"

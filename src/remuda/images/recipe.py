@@ -1,0 +1,152 @@
+"""The cluster agent's image: Debian's Python, the wheels it needs, our own modules; a layer each, so that what changes is small.
+
+What is left out is what an agent never imports. The build starts the agent once from what is left, so that a hole shows here.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import remuda
+
+from . import closure, debian, wheels
+from .inside import Unpacked
+from .layers import layer_of
+from .layout import Image
+from .tree import Tree
+
+REPOSITORY = "remuda/cluster-agent"
+REQUIREMENTS = Path(__file__).with_name("cluster-agent.txt")
+STARTS = ("remuda.__main__", "remuda.cli.cluster_agent")
+
+_PACKAGES = ("python{v}-minimal", "libpython{v}-minimal", "libpython{v}-stdlib", "libc6", "libgcc-s1")
+_LIBRARIES = ("libssl3|libssl3t64", "zlib1g", "libexpat1", "ca-certificates", "base-files")
+
+# Of these packages only some files are wanted.
+_ONLY = {
+    "libc6": r"usr/lib(64)?/(.*/)?(ld-linux[^/]*|lib(c|m|dl|rt|pthread|resolv|util|nss_dns|nss_files)\.so\.\d+)$",
+    "libgcc-s1": r"usr/lib/.*/libgcc_s\.so\.1$",
+    "libssl3": r"usr/lib/.*/lib(ssl|crypto)\.so\.3$",
+    "libssl3t64": r"usr/lib/.*/lib(ssl|crypto)\.so\.3$",
+    "base-files": r"(etc/os-release|usr/lib/os-release|etc/debian_version)$",
+}
+_ALWAYS = re.compile(r"var/lib/dpkg/status\.d/|usr/share/doc/[^/]+/copyright$")
+_NEVER = re.compile(
+    r"usr/share/(?!ca-certificates/|doc/[^/]+/copyright)|usr/lib/(binfmt\.d|valgrind)/|etc/(python3|binfmt|ca-certificates)|usr/sbin/"
+    r"|usr/bin/(?!python3)|(.*/)?__pycache__/|var/lib/(?!dpkg)"
+    # Python's own tools, tests and toys.
+    r"|usr/lib/python3\.\d+/(config-|idlelib/|lib2to3/|tkinter/|turtledemo/|turtle\.py|pydoc_data/|ensurepip/|venv/|distutils/"
+    r"|unittest/|test/|wsgiref/|xmlrpc/|curses/|dbm/|sqlite3/|msilib/|ctypes/|pydoc\.py|doctest\.py|pdb\.py|cgi|this\.py|antigravity)"
+    # What needs libraries that are not here.
+    r"|usr/lib/python3\.\d+/lib-dynload/(_bz2|_lzma|_curses|_dbm|_gdbm|_sqlite3|_ctypes|readline|nis|_crypt|_uuid|_test|_xx|audioop|ossaudiodev)"
+)
+_NEVER_IN_WHEELS = re.compile(r".*(\.(pyx|pxd|pyi|pxi|c|h|hash)|/py\.typed|/RECORD|/WHEEL|/(tests?|_cparser|\.hash)/.*)$")
+
+_REMUDA = """#!/usr/bin/python{v} -I
+from remuda.cli import main
+
+main()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    image: Image
+    # What somebody who waits may want to see: names and sizes of layers.
+    summary: tuple[tuple[str, int, int], ...]
+
+
+def build(cache: Path, epoch: int = 0, told: Callable[[str], None] = lambda _: None) -> Built:
+    """The image, for the architecture and with the Python that this machine's apt has."""
+    python, architecture = debian.python_version(), debian.architecture()
+    told("Debian's packages")
+    base = base_tree(python, cache)
+    told("wheels")
+    libraries = f"usr/local/lib/python{python}/dist-packages"
+    others = wheels_tree(python, architecture, libraries, cache)
+    own = own_tree(python, libraries)
+    told("bytecode")
+    _compile(python, {f"usr/lib/python{python}": base, libraries: others}, own, f"{libraries}/remuda")
+    told("layers")
+    parts = ((base, f"Debian's Python {python}"), (others, "libraries"), (own, f"remuda {remuda.__version__}"))
+    layers = tuple(layer_of(tree, about, epoch) for tree, about in parts)
+    settings = {
+        "Entrypoint": ["/usr/local/bin/remuda", "cluster-agent"],
+        "Env": ["PATH=/usr/local/bin:/usr/bin", "HOME=/tmp"],
+        "WorkingDir": "/tmp",
+    }
+    annotations = {"org.opencontainers.image.title": REPOSITORY, "org.opencontainers.image.version": remuda.__version__}
+    summary = tuple((layer.about, tree.size, len(layer.content)) for (tree, _), layer in zip(parts, layers, strict=True))
+    return Built(Image(architecture, layers, settings, annotations, epoch), summary)
+
+
+def base_tree(python: str, cache: Path) -> Tree:
+    names = [name.format(v=python) for name in _PACKAGES] + [debian.offered(name) for name in _LIBRARIES]
+    tree = Tree()
+    for name, package in zip(names, debian.fetch(names, cache / "debian"), strict=True):
+        files = debian.unpack(package)
+        only = re.compile(_ONLY.get(name, ""))
+        files.keep(lambda path, only=only: bool(_ALWAYS.match(path) or (only.match(path) and not _NEVER.match(path))))  # type: ignore[misc]
+        tree.update(files)
+    _bundle_certificates(tree)
+    debian.merged_links(tree)
+    tree.link("usr/bin/python3", f"python{python}")
+    tree.file("etc/passwd", "root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\n")
+    tree.file("etc/group", "root:x:0:\nnogroup:x:65534:\n")
+    tree.directory("tmp", 0o1777)
+    return tree
+
+
+def wheels_tree(python: str, architecture: str, libraries: str, cache: Path) -> Tree:
+    tree = Tree()
+    for wheel in wheels.fetch(REQUIREMENTS, python, architecture, cache / "wheels"):
+        tree.update(wheels.unpack(wheel, libraries))
+    tree.keep(lambda path: not _NEVER_IN_WHEELS.match(path))
+    return tree
+
+
+def own_tree(python: str, libraries: str) -> Tree:
+    tree = Tree()
+    source = Path(remuda.__file__).parents[1]
+    for path in closure.needed(source, STARTS).values():
+        tree.file(f"{libraries}/{path.relative_to(source).as_posix()}", path.read_bytes())
+    tree.file("usr/local/bin/remuda", _REMUDA.format(v=python), 0o755)
+    return tree
+
+
+def _bundle_certificates(tree: Tree) -> None:
+    """What the package's script would do: all authorities in one file, where OpenSSL looks for them."""
+    shared = "usr/share/ca-certificates/"
+    paths = [path for path in tree if path.startswith(shared)]
+    bundle = b"".join((tree[path].content or b"").rstrip() + b"\n" for path in paths)
+    tree.keep(lambda path: not path.startswith(shared))
+    tree.file("etc/ssl/certs/ca-certificates.crt", bundle)
+    tree.link("usr/lib/ssl/certs", "/etc/ssl/certs")
+    tree.link("usr/lib/ssl/cert.pem", "/etc/ssl/certs/ca-certificates.crt")
+
+
+def _compile(python: str, trees: dict[str, Tree], own: Tree, own_directory: str) -> None:
+    with tempfile.TemporaryDirectory(prefix="remuda-image-") as directory:
+        root = Path(directory)
+        for tree in (*trees.values(), own):
+            tree.unpack(root)
+        unpacked = Unpacked(root, python)
+        for where, tree in trees.items():
+            _add_bytecode(tree, unpacked.compile([where]), without=own_directory)
+        _add_bytecode(own, unpacked.compile([own_directory]))
+        # It starts, and finds everything that it imports later.
+        unpacked.python("-m", "remuda", "cluster-agent", "--help")
+        modules = sorted(path.removeprefix(f"{own_directory}/") for path in own if path.endswith(".py") and own_directory in path)
+        names = [f"remuda/{path}".removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in modules]
+        wanted = [name for name in names if not name.endswith("__main__")] + ["uvloop", "ssl", "encodings.idna"]
+        unpacked.python("-c", f"import importlib\nfor name in {wanted!r}: importlib.import_module(name)")
+
+
+def _add_bytecode(tree: Tree, bytecode: dict[str, bytes], without: str = "\0") -> None:
+    for path, content in bytecode.items():
+        if not path.startswith(without):
+            tree.file(path, content)
