@@ -15,21 +15,23 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from remuda.kube.clock import Clock, time_of
-from remuda.kube.objects import GroupVersionResource, Key, is_being_deleted, name_of, namespace_of
+from remuda.kube.objects import Key, is_being_deleted, name_of, namespace_of
+from remuda.management.clusters.names import NODE_TOKEN, SECRETS, TOKEN_LABEL
+from remuda.management.clusters.names import TOKEN_SECRET_PREFIX as PREFIX
 from remuda.runtime import Informer
 
 from .services import Services
 
+__all__ = ["NODE_TOKEN", "PREFIX", "SECRETS", "Registration", "Registrations", "digest"]
+
 Obj = dict[str, Any]
 
-SECRETS: Final = GroupVersionResource("", "v1", "secrets")
-PREFIX: Final = "crt-token-"
-NODE_TOKEN: Final = "node-token"
 LONGEST_TOKEN: Final = 256
 # A token that has just expired is about to be rotated, and then has its time of grace: nobody is thrown out in between.
 ROTATION: Final = 60.0
 
 _INDEX = "registration-token"
+_METADATA = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
 _FIELDS = ("token", "previousToken", "expiresAt", "gracePeriodExpiresAt")
 
 
@@ -51,16 +53,11 @@ def digest(token: str) -> bytes:
 
 
 def slim(secret: Obj) -> Obj:
-    """What is kept of a Secret: of all but registration tokens only that it is there."""
+    """What is kept of a Secret with a token."""
     metadata = secret.get("metadata") or {}
-    kept: Obj = {field: metadata[field] for field in ("name", "namespace", "uid", "resourceVersion") if field in metadata}
-    if not str(metadata.get("name", "")).startswith(PREFIX):
-        return {"metadata": kept}
-    if metadata.get("deletionTimestamp"):
-        kept["deletionTimestamp"] = metadata["deletionTimestamp"]
+    kept = {name: metadata[name] for name in _METADATA if name in metadata}
     data = secret.get("data")
-    said = {field: data[field] for field in _FIELDS if field in data} if isinstance(data, dict) else {}
-    return {"metadata": kept, "data": said}
+    return {"metadata": kept, "data": {name: data[name] for name in _FIELDS if name in data} if isinstance(data, dict) else {}}
 
 
 def _text(data: Any, field: str) -> str:
@@ -109,7 +106,7 @@ class Registrations:
 
     def __init__(self, services: Services) -> None:
         self._clock: Clock = services.clock
-        self._secrets: Informer = services.informers.of(SECRETS, transform=slim)
+        self._secrets: Informer = services.informers.of(SECRETS, labels=TOKEN_LABEL, transform=slim)
         self._secrets.add_index(_INDEX, _digests)
 
     @property
@@ -150,7 +147,7 @@ class Registrations:
     def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
         def changed(new: Obj | None, old: Obj | None) -> None:
             about = new or old
-            if about is not None and name_of(about).startswith(PREFIX):
+            if about is not None:
                 handler(Key.of(about).namespace)
 
         return self._secrets.on_change(changed)

@@ -10,6 +10,7 @@ import pytest
 
 from remuda.gateway.registrations import PREFIX, SECRETS, Registrations, slim
 from remuda.kube.clock import rfc3339
+from remuda.management.clusters.names import TOKEN_LABEL
 
 from .import_kit import Management, management
 
@@ -22,7 +23,7 @@ def crt_secret(cluster: str, name: str, **data: str) -> Obj:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": PREFIX + name, "namespace": cluster},
+        "metadata": {"name": PREFIX + name, "namespace": cluster, "labels": {TOKEN_LABEL: "true"}},
         "data": encoded,
     }
 
@@ -61,12 +62,13 @@ async def test_what_is_not_exactly_a_token_is_for_nothing(place: Management, tok
 
 
 async def test_other_secrets_hold_no_tokens_and_are_not_kept(place: Management) -> None:
-    other = crt_secret("c-m-one", "x", token=TOKEN, password="much")
+    other, unlabelled = crt_secret("c-m-one", "x", token=TOKEN), crt_secret("c-m-one", "y", token=OLD, password="much")
     other["metadata"]["name"] = "mine"
-    registrations = await known(place, other)
-    assert registrations.cluster_of(TOKEN) is None
-    assert "data" not in slim(other)
-    assert all("data" not in secret for secret in registrations.informer.objects())
+    del unlabelled["metadata"]["labels"]
+    registrations = await known(place, other, unlabelled)
+    assert registrations.cluster_of(TOKEN) is None and registrations.cluster_of(OLD) is None
+    assert [secret["metadata"]["name"] for secret in registrations.informer.objects()] == ["mine"]
+    assert "password" not in slim(unlabelled)["data"]
 
 
 async def test_an_expired_token_is_for_nothing(place: Management) -> None:
