@@ -6,7 +6,8 @@ bin=$1
 cd "$(dirname "$0")/.."
 
 # strace shows the fdatasync before an acknowledgement; go fetches its modules over TLS; git is asked by some of them.
-packages=(strace ca-certificates git)
+# iproute2 and nftables put clusters into networks that nobody can connect into, tinyproxy stands before one of them.
+packages=(strace ca-certificates git iproute2 nftables tinyproxy)
 
 missing=()
 for package in "${packages[@]}"; do
