@@ -19,6 +19,7 @@ from remuda.kube import jsonio
 from remuda.kube.clock import Clock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, annotations_of
+from remuda.management.footprint import BY_AGENT, MADE_BY
 
 from .settings import Settings
 from .trust import Trust
@@ -133,7 +134,7 @@ class OwnCluster:
 
     async def _token_secret(self) -> Obj:
         secret = _made("v1", "Secret", TOKEN_SECRET, NAMESPACE)
-        secret["metadata"]["annotations"] = {_ACCOUNT_NAME: ACCOUNT}
+        secret["metadata"]["annotations"][_ACCOUNT_NAME] = ACCOUNT
         await self._ensure(SECRETS, secret | {"type": _TOKEN_TYPE})
         until = self._clock.monotonic() + _FILLED_WITHIN
         while True:
@@ -172,7 +173,8 @@ def address_of(target: Target) -> str:
 
 
 def _made(api_version: str, kind: str, name: str, namespace: str = "", labels: dict[str, str] | None = None) -> Obj:
-    metadata: Obj = {"name": name}
+    # By the mark whoever lets the cluster go knows what to take along.
+    metadata: Obj = {"name": name, "annotations": {MADE_BY: BY_AGENT}}
     if namespace:
         metadata["namespace"] = namespace
     if labels:

@@ -23,6 +23,9 @@ CREDENTIALS_PREFIX: Final = "cattle-credentials-"
 AGGREGATION_SECRET: Final = "stv-aggregation"
 # An annotation: the id of the cluster that an object was made for.
 MADE_FOR: Final = "remuda.dev/made-for"
+# An annotation of what an agent has made that nobody applied a manifest for, and that knows no id.
+MADE_BY: Final = "remuda.dev/made-by"
+BY_AGENT: Final = "cluster-agent"
 
 
 def credentials_name(key: str) -> str:

@@ -19,7 +19,6 @@ async def with_registration(place: Standing) -> None:
     await place.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "c-abcde"}})
     data = {"token": base64.b64encode(TOKEN.encode()).decode()}
     metadata = {"name": "crt-token-default-token", "labels": {"remuda.dev/registration-token": "default-token"}}
-    metadata = {"name": "crt-token-default-token", "labels": {"remuda.dev/registration-token": "true"}}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
     await place.client.create(SECRETS, secret, "c-abcde")
 
