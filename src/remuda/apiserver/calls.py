@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from .partly import Sight
 from .resources import Version
 from .users import SYSTEM, User
 
@@ -35,6 +36,8 @@ class Call:
     sent: bytes = b""
     # In-process callers are the server itself and are not asked for permission again.
     trusted: bool = False
+    # For a list or watch of which the caller may see a part.
+    only: Sight | None = None
 
     def options(self, kind: str) -> Obj:
         """The options object as admission webhooks see it."""

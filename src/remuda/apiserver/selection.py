@@ -18,6 +18,7 @@ from remuda.kube.selectors import (
 
 from .builtin import unsupported_field
 from .entries import Entry
+from .partly import Sight
 from .resources import Version
 
 # So many entries of a large list are looked at, or encoded, in one go.
@@ -37,13 +38,19 @@ class Selection:
     name: str = ""
     # It asks for fields besides name and namespace, so objects are looked at, in the caller's version.
     by_content: bool = False
+    # The caller may see only these.
+    only: Sight | None = None
 
     @property
     def trivial(self) -> bool:
         """Nothing but the namespace (or the whole resource) is asked for."""
-        return self.labels.empty and self.fields.empty
+        return self.labels.empty and self.fields.empty and self.only is None
 
     def matches(self, entry: Entry) -> bool:
+        return (self.only is None or self.only.sees(entry.namespace, entry.name)) and self.asks_for(entry)
+
+    def asks_for(self, entry: Entry) -> bool:
+        """Whether it is selected, may the caller see it or not."""
         if self.name and entry.name != self.name:
             return False
         if not self.labels.empty and not self.labels.matches(entry.labels):
@@ -85,7 +92,7 @@ class Selection:
         return found
 
 
-def select(version: Version, namespace: str, labels: str, fields: str, name: str = "") -> Selection:
+def select(version: Version, namespace: str, labels: str, fields: str, name: str = "", only: Sight | None = None) -> Selection:
     """Parse and check both selectors; `name` adds metadata.name=name (a watch on one object)."""
     try:
         label_selector = parse_labels(labels) if labels else EVERYTHING
@@ -104,7 +111,7 @@ def select(version: Version, namespace: str, labels: str, fields: str, name: str
         if exact is not None and exact != name:
             raise errors.bad_request("fieldSelector metadata.name doesn't match requested name")
     by_content = any(requirement.field not in _ALWAYS for requirement in field_selector.requirements)
-    return Selection(version, namespace, label_selector, field_selector, pinned, by_content)
+    return Selection(version, namespace, label_selector, field_selector, pinned, by_content, only)
 
 
 def _unknown_field(version: Version, field: str) -> str:

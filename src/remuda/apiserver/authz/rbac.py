@@ -9,7 +9,7 @@ The remembered answers hold which *names* are allowed, not the name that was ask
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -53,6 +53,25 @@ class _Answer(NamedTuple):
     otherwise: Decision
 
 
+class Permitted(NamedTuple):
+    """The names for which something is allowed: in all namespaces (or of a resource without), and by namespace (None: all)."""
+
+    everywhere: frozenset[str]
+    by_namespace: dict[str, frozenset[str] | None]
+
+    @property
+    def anything(self) -> bool:
+        return bool(self.everywhere or self.by_namespace)
+
+    def allows(self, namespace: str, name: str) -> bool:
+        if name in self.everywhere:
+            return True
+        if namespace not in self.by_namespace:
+            return False
+        names = self.by_namespace[namespace]
+        return names is None or name in names
+
+
 class RuleError(Exception):
     """A binding whose role can't be had."""
 
@@ -75,6 +94,10 @@ class Rbac:
         self._roles: dict[Key, CompiledRules] = {}
         self._grants: dict[_Subject, dict[Key, _Grant]] = {}
         self._answers: dict[tuple[Any, ...], _Answer] = {}
+        # The namespaces in which a subject has grants.
+        self._scopes: dict[tuple[str, str], set[str]] = {}
+        # Told after every change of a role or binding.
+        self.listeners: list[Callable[[], None]] = []
         for resource in ("roles", "clusterroles"):
             source.subscribe(GROUP, resource, self._role_changed)
         for resource in ("rolebindings", "clusterrolebindings"):
@@ -83,9 +106,30 @@ class Rbac:
     # -- deciding ------------------------------------------------------------------------------------------------------
 
     def authorize(self, action: Action) -> Decision:
-        user = action.user
-        if MASTERS in user.groups:
+        if MASTERS in action.user.groups:
             return ALLOWED
+        answer = self._answer(action)
+        return answer.any_name or answer.by_name.get(action.name) or answer.otherwise
+
+    def permitted(self, action: Action) -> Permitted:
+        """On which objects an action that is not allowed on all of them is allowed; its own name does not matter."""
+        found = frozenset(self._answer(action).by_name)
+        if action.namespace:
+            return Permitted(found, {})
+        scopes = set(self._scopes.get(("u", action.user.name)) or ())
+        for group in action.user.groups:
+            scopes |= self._scopes.get(("g", group)) or set()
+        by_namespace: dict[str, frozenset[str] | None] = {}
+        for namespace in scopes - {""}:
+            answer = self._answer(action.but(namespace=namespace))
+            if answer.any_name is not None:
+                by_namespace[namespace] = None
+            elif names := frozenset(answer.by_name) - found:
+                by_namespace[namespace] = names
+        return Permitted(found, by_namespace)
+
+    def _answer(self, action: Action) -> _Answer:
+        user = action.user
         if not action.is_resource:
             question: tuple[Any, ...] = (user.name, user.groups, action.verb, action.path)
         else:
@@ -104,7 +148,7 @@ class Rbac:
             if len(self._answers) >= _REMEMBERED:
                 self._answers.clear()
             self._answers[question] = answer
-        return answer.any_name or answer.by_name.get(action.name) or answer.otherwise
+        return answer
 
     def _find(self, action: Action) -> _Answer:
         by_name: dict[str, Decision] = {}
@@ -169,9 +213,10 @@ class Rbac:
         if new is None:
             assert old is not None
             self._roles.pop(Key.of(old), None)
-            return
-        rules = new.get("rules")
-        self._roles[Key.of(new)] = CompiledRules(rules) if rules else _EMPTY
+        else:
+            rules = new.get("rules")
+            self._roles[Key.of(new)] = CompiledRules(rules) if rules else _EMPTY
+        self._tell()
 
     def _binding_changed(self, new: Obj | None, old: Obj | None) -> None:
         self._answers.clear()
@@ -183,12 +228,25 @@ class Rbac:
                     grants.pop(key, None)
                     if not grants:
                         del self._grants[subject]
+                        self._forget_scope(subject)
         if new is not None:
             key = Key.of(new)
             ref = new.get("roleRef") or {}
             for subject, text in _subjects(new):
                 grant = _Grant(key, ref.get("kind") or "", ref.get("name") or "", text)
                 self._grants.setdefault(subject, {}).setdefault(key, grant)
+                self._scopes.setdefault(subject[1:], set()).add(subject[0])
+        self._tell()
+
+    def _forget_scope(self, subject: _Subject) -> None:
+        scopes = self._scopes[subject[1:]]
+        scopes.discard(subject[0])
+        if not scopes:
+            del self._scopes[subject[1:]]
+
+    def _tell(self) -> None:
+        for listener in self.listeners:
+            listener()
 
 
 def _subjects(binding: Obj) -> Iterator[tuple[_Subject, str]]:

@@ -21,12 +21,14 @@ from ..api import Api
 from ..apply import manager_from_user_agent
 from ..authn import Chain, Credentials, anonymous_allowed, impersonation
 from ..authz import Action, forbidden_action
+from ..authz.rbac import Permitted
 from ..calls import Call, ListOptions
 from ..entries import Entry
 from ..flow import Flow
 from ..metrics import Metrics
+from ..partly import Partly, Sight
 from ..resources import Version
-from ..selection import SLICE
+from ..selection import SLICE, Selection
 from ..serving import no_such_subresource, served
 from ..shapes import MetadataShape, TableShape, check_metadata_form
 from ..subresources import Ask, Subresources
@@ -66,6 +68,8 @@ class Handler:
         self.streams: set[Marked] = set()
         self.stopping = False
         self.impersonator = impersonation.Impersonator(api.authorizer)
+        # For API groups of which people may list what is theirs; without it the whole is refused, as Kubernetes does.
+        self.partly: Partly | None = None
 
     # --- the chain -----------------------------------------------------------------------------------------------------
 
@@ -79,12 +83,12 @@ class Handler:
             request[WHO] = (asker, asker)
             user = self._impersonate(request, target, asker)
             request[WHO] = (asker, user)
-            self._authorize(target, user)
+            only = self._authorize(target, user)
             if self.api.cache.shared:
                 known = target
-                response = await self.api.surely(lambda: self._respond(request, known, user))
+                response = await self.api.surely(lambda: self._respond(request, known, user, only))
             else:
-                response = await self._respond(request, target, user)
+                response = await self._respond(request, target, user, only)
             if warnings and not response.prepared:
                 responses.add_warnings(response, warnings)
         except ApiError as failure:
@@ -120,17 +124,24 @@ class Handler:
         wanted = impersonation.parse(request.headers.items())
         return user if wanted is None else self.impersonator.impersonate(wanted, _action(target, user))
 
-    def _authorize(self, target: paths.Target, user: User) -> None:
+    def _authorize(self, target: paths.Target, user: User) -> Sight | None:
+        """None for whoever may do all of it, else what may be shown."""
         if user is NOBODY and anonymous_allowed(target.path):
-            return
+            return None
         action = _action(target, user)
         decision = self.api.authorizer.authorize(action)
-        if not decision.allowed:
+        if decision.allowed:
+            return None
+        only = self.partly.of(action) if self.partly is not None else None
+        if only is None:
             raise forbidden_action(action, decision.reason)
+        return only
 
-    def _respond(self, request: web.BaseRequest, target: paths.Target, user: User) -> Awaitable[web.StreamResponse]:
+    def _respond(
+        self, request: web.BaseRequest, target: paths.Target, user: User, only: Sight | None
+    ) -> Awaitable[web.StreamResponse]:
         """One attempt at an answer. Nothing of it has been sent yet when it raises ApiError."""
-        return (self._resource if target.is_resource else self._path)(request, target, user)
+        return self._resource(request, target, user, only) if target.is_resource else self._path(request, target, user)
 
     async def _path(self, request: web.BaseRequest, target: paths.Target, user: User) -> web.StreamResponse:
         found = self.paths.get(target.path) or self.paths.get(target.path.rstrip("/"))
@@ -145,7 +156,9 @@ class Handler:
 
     # --- resources -----------------------------------------------------------------------------------------------------
 
-    async def _resource(self, request: web.BaseRequest, target: paths.Target, user: User) -> web.StreamResponse:
+    async def _resource(
+        self, request: web.BaseRequest, target: paths.Target, user: User, only: Sight | None
+    ) -> web.StreamResponse:
         version = served(
             self.api.registry,
             target.group,
@@ -167,6 +180,7 @@ class Handler:
             name="" if target.name_from_selector else target.name,
             subresource=target.subresource,
             user=user,
+            only=only,
         )
         if target.extra:
             raise no_such_subresource(self.api.registry, version, target.name)
@@ -314,6 +328,7 @@ class Handler:
         response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
         responses.add_warnings(response, call.warnings)
         response.enable_chunked_encoding()
+        unfollow: Callable[[], None] = _nothing
         try:
             for first in range(0, len(begin.events), SLICE):
                 stream.hold(begin.events[first : first + SLICE])
@@ -322,6 +337,8 @@ class Handler:
                 stream.bookmark(begin.bookmark, {watch.INITIAL_EVENTS_END: "true"})
             begin.watcher.go()
             stream.bookmarks_for = begin.watcher if listed.bookmarks else None
+            if call.only is not None:
+                unfollow = call.only.follow(lambda was: self._see_more(selection, was, stream))
             if self.stopping or connection.transport is None:
                 stream.end()
             await response.prepare(request)
@@ -331,12 +348,21 @@ class Handler:
             # The client is gone; uvloop says RuntimeError when one writes to what it has closed already.
             pass
         finally:
+            unfollow()
             timer.cancel()
             stream.end()
             begin.watcher.leave()
             self.streams.discard(stream)
             connection.on_lost.pop(stream.end, None)
         return response
+
+    def _see_more(self, selection: Selection, was: Permitted, stream: WatchStream) -> None:
+        """What its reader may see has changed."""
+        if selection.version.resource.convert is not None:
+            # That takes time; the reader comes back and sees.
+            stream.end()
+        elif (events := watch.sight_changes(selection, was)) and not stream.deliver(events):
+            stream.end()
 
     def _shape(self, target: paths.Target, output: Output) -> Shape:
         if output.as_ == "Table":
@@ -393,6 +419,10 @@ class Handler:
         "delete": _delete,
         "deletecollection": _deletecollection,
     }
+
+
+def _nothing() -> None:
+    pass
 
 
 def _action(target: paths.Target, user: User) -> Action:

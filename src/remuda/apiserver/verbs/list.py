@@ -91,7 +91,7 @@ async def list_(api: Api, call: Call, options: ListOptions) -> Page:
     found = option_errors(options)
     if found:
         raise errors.invalid("meta.k8s.io", "ListOptions", "", found)
-    selection = select(call.version, call.namespace, options.labels, options.fields)
+    selection = select(call.version, call.namespace, options.labels, options.fields, only=call.only)
     return await list_selected(api, call, options, selection)
 
 

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from remuda.kube import errors
 
 from ..api import Api
+from ..authz.rbac import Permitted
 from ..buckets import Change
 from ..calls import Call, ListOptions
 from ..entries import Entry
 from ..resources import Version
 from ..selection import Selection, select
 from ..store import Compacted
-from ..watching import ADDED, Feeds, Sink, Watcher, step
+from ..watching import ADDED, DELETED, Feeds, Sink, Watcher, step
 from .get import asked_revision, wait_for
 from .list import option_errors
 
@@ -38,7 +39,7 @@ def selection_of(call: Call, options: ListOptions) -> Selection:
     found = option_errors(options)
     if found:
         raise errors.invalid("meta.k8s.io", "ListOptions", "", found)
-    return select(call.version, call.namespace, options.labels, options.fields, call.name)
+    return select(call.version, call.namespace, options.labels, options.fields, call.name, call.only)
 
 
 async def start(api: Api, feeds: Feeds, call: Call, options: ListOptions, selection: Selection, sink: Sink) -> Start:
@@ -61,6 +62,9 @@ async def start(api: Api, feeds: Feeds, call: Call, options: ListOptions, select
         async with _leaving(watcher):
             events = await _as_events(selection, present)
         return Start(watcher, events, watcher.revision if initial and options.bookmarks else None)
+    if selection.only is not None and revision < selection.only.since.revision:
+        # What became visible or invisible since is in no log.
+        raise errors.expired(f"too old resource version: {revision} ({selection.only.since.revision})")
     changes = await _changes(api, version, revision) if revision else []
     # A revision of the future is no error: whoever names one is told what comes after it.
     watcher = _join(api, feeds, selection, sink, max(revision, api.cache.revision))
@@ -109,6 +113,19 @@ async def _as_events(selection: Selection, present: list[Entry]) -> list[tuple[s
     if selection.version.resource.convert is not None:
         await selection.version.prepare(entries)
     return [(ADDED, Change(e.revision, e.key, e.namespace, e.name, e, None), e) for e in entries]
+
+
+def sight_changes(selection: Selection, was: Permitted) -> list[tuple[str, Change, Entry]]:
+    """What a watch that shows a part is told when that part has become another one."""
+    assert selection.only is not None
+    found: list[tuple[str, Change, Entry]] = []
+    for entry in _present(selection):
+        before, now = was.allows(entry.namespace, entry.name), selection.only.sees(entry.namespace, entry.name)
+        if before is now or not selection.asks_for(selection.version.resource.bucket.fresh(entry)):
+            continue
+        change = Change(entry.revision, entry.key, entry.namespace, entry.name, entry if now else None, None if now else entry)
+        found.append((ADDED if now else DELETED, change, entry))
+    return found
 
 
 def _step_in_scope(selection: Selection, change: Change) -> tuple[str, Entry] | None:
