@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from remuda.apiserver.authn.certificates import CertificateAuthenticator
 from remuda.apiserver.server import Front, Server
 from remuda.client.inprocess import InProcessClient
+from remuda.management.roles.visibility import show_what_is_theirs
 from remuda.runtime.admission import install as install_admission
 
 from .access import LocalAccess
@@ -44,8 +45,9 @@ class _CertificateAuthority:
 
 
 def install_rules(server: Server) -> None:
-    """The rules of the kinds, before anybody can write one."""
-    install_admission(admitted_types(), server.hooks, server.converters)
+    """The rules of the kinds, before anybody can write one, and that everybody sees the part of them that is theirs."""
+    install_admission(admitted_types(server.source, server.rbac), server.hooks, server.converters)
+    show_what_is_theirs(server)
 
 
 def given_certificate(server: Server, files: Files) -> ServingCertificate:

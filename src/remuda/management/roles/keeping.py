@@ -33,9 +33,8 @@ class BuiltinRoles:
     async def _begin(self) -> None:
         """Nothing tells of what was never there."""
         working = self._manager.working(self.controller.name)
-        assert working is not None
         for kind, name in BUILTIN:
-            if kind == self._kind:
+            if kind == self._kind and working is not None:
                 working.queue.add(Key("", name))
         await asyncio.get_running_loop().create_future()
 
