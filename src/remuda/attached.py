@@ -90,7 +90,15 @@ class CantListen(Exception):
 
 
 class Attached:
-    """One replica. :meth:`run` until it is told to stop."""
+    """One replica. :meth:`run` until it is told to stop.
+
+    What it runs, Cluster API's core, is said by the class' attributes and by `_rules` and `_begin`; a gateway is
+    another such replica.
+    """
+
+    groups: tuple[str, ...] = (GROUP,)
+    placeholders: tuple[str, ...] = (GROUP,)
+    lease, certificates, registration = LEASE, CERTIFICATES, REGISTRATION
 
     def __init__(self, client: Client, settings: Settings, clock: Clock, rng: Rng, entropy: Entropy) -> None:
         self.settings = settings
@@ -118,25 +126,32 @@ class Attached:
         async with AsyncExitStack() as stack:
             await self._open_endpoints(stack)
             await self._ensure_namespace()
-            contracts = await stack.enter_async_context(self._contracts())
+            types = await stack.enter_async_context(self._rules())
             # Before the definitions: from the moment that they have a new version, somebody must convert to it.
-            webhooks = await stack.enter_async_context(self._webhooks(admitted_types(contracts)))
+            webhooks = await stack.enter_async_context(self._webhooks(types))
             definitions = await self._install(webhooks)
             told(_installed(definitions))
-            self._manager.beside(lambda: self._migrate(list(definitions)))
-            connector = HttpsConnector(self._clock)
-            CoreControllers(self._manager, connector, self.settings.options, self.settings.choice.of(CONTROLLERS))
+            await self._begin(stack, list(definitions), told)
             where = self.settings.address
             told(f"webhooks listen at {self.settings.webhooks}, as {where.url or f'Service {where.namespace}/{where.service}'}")
             await self._manager.run(stop)
 
+    async def _begin(self, stack: AsyncExitStack, definitions: list[str], told: Callable[[str], None]) -> None:
+        """Everything is there that the controllers need."""
+        self._manager.beside(lambda: self._migrate(definitions))
+        connector = HttpsConnector(self._clock)
+        CoreControllers(self._manager, connector, self.settings.options, self.settings.choice.of(CONTROLLERS))
+
     async def _install(self, webhooks: _Webhooks) -> dict[str, Outcome]:
-        definitions = api.crds([GROUP])
+        definitions = api.crds(self.groups)
         bundle = (await webhooks.certificates.current()).bundle
         for definition in definitions:
-            await self._ensure_some_conversion(name_of(definition), bundle)
+            # What has one version needs nobody to convert it.
+            if len(definition["spec"]["versions"]) > 1:
+                await self._ensure_some_conversion(name_of(definition), bundle)
         outcomes = await install(self._client, self._clock, definitions)
-        await install_missing(self._client, api.placeholders(GROUP))
+        for group in self.placeholders:
+            await install_missing(self._client, api.placeholders(group))
         await established(self._client, self._clock, outcomes)
         await webhooks.registration.ensure(bundle)
         return outcomes
@@ -151,7 +166,7 @@ class Attached:
             raise
         if dig(crd, "spec", "conversion", "strategy") != "Webhook":
             patch = {"spec": {"conversion": conversion_of(self.settings.address, bundle)}}
-            await self._client.patch(CRDS, name, patch, field_manager=REGISTRATION)
+            await self._client.patch(CRDS, name, patch, field_manager=self.registration)
 
     # --- what must be there ---------------------------------------------------------------------------------------------
 
@@ -163,7 +178,7 @@ class Attached:
             self._clock,
             self._rng,
             namespace=self.settings.namespace,
-            name=LEASE,
+            name=self.lease,
             # Unlike any other's, also of an earlier life of the same machine.
             identity=f"{socket.gethostname()}_{self._entropy.uuid()}",
             term=self.settings.term,
@@ -184,13 +199,14 @@ class Attached:
                     raise
 
     @asynccontextmanager
-    async def _contracts(self) -> AsyncIterator[Contracts]:
-        """Providers' kinds as conversion sees them; followed apart from the manager, since webhooks come before it."""
+    async def _rules(self) -> AsyncIterator[tuple[AdmittedType, ...]]:
+        """What webhooks default, check and convert. Conversion sees providers' kinds; they are followed apart from the manager,
+        since webhooks come before it."""
         informers = Informers(self._client, self._clock, self._rng)
         contracts = Contracts(informers)
-        async with _beside(informers.run()):
+        async with beside(informers.run()):
             await contracts.crds.synced.wait()
-            yield contracts
+            yield admitted_types(contracts)
 
     async def _migrate(self, names: list[str]) -> None:
         """While this replica leads. What fails is tried again: a version that stays stored for longer harms nobody."""
@@ -229,18 +245,18 @@ class Attached:
             self._clock,
             self._entropy,
             namespace=self.settings.namespace,
-            name=CERTIFICATES,
+            name=self.certificates,
             names=address.names(),
         )
-        registration = Registration(self._client, REGISTRATION, types, address)
+        registration = Registration(self._client, self.registration, types, address)
         if address.url:
-            registration = _LeadersRegistration(self._client, REGISTRATION, types, address, self)
+            registration = _LeadersRegistration(self._client, self.registration, types, address, self)
 
             self._manager.beside(lambda: self._take_over(registration, certificates))
         server = WebhookServer(types, certificates, registration, self._clock, self._rng, every=self.settings.look)
         try:
             await _listening(server.open(self.settings.webhooks.host, self.settings.webhooks.port), self.settings.webhooks)
-            async with _beside(server.run()):
+            async with beside(server.run()):
                 self._serving = True
                 yield _Webhooks(certificates, registration)
         finally:
@@ -272,7 +288,7 @@ class _LeadersRegistration(Registration):
 
 
 @asynccontextmanager
-async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     task = asyncio.create_task(work)
     try:
         yield
