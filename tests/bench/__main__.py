@@ -1,7 +1,8 @@
 """`make bench`: Remuda and a real kube-apiserver with etcd, one after the other, on the same filesystem, with fsync on.
 
 `api` are the speeds and sizes of the servers, which are here; `etcd` is Remuda on an etcd, and several servers on it (`etcd/`);
-`capi` is Cluster API's core on them (`capi/`). Both have options of their own. Without a word it is all three.
+`capi` is Cluster API's core on them (`capi/`); `access` is the tunnel to clusters (`access/`). They have options of their own.
+Without a word it is all of them.
 
 The same compiled client (`load/`) drives both over TLS with a client certificate and keep-alive, each client on a connection
 of its own, with HTTP/1.1: kube-apiserver would rather speak HTTP/2 (`--http2` lets it), but is slower then. A missed goal is
@@ -21,6 +22,7 @@ import time
 from pathlib import Path
 
 from tests.bench import machine, table
+from tests.bench.access import __main__ as access
 from tests.bench.capi import __main__ as capi
 from tests.bench.etcd import __main__ as etcd
 from tests.bench.loader import LoadError, raise_file_limit
@@ -40,8 +42,10 @@ def main(arguments: list[str]) -> int:
             return etcd.main(rest)
         case ["capi", *rest]:
             return capi.main(rest)
+        case ["access", *rest]:
+            return access.main(rest)
     quick = ["--quick"] if "--quick" in arguments else []
-    return api(arguments) or etcd.main(quick) or capi.main(quick)
+    return api(arguments) or etcd.main(quick) or capi.main(quick) or access.main(quick)
 
 
 def api(arguments: list[str]) -> int:

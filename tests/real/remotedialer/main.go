@@ -2,6 +2,8 @@
 //
 //	remotedialer server             listens on loopback and prints its port
 //	remotedialer client URL KEY     keeps a session to a server, prints "connected" for each, and dials anything but port 9
+//	remotedialer source             listens on loopback, prints its port, and sends or takes as much as it is asked to
+//	remotedialer load ADDRESS down|up BYTES   asks a source for that, and prints the seconds it took
 //
 // The server's control paths: /connect is the tunnel, /clients lists who is connected, one key a line, and
 // /forward?key=K&network=N&address=A opens a loopback port whose connections lead through the tunnel to that address.
@@ -30,8 +32,12 @@ func main() {
 		log.Fatal(serve())
 	case len(os.Args) == 4 && os.Args[1] == "client":
 		connect(os.Args[2], os.Args[3])
+	case len(os.Args) == 2 && os.Args[1] == "source":
+		log.Fatal(source())
+	case len(os.Args) == 5 && os.Args[1] == "load":
+		load(os.Args[2], os.Args[3], os.Args[4])
 	default:
-		log.Fatal("usage: remotedialer server | client URL KEY")
+		log.Fatal("usage: remotedialer server | client URL KEY | source | load ADDRESS down|up BYTES")
 	}
 }
 

@@ -1,0 +1,1 @@
+"""The tunnel and the gateway, beside remotedialer as Rancher has it."""

@@ -1,0 +1,86 @@
+"""`make bench ARGS=access`: the tunnel and what is reached through it, beside remotedialer. `docs/performance.md` explains it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.bench import machine, table
+from tests.bench.access import tunnel
+from tests.bench.access.tunnel import MIB, OURS, THEIRS
+from tests.bench.loader import raise_file_limit
+from tests.bench.servers import ServerError
+from tests.bench.table import Goal, Row, Side
+from tests.real import build
+
+Found = dict[str, Any]
+
+HALF_OF_GO = Goal(0.5, True, against=THEIRS)
+PER_AGENT = Goal(150, False, absolute=True)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench access", description="The tunnel, beside Rancher's own.")
+    parser.add_argument("--quick", action="store_true", help="fewer bytes and fewer agents")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the numbers there as well")
+    parser.add_argument("--dir", type=Path, metavar="DIRECTORY", help="where data is kept (default: temporary)")
+    chosen = parser.parse_args(arguments)
+    raise_file_limit()
+    scratch = Path(tempfile.mkdtemp(prefix="remuda-bench-", dir=chosen.dir))
+    try:
+        numbers = bench(scratch, chosen.quick)
+    except (build.BuildError, ServerError, subprocess.CalledProcessError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    if chosen.json is not None:
+        chosen.json.write_text(json.dumps(numbers, indent=2) + "\n")
+    return 0
+
+
+def bench(scratch: Path, quick: bool) -> Found:
+    """Measure, and print the tables."""
+    began, where = time.monotonic(), machine.described(scratch)
+    size, agents = (256 * MIB, 100) if quick else (1024 * MIB, 500)
+    found: dict[str, dict[str, float]] = {}
+    for name in (OURS, THEIRS):
+        _say(f"one stream of {size // MIB} MiB, {name} at both ends")
+        found[name] = tunnel.bulk(name, name, size)
+        _say(f"{agents} quiet clients of {name}")
+        found[name] |= tunnel.idle(name, agents)
+    _say("a slow reader")
+    found[OURS] |= tunnel.slow_reader(size)
+    print(f"\n{where}\n\nThe tunnel on loopback\n")
+    print(table.table(_rows(size, agents), Side("Remuda", OURS, found[OURS]), [Side("remotedialer", THEIRS, found[THEIRS])]))
+    print(f"\ntook {time.monotonic() - began:.0f} s")
+    return {"machine": where, **found}
+
+
+def _rows(size: int, agents: int) -> list[Row]:
+    total = f"{size // MIB:,} MiB"
+    return [
+        Row("down_rate", f"one stream from the cluster, {total}, MB/s", 0, HALF_OF_GO),
+        Row("up_rate", f"one stream into the cluster, {total}, MB/s", 0, HALF_OF_GO),
+        Row("down_cpu", "CPU per GiB from the cluster, both sides, s", 1),
+        Row("up_cpu", "CPU per GiB into the cluster, both sides, s", 1),
+        Row("kilobytes", f"memory per quiet client at {agents:,}, KB", 0, PER_AGENT),
+        Row("cpu_percent", f"CPU for {agents:,} quiet clients, % of a core", 1),
+        Row("server_mib", f"memory gained by the server for a slow reader of {total}, MiB", 0),
+        Row("client_mib", "… by the client, MiB", 0),
+    ]
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
