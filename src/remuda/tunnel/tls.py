@@ -29,6 +29,11 @@ class TlsStream:
         """Version, cipher and certificate of the other side."""
         return self._tls
 
+    @property
+    def buffered(self) -> int:
+        """Bytes that have come from below and were not read, as they are or decrypted."""
+        return self._incoming.pending + self._tls.pending()
+
     async def handshake(self) -> None:
         while True:
             try:

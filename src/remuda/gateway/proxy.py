@@ -1,0 +1,262 @@
+"""`/k8s/clusters/<id>/…`: the API of every cluster, for whoever may see that cluster, as the user that the cluster knows.
+
+In this order: may the caller see the cluster at all (the same answer for one that does not exist), whom do they want to be (their
+own `Impersonate-*` counts only where the management API allows it), is the cluster there (an agent that has just gone is waited
+for a little: Rancher waits 20 to 40 s, which makes every tool hang on a cluster that is down; a client that wants to wait is told
+when to come again), then the request goes on with the token of the user's own service account there (:mod:`.impersonation`).
+`local` is the management API itself. :mod:`.exchange` carries the bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from aiohttp import web
+from yarl import URL
+
+from remuda.api.management_cattle_io import CLUSTERS, GROUP, TOKENS
+from remuda.apiserver.authn import impersonation as parsing
+from remuda.apiserver.authn.serviceaccounts import split_username
+from remuda.apiserver.authz import Action, forbidden_action
+from remuda.apiserver.http.listener import Request
+from remuda.apiserver.users import AUTHENTICATED, User
+from remuda.kube import conditions, errors
+from remuda.kube.clock import deadline
+from remuda.kube.errors import ApiError
+
+from .asking import Asked
+from .behind import Behind
+from .downstreams import LOCAL, Reach, TunnelDownstreams
+from .exchange import Exchange
+from .headers import PROXIED_ANSWER, Cleaned, Headers, for_cluster, from_cluster, upgrade_of
+from .impersonation import EXTRAS, Impersonation, headers_for
+from .routing import Who
+from .services import Services
+from .targets import judge
+
+# How long an agent that is not connected is waited for.
+WAIT_SECONDS = 5.0
+RETRY_AFTER = 5
+
+PROVISIONED = "Provisioned"
+_SHELLS = re.compile(r"/api/v1/namespaces/[^/]+/pods/[^/]+/(?:exec|attach)/?")
+_USEREXTRAS = "authentication.k8s.io"
+# A websocket's way to show a token where a browser can set no header: it would be a second word on who asks.
+_BEARER_PROTOCOL = "base64url.bearer.authorization.k8s.io."
+
+
+class Proxy:
+    """`behind` is the management API; whoever opens the door sets it."""
+
+    def __init__(self, services: Services, downstreams: TunnelDownstreams, impersonation: Impersonation) -> None:
+        self.behind: Behind | None = None
+        self._services = services
+        self._downstreams = downstreams
+        self._impersonation = impersonation
+        self._clusters = services.informers.of(CLUSTERS)
+        self._arrivals: dict[str, set[asyncio.Event]] = {}
+        downstreams.on_change(self._arrived)
+        for route in ("/k8s/clusters/{cluster}/{path*}", "/k8s/proxy/{cluster}/{path*}"):
+            services.routes.add("*", route, self.answer, Who.USER, largest=None)
+
+    async def answer(self, asked: Asked) -> web.StreamResponse:
+        _carry(asked.request, PROXIED_ANSWER)
+        cluster = asked.cluster = asked.parameters["cluster"]
+        await self._check_access(asked.user, cluster)
+        prefix, path = _split(asked.target.path)
+        if not self._services.features().enabled("pod-shell") and _SHELLS.fullmatch(path):
+            raise ApiError(403, "Forbidden", "pod-shell feature is disabled")
+        target = f"{path}?{asked.target.query}" if asked.target.query else path
+        if cluster == LOCAL:
+            return await self._answer_locally(asked, target)
+        cleaned = for_cluster(asked.request.headers.items())
+        asked.forged = tuple(dict.fromkeys((*asked.forged, *cleaned.forged)))
+        account = await self._account_wanted(asked, cleaned)
+        user = asked.user if account is not None else await self._acting(asked, cleaned)
+        reach = await self._reach(cluster)
+        return await self._pass_on(asked, reach, target, prefix, cleaned, account or user)
+
+    # --- who may --------------------------------------------------------------------------------------------------------
+
+    async def _check_access(self, user: User, cluster: str) -> None:
+        action = Action(user, "get", GROUP, "v3", "clusters", name=cluster)
+        if not await self._services.access.allowed(action):
+            raise forbidden_action(action)
+
+    async def _account_wanted(self, asked: Asked, cleaned: Cleaned) -> tuple[str, str] | None:
+        """Namespace and name of the cluster's service account that the caller wants to be, and may be."""
+        wanted = parsing.parse(cleaned.impersonation)
+        account = split_username(wanted.name) if wanted is not None else None
+        if wanted is None or account is None:
+            return None
+        asked.impersonated = wanted.name
+        await self._may(asked.user, "", "serviceaccounts", account[1], namespace=account[0])
+        return account
+
+    async def _acting(self, asked: Asked, cleaned: Cleaned) -> User:
+        """The user to be in the cluster: the caller, or whom they may be instead."""
+        caller = asked.user
+        wanted = parsing.parse(cleaned.impersonation)
+        if wanted is None:
+            return caller
+        asked.impersonated = wanted.name
+        if wanted.name != caller.name:
+            await self._may(caller, "", "users", wanted.name)
+        if wanted.uid and wanted.uid not in (wanted.name, caller.uid):
+            await self._may(caller, _USEREXTRAS, "uids", wanted.uid)
+        for group in wanted.groups:
+            if group not in caller.groups:
+                await self._may(caller, "", "groups", group)
+        extra: dict[str, list[str]] = {}
+        for key, values in wanted.extra.items():
+            for value in values:
+                if not (wanted.name == caller.name and value in caller.extra.get(key, ())):
+                    await self._may(caller, _USEREXTRAS, "userextras", value, subresource=key)
+                if key == "requesttokenid":
+                    await self._check_token(value, wanted.name)
+            if key in EXTRAS:
+                extra[key] = list(values)
+        return User(wanted.name, wanted.name, tuple(dict.fromkeys((*wanted.groups, AUTHENTICATED))), extra)
+
+    async def _may(
+        self, caller: User, group: str, resource: str, name: str, *, namespace: str = "", subresource: str = ""
+    ) -> None:
+        action = Action(caller, "impersonate", group, "v1", resource, subresource, namespace, name)
+        if not await self._services.access.allowed(action):
+            raise forbidden_action(action)
+
+    async def _check_token(self, token: str, user: str) -> None:
+        """Nobody is said to have come with a token of somebody else."""
+        try:
+            found = await self._services.client.get(TOKENS, token)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            found = {}
+        if found.get("userId") != user:
+            raise errors.forbidden("", "", "", "request token user does not match impersonated user")
+
+    # --- where to -------------------------------------------------------------------------------------------------------
+
+    async def _answer_locally(self, asked: Asked, target: str) -> web.StreamResponse:
+        """The management API's own handler asks who it is and whom they want to be, as it does at `/`."""
+        if self.behind is None:
+            raise errors.unavailable("the server has just started", RETRY_AFTER)
+        request = asked.request.clone(rel_url=URL(target, encoded=True))
+        _carry(request, PROXIED_ANSWER)
+        there = replace(asked, request=request, target=judge(target))
+        try:
+            return await self.behind.answer(there)
+        finally:
+            asked.impersonated, asked.why = there.impersonated, there.why or asked.why
+
+    async def _reach(self, cluster: str) -> Reach:
+        found = self._clusters.get("", cluster)
+        if found is None:
+            raise errors.not_found(GROUP, "clusters", cluster)
+        if not conditions.is_true(found, PROVISIONED):
+            raise errors.unavailable(f"cluster {cluster} is not provisioned yet", RETRY_AFTER)
+        reach = self._downstreams.reach(cluster)
+        if reach is not None:
+            return reach
+        came = asyncio.Event()
+        waiting = self._arrivals.setdefault(cluster, set())
+        waiting.add(came)
+        try:
+            async with deadline(self._services.clock, WAIT_SECONDS):
+                while (reach := self._downstreams.reach(cluster)) is None:
+                    await came.wait()
+                    came.clear()
+            return reach
+        except TimeoutError:
+            raise errors.unavailable("cluster agent disconnected", RETRY_AFTER) from None
+        finally:
+            waiting.discard(came)
+            if not waiting:
+                self._arrivals.pop(cluster, None)
+
+    def _arrived(self, cluster: str) -> None:
+        for event in self._arrivals.get(cluster, ()):
+            event.set()
+
+    # --- there and back -------------------------------------------------------------------------------------------------
+
+    async def _pass_on(
+        self, asked: Asked, reach: Reach, target: str, prefix: str, cleaned: Cleaned, who: User | tuple[str, str]
+    ) -> web.StreamResponse:
+        request, clock = asked.request, self._services.clock
+        upgrade = upgrade_of(request.headers.items())
+        kept, shown = _without_bearer_protocols(cleaned.headers)
+        if shown:
+            asked.forged = (*asked.forged, "sec-websocket-protocol")
+        async with Exchange(request, reach.pool, clock, what=f"cluster {reach.cluster}") as exchange:
+            for attempt in (1, 2):
+                identity = await self._identity(reach.cluster, who)
+                head = await exchange.ask(target, [("Host", reach.address), *kept, *identity], upgrade)
+                if head.status != 401:
+                    break
+                # Not the caller is unknown there, but the account that we have made for them.
+                self._forget(reach.cluster, who)
+                if attempt == 2 or not exchange.repeatable:
+                    raise errors.unavailable(f"cluster {reach.cluster} does not know the user's service account any more", 1)
+            try:
+                return await exchange.answer(lambda headers: _at_home(from_cluster(headers), prefix, reach.address))
+            finally:
+                asked.why = asked.why or exchange.noted
+
+    async def _identity(self, cluster: str, who: User | tuple[str, str]) -> list[tuple[str, str]]:
+        if isinstance(who, User):
+            token = await self._impersonation.token(cluster, who)
+            return [("Authorization", f"Bearer {token}"), *headers_for(who)]
+        token = await self._impersonation.account_token(cluster, *who)
+        return [("Authorization", f"Bearer {token}")]
+
+    def _forget(self, cluster: str, who: User | tuple[str, str]) -> None:
+        if isinstance(who, User):
+            self._impersonation.forget(cluster, who.name)
+        else:
+            self._impersonation.forget_account(cluster, *who)
+
+
+def _carry(request: web.BaseRequest, headers: Mapping[str, str]) -> None:
+    """Let every answer to this request have these headers, also our own errors: they are shown at a cluster's address."""
+
+    def put(response: web.StreamResponse) -> None:
+        response.headers.pop("Server", None)
+        for name, value in headers.items():
+            response.headers.setdefault(name, value)
+
+    if isinstance(request, Request):
+        request.before_headers = put
+
+
+def _split(path: str) -> tuple[str, str]:
+    """`/k8s/clusters/<id>` and what follows it, as they were written."""
+    parts = path.split("/", 4)
+    return "/".join(parts[:4]), f"/{parts[4]}" if len(parts) > 4 else "/"
+
+
+def _without_bearer_protocols(headers: Iterable[tuple[str, str]]) -> tuple[list[tuple[str, str]], bool]:
+    kept: list[tuple[str, str]] = []
+    shown = False
+    for name, value in headers:
+        if name.lower() == "sec-websocket-protocol" and _BEARER_PROTOCOL in value:
+            shown = True
+            value = ", ".join(part for part in map(str.strip, value.split(",")) if not part.startswith(_BEARER_PROTOCOL))
+            if not value:
+                continue
+        kept.append((name, value))
+    return kept, shown
+
+
+def _at_home(headers: Headers, prefix: str, address: str) -> list[tuple[str, str]]:
+    """Where a cluster sends somebody on within itself, that is below our prefix to them."""
+    return [(name, _moved(value, prefix, address) if name.lower() == "location" else value) for name, value in headers]
+
+
+def _moved(location: str, prefix: str, address: str) -> str:
+    path = location.removeprefix(f"https://{address}")
+    return prefix + path if path.startswith("/") and not path.startswith("//") else location

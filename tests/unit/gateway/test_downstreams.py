@@ -1,0 +1,205 @@
+"""Clusters behind tunnels: reached when their agent is there and enough is known, anew when that changes, and not otherwise."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+
+from remuda.api.management_cattle_io import CLUSTERS
+from remuda.apiserver.pki import Pki
+from remuda.capi.clustercache import HttpsConnector
+from remuda.client.api import Client
+from remuda.client.https import Unreachable
+from remuda.gateway.asking import Caller
+from remuda.gateway.connector import DownstreamConnector
+from remuda.gateway.credentials import Presented
+from remuda.gateway.downstreams import SECRETS, only_credential
+from remuda.gateway.impersonation import NAMESPACES
+from remuda.kube import yamlio
+from remuda.kube.clock import SYSTEM_CLOCK, Entropy, wait_until
+from remuda.kube.errors import ApiError, unauthorized
+from remuda.kube.objects import Key
+from remuda.management.downstreams import Downstreams
+from remuda.management.settings import Settings
+
+from .proxy_kit import CLUSTER, TOKENS, World, agent_token, secret, world
+
+
+async def until(predicate: object) -> None:
+    assert callable(predicate)
+    assert await wait_until(SYSTEM_CLOCK, predicate, 10, 0.01)
+
+
+async def test_a_connected_cluster_is_reached_as_its_administrator(tmp_path: Path) -> None:
+    async with world(tmp_path) as found:
+        downstreams: Downstreams = found.downstreams
+        assert downstreams.is_connected(CLUSTER) and downstreams.is_connected("local")
+        below = downstreams.get(CLUSTER)
+        assert below is not None
+        await below.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "herd"}})
+        assert await found.below.get(NAMESPACES, "herd")
+        local = downstreams.get("local")
+        assert local is not None and local.client is found.management
+        assert downstreams.get("c-unknown") is None
+
+
+async def test_others_are_told_of_clusters_that_come_and_go(tmp_path: Path) -> None:
+    async with world(tmp_path) as found:
+        told: list[tuple[str, bool]] = []
+        stop = found.downstreams.on_change(lambda name: told.append((name, found.downstreams.is_connected(name))))
+        await found.leave()
+        assert told[-1] == (CLUSTER, False) and found.downstreams.get(CLUSTER) is None
+        await found.join()
+        assert told[-1] == (CLUSTER, True)
+        await found.join("stv-cluster-" + CLUSTER)
+        count = len(told)
+        stop()
+        await found.leave()
+        assert len(told) == count
+
+
+async def test_a_client_that_somebody_kept_says_that_the_cluster_is_gone(tmp_path: Path) -> None:
+    async with world(tmp_path) as found:
+        below = found.downstreams.get(CLUSTER)
+        assert below is not None
+        await below.client.raw("GET", "/version")
+        await found.leave()
+        with pytest.raises(Unreachable):
+            await below.client.raw("GET", "/version")
+        await found.join()
+        again = found.downstreams.get(CLUSTER)
+        assert again is not None and again is not below
+        await again.client.raw("GET", "/version")
+
+
+async def test_a_new_token_is_used_and_the_old_one_no_more(tmp_path: Path) -> None:
+    async with world(tmp_path) as found:
+        first = found.downstreams.reach(CLUSTER)
+        assert first is not None
+        token = await agent_token(found.below)
+        await found.management.create(SECRETS, secret("second", token), "cattle-global-data")
+        await found.cluster_status(serviceAccountTokenSecret="second")
+        await until(lambda: found.downstreams.reach(CLUSTER) not in (None, first))
+        second = found.downstreams.reach(CLUSTER)
+        assert second is not None
+        await second.client.raw("GET", "/api")
+        await found.management.patch(SECRETS, "second", secret("second", "wrong"), "cattle-global-data")
+
+        async def refused() -> bool:
+            try:
+                await second.client.raw("GET", "/api")
+            except ApiError as error:
+                return error.code == 401
+            return False
+
+        for _ in range(500):
+            if await refused():
+                return
+            await SYSTEM_CLOCK.sleep(0.01)
+        raise AssertionError("the old token is still used")
+
+
+async def test_another_ca_or_endpoint_is_another_cluster_to_tls(tmp_path: Path) -> None:
+    other = Pki.ensure(tmp_path / "other", ["127.0.0.1"], SYSTEM_CLOCK, Entropy())
+    async with world(tmp_path) as found:
+        first = found.downstreams.reach(CLUSTER)
+        await found.cluster_status(caCert=base64.b64encode(other.ca_pem).decode())
+        await until(lambda: found.downstreams.reach(CLUSTER) is not first)
+        below = found.downstreams.get(CLUSTER)
+        assert below is not None
+        with pytest.raises(Unreachable, match="certificate"):
+            await below.client.raw("GET", "/version")
+        for broken in (
+            {"caCert": "%%%"},
+            {"caCert": "YQ=="},
+            {"apiEndpoint": "http://plain:1"},
+            {"apiEndpoint": "https://h:1/path"},
+        ):
+            await found.cluster_status(**broken)
+            await until(lambda: found.downstreams.get(CLUSTER) is None)
+            await found.cluster_status(apiEndpoint=found.endpoint, caCert=base64.b64encode(found.pki.ca_pem).decode())
+            await found.known()
+
+
+async def test_a_cluster_that_is_deleted_is_not_reached_any_more(tmp_path: Path) -> None:
+    async with world(tmp_path) as found:
+        await found.management.delete(CLUSTERS, CLUSTER)
+        await until(lambda: found.downstreams.get(CLUSTER) is None)
+        assert found.services.tunnels.has_session(CLUSTER)
+
+
+def test_of_other_secrets_nothing_is_kept() -> None:
+    cloud = {
+        "metadata": {"name": "cc-1", "namespace": "cattle-global-data"},
+        "data": {"amazonec2credentialConfig-secretKey": "x"},
+    }
+    assert only_credential(cloud) == {"metadata": {"name": "cc-1", "namespace": "cattle-global-data"}}
+
+
+# --- Cluster API's way --------------------------------------------------------------------------------------------------
+
+
+def _kubeconfig(server: str, token: str) -> bytes:
+    return yamlio.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "cluster", "cluster": {"server": server}}],
+            "users": [{"name": "user", "user": {"token": token}}],
+            "contexts": [{"name": "default", "context": {"cluster": "cluster", "user": "user"}}],
+            "current-context": "default",
+        }
+    ).encode()
+
+
+def _connector(found: World) -> DownstreamConnector:
+    async def identify(shown: Presented, cluster: str) -> Caller:
+        assert cluster == CLUSTER
+        user = TOKENS.get(shown.text)
+        if user is None:
+            raise unauthorized()
+        return Caller(user, shown)
+
+    setting = {"metadata": {"name": "server-url"}, "value": "https://remuda.example"}
+    found.services.settings = lambda: Settings([setting], {})
+    return DownstreamConnector(found.services, found.downstreams, found.impersonation, identify, HttpsConnector(SYSTEM_CLOCK))
+
+
+async def test_a_kubeconfig_of_ours_is_reached_in_process_as_its_user(tmp_path: Path) -> None:
+    async with world(tmp_path) as found:
+        connector = _connector(found)
+        server = f"https://remuda.example/k8s/clusters/{CLUSTER}"
+        client: Client = await connector.connect(Key("herd", "c1"), _kubeconfig(server, "token-a:admin"))
+        assert await client.list(NAMESPACES)
+        await client.close()
+        member = await connector.connect(Key("herd", "c1"), _kubeconfig(server, "token-m:member"))
+        with pytest.raises(ApiError, match='User "u-member" cannot create'):
+            await member.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "x"}})
+        await member.close()
+
+
+@pytest.mark.parametrize(("token", "code"), [("token-s:stranger", 403), ("token-x:guess", 401), ("eyJhbGciOi", 401)])
+async def test_a_kubeconfig_opens_no_more_than_its_token_does(tmp_path: Path, token: str, code: int) -> None:
+    async with world(tmp_path) as found:
+        server = f"https://remuda.example/k8s/clusters/{CLUSTER}"
+        with pytest.raises(ApiError) as refusal:
+            await _connector(found).connect(Key("herd", "c1"), _kubeconfig(server, token))
+        assert refusal.value.code == code
+
+
+async def test_a_kubeconfig_of_another_server_is_not_ours(tmp_path: Path) -> None:
+    async with world(tmp_path) as found:
+        other = _kubeconfig(f"https://elsewhere.example/k8s/clusters/{CLUSTER}", "token-a:admin")
+        client = await _connector(found).connect(Key("herd", "c1"), other)
+        assert client.target.server.startswith("https://elsewhere.example")  # type: ignore[attr-defined]
+        await client.close()
+
+
+async def test_a_cluster_whose_agent_is_gone_is_said_to_be(tmp_path: Path) -> None:
+    async with world(tmp_path) as found:
+        await found.leave()
+        config = _kubeconfig(f"https://remuda.example/k8s/clusters/{CLUSTER}", "token-a:admin")
+        with pytest.raises(ApiError, match="cluster agent disconnected"):
+            await _connector(found).connect(Key("herd", "c1"), config)
