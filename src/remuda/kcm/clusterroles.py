@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.apiserver.authz.aggregation import FIELD_MANAGER, aggregated_rules, is_aggregated
+from remuda.apiserver.authz.aggregation import FIELD_MANAGER, aggregated_rules, gathers, is_aggregated
 from remuda.client.api import Client
 from remuda.kube.clock import Clock, Rng
 from remuda.kube.objects import GroupVersionResource, name_of
@@ -37,9 +37,11 @@ class ClusterRoleAggregation:
             self._aggregated.add(name)
         else:
             self._aggregated.discard(name)
-        # Which aggregate a role belongs to depends on labels before and after; aggregates are few.
+        # Which aggregate a role belongs to depends on labels before and after. Aggregates are few, but each sums up all roles.
         for aggregate in self._aggregated:
-            self._queue.add(aggregate)
+            role = self._roles.get("", aggregate)
+            if aggregate == name or (role is not None and any(each is not None and gathers(role, each) for each in (new, old))):
+                self._queue.add(aggregate)
 
     async def reconcile(self, name: str) -> None:
         role = self._roles.get("", name)

@@ -21,6 +21,12 @@ def is_aggregated(role: Obj) -> bool:
     return role.get("aggregationRule") is not None
 
 
+def gathers(role: Obj, other: Obj) -> bool:
+    """Whether an aggregated ClusterRole gets the rules of another one."""
+    structures = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ()
+    return any(from_structure(structure).matches(labels_of(other)) for structure in structures)
+
+
 def aggregated_rules(role: Obj, cluster_roles: Iterable[Obj]) -> list[Obj] | None:
     """The rules that an aggregated ClusterRole should have, None when it has them already (or is not aggregated).
 
