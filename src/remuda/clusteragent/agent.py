@@ -23,6 +23,7 @@ from .settings import Settings, SettingsError, Source
 
 LOOK_EVERY = 10.0
 ASK_EVERY = 60.0
+PROVEN_AFTER = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -140,8 +141,14 @@ class Agent:
         await self._drop(coming)
 
     async def _move_over(self) -> None:
-        if self._coming is None or not self._coming.attachment.stands:
+        if self._coming is None or self._coming.attachment.stands_since is None:
             return
+        if self._standing is not None:
+            # A server may still look at what the new tunnel leads to before it uses it, or end it.
+            left = self._coming.attachment.stands_since + PROVEN_AFTER - self._around.clock.monotonic()
+            if left > 0:
+                self._around.clock.call_later(left, self._news.set)
+                return
         before, self._standing, self._coming = self._standing, self._coming, None
         self._told(f"connected to {self._standing.attachment.settings.url}")
         await self._drop(before)

@@ -7,10 +7,9 @@ answered here. Each comes back by itself, after a pause drawn at random: many ag
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,7 +47,7 @@ class Surroundings:
 
 
 class Attachment:
-    """It `stands` from the moment on when both tunnels are there."""
+    """`stands_since` (by the monotonic clock) both tunnels are there; None while one is missing."""
 
     def __init__(
         self,
@@ -60,7 +59,7 @@ class Attachment:
     ) -> None:
         self.settings = settings
         self.introduction = introduction
-        self.stands = False
+        self.stands_since: float | None = None
         self._cluster = cluster
         self._on_stand = on_stand
         self._around = around
@@ -68,6 +67,7 @@ class Attachment:
         self._trusting = asyncio.Lock()
         self._registered = around.known
         self._main_is_up = asyncio.Event()
+        self._second_is_up = False
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -107,23 +107,36 @@ class Attachment:
         async def connected(session: Session) -> None:
             self._registered = True
             self._main_is_up.set()
+            self._noted()
             await self._announce(trust)
 
         try:
             return await self._client(trust, path, headers, allow, connected).connect_once()
         finally:
             self._main_is_up.clear()
+            self._noted()
 
     async def _answered(self) -> str:
         headers = {"Authorization": f"Bearer stv-cluster-{self.settings.token}"}
 
         async def connected(session: Session) -> None:
-            await self._main_is_up.wait()
-            self.stands = True
-            self._on_stand()
+            self._second_is_up = True
+            self._noted()
 
         trust = await self._trusted()
-        return await self._client(trust, "/v3/connect", headers, lambda *_: True, connected, serve=answer).connect_once()
+        try:
+            return await self._client(trust, "/v3/connect", headers, lambda *_: True, connected, serve=answer).connect_once()
+        finally:
+            self._second_is_up = False
+            self._noted()
+
+    def _noted(self) -> None:
+        """One of both has come or gone."""
+        if not (self._main_is_up.is_set() and self._second_is_up):
+            self.stands_since = None
+        elif self.stands_since is None:
+            self.stands_since = self._around.clock.monotonic()
+            self._on_stand()
 
     def _client(
         self,
@@ -157,10 +170,8 @@ class Attachment:
             pause = min(2 * pause, LONGEST_PAUSE)
 
 
-async def ended(tasks: Iterable[asyncio.Task[None]]) -> None:
+async def ended(tasks: Collection[asyncio.Task[None]]) -> None:
     """They are over, whatever they were doing."""
     for task in tasks:
         task.cancel()
-    for task in tasks:
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+    await asyncio.gather(*tasks, return_exceptions=True)
