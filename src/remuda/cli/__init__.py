@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-__all__ = ["main"]
+__all__ = ["complete_plugin", "main", "plugin"]
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -20,3 +20,19 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     from .exits import run
 
     sys.exit(run(cli, arguments))
+
+
+def plugin() -> NoReturn:
+    """The entry point of `kubectl-remuda`, which makes the same commands `kubectl remuda …`."""
+    from .app import cli
+    from .exits import run
+
+    sys.exit(run(cli, program="kubectl remuda"))
+
+
+def complete_plugin() -> None:
+    """The entry point of `kubectl_complete-remuda`: kubectl asks it how `kubectl remuda …` could go on."""
+    from .completion import completed
+
+    for line in completed(sys.argv[1:]):
+        print(line)

@@ -16,13 +16,17 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
-    "cluster-agent": Entry("cluster_agent", "Connect a cluster to its server, from inside."),
+    "cluster-agent": Entry("cluster_agent", "Connect a cluster to its server."),
     "completion": Entry("completion", "Print the completion script of a shell."),
     "controllers": Entry("controllers", "Run the controllers on any Kubernetes."),
     "crds": Entry("crds", "Print or install the definitions of Remuda's kinds."),
     "doctor": Entry("doctor", "Check whether a server can run well here."),
-    "kubeconfig": Entry("kubeconfig", "Print or merge the administrator's kubeconfig."),
+    "kubeconfig": Entry("kubeconfig", "Print or merge a kubeconfig."),
+    "login": Entry("login", "Log in to a server."),
+    "logout": Entry("logout", "Log out, of the current login or another one."),
     "serve": Entry("serve", "Run the server."),
+    "token": Entry("token", "List, make and remove your tokens."),
+    "user": Entry("user", "List, make and change users."),
     "version": Entry("version", "Print the versions of this program and of the server."),
 }
 

@@ -33,18 +33,18 @@ class Failure(Exception):
         self.code = code
 
 
-def run(command: click.Command, arguments: Sequence[str] | None = None) -> int:
-    """Run a command line; the exit code. Whatever was raised has been said."""
+def run(command: click.Command, arguments: Sequence[str] | None = None, program: str = "remuda") -> int:
+    """Run a command line; the exit code. Whatever was raised has been said. `program` is how it was called."""
     debug = os.environ.get("REMUDA_DEBUG") == "1"
     try:
-        result = command.main(args=arguments, prog_name="remuda", standalone_mode=False)
+        result = command.main(args=arguments, prog_name=program, standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else Code.OK
     except click.exceptions.NoArgsIsHelpError as error:
         error.show(sys.stderr)
         return Code.USAGE
     except click.UsageError as error:
-        path = error.ctx.command_path if error.ctx is not None else "remuda"
+        path = error.ctx.command_path if error.ctx is not None else program
         return _say(f"{_sentence(error.format_message())} (see {path} --help)", Code.USAGE)
     except click.ClickException as error:
         return _say(error.format_message(), Code.FAILURE)

@@ -1,42 +1,117 @@
-"""`remuda kubeconfig`: the administrator's kubeconfig of a data directory, printed or merged into the user's own."""
+"""`remuda kubeconfig`: a kubeconfig for the clusters of a server one is logged in to, or that server's administrator's.
+
+Who is logged in gets theirs, made by the server for them. On the server's own machine, without a login, it is the file of its
+data directory. :mod:`.merging` adds either to what a person has.
+"""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .exits import Code, Failure
+from .logins import Logins, complete_names
 from .places import data_dir_option
 
+if TYPE_CHECKING:
+    from .remote import Remote
+
 Obj = dict[str, Any]
+_ACTION = "?action=generateKubeconfig"
 
 
 @click.command()
+@click.argument("clusters", metavar="[CLUSTER]…", nargs=-1)
 @data_dir_option
-@click.option("--path", "path_only", is_flag=True, help="Print where it is instead of what it says.")
+@click.option("--admin", is_flag=True, help="The administrator's, of the data directory, also for who is logged in.")
+@click.option("--login", default="", metavar="NAME", shell_complete=complete_names, help="The login to use.")
+@click.option(
+    "--direct", is_flag=True, help="Also contexts that do not lead through the server, where a cluster has an endpoint."
+)
+@click.option(
+    "--output", "output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write it to a new file."
+)
+@click.option("--path", "path_only", is_flag=True, help="Print where the administrator's is instead of what it says.")
 @click.option("--merge", is_flag=True, help="Add it to your kubeconfig; the old file is kept beside it.")
 @click.option("--into", type=click.Path(dir_okay=False, path_type=Path), help="With --merge: the file to add it to.")
-@click.option("--name", default="remuda", show_default=True, help="With --merge: the name of cluster and context there.")
+@click.option(
+    "--name", default="remuda", show_default=True, help="With --merge: the name of the administrator's cluster and context."
+)
 @click.option("--use", is_flag=True, help="With --merge: make it the current context.")
-@click.option("--force", is_flag=True, help="With --merge: replace another cluster of that name.")
-def command(data_dir: Path, path_only: bool, merge: bool, into: Path | None, name: str, use: bool, force: bool) -> None:
-    """Print or merge the administrator's kubeconfig.
+@click.option("--force", is_flag=True, help="With --merge: replace another cluster of that name. With --output: an old file.")
+def command(
+    clusters: tuple[str, ...],
+    data_dir: Path,
+    admin: bool,
+    login: str,
+    direct: bool,
+    output: Path | None,
+    path_only: bool,
+    merge: bool,
+    into: Path | None,
+    name: str,
+    use: bool,
+    force: bool,
+) -> None:
+    """Print or merge a kubeconfig.
 
-    Without --into, --merge adds to the first file of $KUBECONFIG, else to ~/.kube/config.
+    Who is logged in gets one with a context for each cluster that they may use, or for those that are named. Without a login,
+    or with --admin, it is the administrator's of the data directory. Without --into, --merge adds to the first file of
+    $KUBECONFIG, else to ~/.kube/config.
     """
-    if not merge and (into is not None or use or force):
-        raise click.UsageError("--into, --use and --force go with --merge")
-    own = data_dir.absolute() / "kubeconfig"
-    content = _own(own)
-    if merge:
-        _merge(content, into, name, use=use, force=force)
+    if not merge and (into is not None or use):
+        raise click.UsageError("--into and --use go with --merge")
+    if force and not merge and output is None:
+        raise click.UsageError("--force goes with --merge or --output")
+    if merge and output is not None:
+        raise click.UsageError("--merge and --output exclude each other")
+    remote = _remote(clusters, login, admin=admin or path_only or _said_data_dir())
+    if remote is None:
+        if clusters or direct:
+            raise Failure("clusters are for who is logged in: remuda login URL", Code.NOT_FOUND)
+        own = data_dir.absolute() / "kubeconfig"
+        if path_only:
+            _own(own)
+            click.echo(str(own))
+            return
+        _deliver(_own(own), name, output, into, merge=merge, use=use, force=force)
         return
-    click.echo(str(own) if path_only else content, nl=path_only)
+    _deliver(_generated(remote, clusters, direct), "", output, into, merge=merge, use=use, force=force)
+
+
+def _said_data_dir() -> bool:
+    return click.get_current_context().get_parameter_source("data_dir") is click.core.ParameterSource.COMMANDLINE
+
+
+def _remote(clusters: tuple[str, ...], login: str, *, admin: bool) -> Remote | None:
+    """Where to ask; None for the data directory's own."""
+    if admin:
+        if login:
+            raise click.UsageError("--login and --admin exclude each other")
+        return None
+    found = Logins().get(login)
+    if found is None and login:
+        raise Failure(f"there is no login {login}: see remuda login --list", Code.NOT_FOUND)
+    if found is None:
+        return None
+    from .remote import Remote, target_of
+
+    return Remote(target_of(found), found.name)
+
+
+def _generated(remote: Remote, clusters: tuple[str, ...], direct: bool) -> str:
+    from remuda.kube import yamlio
+
+    body: Obj = {"direct": direct, **({"clusters": list(clusters)} if clusters else {})}
+    answer = remote.ask("POST", f"/v3/clusters{_ACTION}", body)
+    config = answer.get("config") if isinstance(answer, dict) else None
+    if not isinstance(config, str):
+        raise Failure("the server did not answer with a kubeconfig")
+    if not (yamlio.loads(config) or {}).get("contexts"):
+        raise Failure("there is no cluster yet that you may use", Code.NOT_FOUND)
+    return config
 
 
 def _own(path: Path) -> str:
@@ -49,79 +124,14 @@ def _own(path: Path) -> str:
         raise Failure(f"{path} is not yours to read: ask as the user that runs the server", Code.NOT_ALLOWED) from None
 
 
-def _merge(content: str, into: Path | None, name: str, *, use: bool, force: bool) -> None:
-    from remuda.client.kubeconfig import default_paths
-    from remuda.kube import yamlio
+def _deliver(content: str, name: str, output: Path | None, into: Path | None, *, merge: bool, use: bool, force: bool) -> None:
+    """`name` renames the administrator's; "" leaves what the server named."""
+    from . import merging
 
-    # A link stays a link: what it points to is replaced.
-    path = (into or default_paths()[0]).expanduser().resolve()
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _locked(path):
-        before = path.read_text() if path.exists() else ""
-        try:
-            theirs = yamlio.loads(before) if before else {}
-        except yamlio.YamlError as error:
-            raise Failure(f"{path} is not YAML, so nothing was changed: {error}") from None
-        if not isinstance(theirs, dict | None):
-            raise Failure(f"{path} is not a kubeconfig, so nothing was changed")
-        after = yamlio.dumps(merged(theirs or {}, yamlio.loads(content), name, path, use=use, force=force))
-        if after == before:
-            click.echo(f"{path} already has it as context {name}")
-            return
-        backup = _replace(path, before, after)
-    click.echo(f"added to {path} as context {name}" + (f"; the old file is {backup}" if backup else ""))
-    click.echo(f"Try:  kubectl --context {name} get namespaces")
-
-
-def merged(theirs: Obj, ours: Obj, name: str, path: Path, *, use: bool, force: bool) -> Obj:
-    """`theirs` with our cluster, user and context. Our user gets a name of its own: theirs may have an admin, too."""
-    cluster, user_name = ours["clusters"][0]["cluster"], f"{name}-admin"
-    present = _named(theirs.get("clusters"), name)
-    if present is not None and not force and (present.get("cluster") or {}).get("server") != cluster["server"]:
-        raise Failure(
-            f"{path} already has a cluster {name} at {(present.get('cluster') or {}).get('server')}: "
-            "choose another name with --name, or replace it with --force",
-            Code.CONFLICT,
-        )
-    result = {"apiVersion": "v1", "kind": "Config", **theirs}
-    result["clusters"] = _with(theirs.get("clusters"), {"name": name, "cluster": cluster})
-    result["users"] = _with(theirs.get("users"), {"name": user_name, "user": ours["users"][0]["user"]})
-    result["contexts"] = _with(theirs.get("contexts"), {"name": name, "context": {"cluster": name, "user": user_name}})
-    if use or not theirs.get("current-context"):
-        result["current-context"] = name
-    return result
-
-
-def _named(entries: list[Obj] | None, name: str) -> Obj | None:
-    return next((entry for entry in entries or [] if entry.get("name") == name), None)
-
-
-def _with(entries: list[Obj] | None, entry: Obj) -> list[Obj]:
-    kept = [other for other in entries or [] if other.get("name") != entry["name"]]
-    return [*kept, entry]
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """The lock kubectl itself takes before it changes the file."""
-    lock = path.with_name(f"{path.name}.lock")
-    try:
-        os.close(os.open(lock, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except FileExistsError:
-        raise Failure(f"{path} is being changed by somebody else; if not, remove {lock}", Code.CONFLICT) from None
-    try:
-        yield
-    finally:
-        lock.unlink(missing_ok=True)
-
-
-def _replace(path: Path, before: str, after: str) -> Path | None:
-    from remuda.apiserver.pki import write_private
-    from remuda.kube.clock import SYSTEM_CLOCK, rfc3339
-
-    backup: Path | None = None
-    if before:
-        backup = path.with_name(f"{path.name}.{rfc3339(SYSTEM_CLOCK.time()).replace(':', '')}")
-        write_private(backup, before.encode())
-    write_private(path, after.encode())
-    return backup
+    if output is not None:
+        merging.write_new(output, content, force=force)
+        click.echo(f"written to {output}")
+    elif merge:
+        merging.merge(content, into, name, use=use, force=force)
+    else:
+        click.echo(content, nl=False)

@@ -73,6 +73,9 @@ def failure(code: int, content: bytes, headers: Mapping[str, str], method: str, 
         error.continue_token = str((status.get("metadata") or {}).get("continue") or "")
         error.retry_after = error.retry_after or retry_after
         return error
+    if isinstance(status, dict) and status.get("type") == "error" and isinstance(status.get("message"), str):
+        # As Rancher's own API says it, and the gateway's below `/v3`.
+        return ApiError(code, _REASONS.get(code, ""), status["message"], None, retry_after)
     if code == 404 and content in _PAGES:
         return page_not_found()
     return ApiError(code, _REASONS.get(code, ""), _substitute(code, content, method, path), None, retry_after)

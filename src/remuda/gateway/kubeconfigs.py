@@ -1,7 +1,8 @@
 """Kubeconfigs for the clusters behind us: a context per cluster through the gateway, and more where one can be reached directly.
 
 `POST /v3/clusters/<id>?action=generateKubeconfig` is Rancher's, for one cluster, with a token that is good for that one only.
-Without an id it is for all clusters that the caller may see (or those in `clusters`), with a token that is good for all of them.
+Without an id it is for all clusters that the caller may see (or those in `clusters`), with a token that is good for all of them,
+or for the only one that was named.
 A cluster with an authorised endpoint gets contexts that do not lead through us, too: they work while we are down. Whoever owns a
 cluster says where those lead, so what is shown there is a token for that cluster and never another.
 
@@ -183,7 +184,8 @@ class Kubeconfigs:
         found = await self._visible(asked)
         if wanted is not None:
             found = _chosen(found, wanted[:_MOST_WANTED])
-        return _answer(await self._entries(asked, found, norman.flag_of(body, "direct") is True))
+        alone = wanted is not None and len(found) == 1
+        return _answer(await self._entries(asked, found, norman.flag_of(body, "direct") is True, alone=alone))
 
     @staticmethod
     def _check_action(asked: Asked) -> None:
@@ -204,18 +206,19 @@ class Kubeconfigs:
         ca = ca_text(self._services.settings().text("cacerts") or self._services.authority.ca)
         return endpoints(cluster, context, base, ca, nodes)
 
-    async def _entries(self, asked: Asked, clusters: list[Obj], direct: bool) -> list[Entry]:
+    async def _entries(self, asked: Asked, clusters: list[Obj], direct: bool, *, alone: bool) -> list[Entry]:
         base = norman.base_url(asked, self._services)
         named = context_names(clusters)
-        credential = await self._credential(asked, base, "")
-        # The name says whose it is, so that the kubeconfigs of two people, or of two servers, can be merged.
-        user = f"{asked.user.name}@{base.removeprefix('https://')}"
+        credential = await self._credential(asked, base, name_of(clusters[0]) if alone else "")
+        # The name says whose it is, so that the kubeconfigs of two people, or of two servers, can be merged; and for what, where
+        # that is one cluster.
+        user = named[name_of(clusters[0])] if alone else f"{asked.user.name}@{base.removeprefix('https://')}"
         entries: list[Entry] = []
         for cluster in clusters:
             first, *others = self._endpoints(cluster, named[name_of(cluster)], base)
             entries.append(Entry(first, user, credential))
             if direct and others and credential.token:
-                bound = await self._credential(asked, base, name_of(cluster))
+                bound = credential if alone else await self._credential(asked, base, name_of(cluster))
                 entries += [Entry(endpoint, first.context, bound) for endpoint in others]
         return entries
 
