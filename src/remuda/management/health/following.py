@@ -1,0 +1,141 @@
+"""Caches of what is in each connected cluster: its nodes, and what its pods ask for.
+
+One watch for each, not a list every few seconds: that is what makes many clusters cheap. A cache lives as long as the client
+through which it was filled, and is made anew when the cluster comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from remuda.api.management_cattle_io import CLUSTERS
+from remuda.client.api import Client
+from remuda.kube.clock import Clock, Rng
+from remuda.kube.objects import GroupVersionResource, name_of
+from remuda.runtime import Informer, Informers, Manager
+
+from ..downstreams import Downstreams
+from .facts import PODS_AT_WORK, Load, load_of, slim_node, slim_pod
+from .machines import machine_name
+
+log = logging.getLogger(__name__)
+
+Obj = dict[str, Any]
+
+NODES: Final = GroupVersionResource("", "v1", "nodes")
+PODS: Final = GroupVersionResource("", "v1", "pods")
+_BY_MACHINE, _BY_NODE = "machine", "node"
+
+
+class Following:
+    """One cluster. Nothing is to be read before it is `filled`."""
+
+    def __init__(self, client: Client, clock: Clock, rng: Rng) -> None:
+        self.client = client
+        self._informers = Informers(client, clock, rng)
+        self.nodes: Informer = self._informers.of(NODES, transform=slim_node)
+        self.nodes.add_index(_BY_MACHINE, lambda node: (machine_name(name_of(node)),))
+        self.pods: Informer = self._informers.of(PODS, fields=PODS_AT_WORK, transform=slim_pod)
+        self.pods.add_index(_BY_NODE, lambda pod: (pod["node"],))
+
+    @property
+    def filled(self) -> bool:
+        return self.nodes.synced.is_set() and self.pods.synced.is_set()
+
+    def node(self, machine: str) -> Obj | None:
+        """The node that a management Node of this name stands for."""
+        return next(iter(self.nodes.indexed(_BY_MACHINE, machine)), None)
+
+    def load(self, node: str) -> Load:
+        return load_of(self.pods.indexed(_BY_NODE, node))
+
+    def loads(self) -> dict[str, Load]:
+        return {name_of(node): self.load(name_of(node)) for node in self.nodes.objects()}
+
+    async def run(self, changed: Callable[[Iterable[str]], None]) -> None:
+        """Until cancelled. `changed` gets the names of the management Nodes that are concerned."""
+
+        def node_changed(new: Obj | None, old: Obj | None) -> None:
+            changed([machine_name(name_of(new or old or {}))])
+
+        def pod_changed(new: Obj | None, old: Obj | None) -> None:
+            nodes = {pod["node"] for pod in (new, old) if pod is not None} - {""}
+            if new is None or old is None or any(new[part] != old[part] for part in ("node", "requests", "limits")):
+                changed([machine_name(node) for node in nodes])
+
+        self.nodes.on_change(node_changed)
+        self.pods.on_change(pod_changed)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._informers.run())
+            await self.nodes.synced.wait()
+            await self.pods.synced.wait()
+            # Those that nobody has seen while the cluster was away are told by whoever keeps them.
+            changed(())
+
+
+class Followings:
+    """All connected clusters, while the controllers of `manager` work."""
+
+    def __init__(self, manager: Manager, downstreams: Downstreams) -> None:
+        self._manager = manager
+        self._downstreams = downstreams
+        self._clusters = manager.informers.of(CLUSTERS)
+        self._running: dict[str, tuple[Following, asyncio.Task[None]]] = {}
+        self._handlers: list[Callable[[str, list[str] | None], None]] = []
+        manager.beside(self.run)
+
+    def get(self, cluster: str) -> Following | None:
+        """None for one that is not connected, or whose caches are not filled yet."""
+        found = self._running.get(cluster)
+        return found[0] if found is not None and found[0].filled else None
+
+    def on_change(self, handler: Callable[[str, list[str] | None], None]) -> None:
+        """`handler` gets a cluster and the management Nodes that are concerned; None: all of them."""
+        self._handlers.append(handler)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        changed: asyncio.Queue[str] = asyncio.Queue()
+
+        def came_or_went(new: Obj | None, old: Obj | None) -> None:
+            if new is None or old is None:
+                changed.put_nowait(name_of(new or old or {}))
+
+        stops = [self._downstreams.on_change(changed.put_nowait), self._clusters.on_change(came_or_went)]
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    self._sync(group, await changed.get())
+        finally:
+            for stop in stops:
+                stop()
+            self._running.clear()
+
+    def _sync(self, group: asyncio.TaskGroup, cluster: str) -> None:
+        known = self._clusters.get("", cluster) is not None
+        downstream = self._downstreams.get(cluster) if known else None
+        running = self._running.get(cluster)
+        if running is not None:
+            following, task = running
+            if downstream is not None and following.client is downstream.client and not task.done():
+                return
+            task.cancel()
+            del self._running[cluster]
+        if downstream is not None:
+            following = Following(downstream.client, self._manager.clock, self._manager.rng)
+            task = group.create_task(self._follow(cluster, following), name=f"nodes and pods of {cluster}")
+            self._running[cluster] = (following, task)
+
+    async def _follow(self, cluster: str, following: Following) -> None:
+        def changed(machines: Iterable[str]) -> None:
+            listed = list(machines)
+            for handler in self._handlers:
+                handler(cluster, listed or None)
+
+        try:
+            await following.run(changed)
+        except Exception:
+            log.exception("nodes and pods of %s are followed no more, until it connects anew", cluster)

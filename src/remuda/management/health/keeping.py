@@ -1,0 +1,181 @@
+"""The controller that looks after each cluster: is its agent there, does its API answer, what does it consist of.
+
+Every fifteen seconds or so, and at once when a session comes or goes. An API that does not answer is asked again twice before it
+counts as ill; an agent that does not answer counts as gone.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any, Final
+
+from remuda.api.management_cattle_io import CLUSTERS
+from remuda.client.api import Client
+from remuda.kube import jsonio
+from remuda.kube.clock import deadline
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import GroupVersionResource, Key, annotations_of, dig, is_being_deleted, with_path
+from remuda.runtime import DONE, Controller, Manager, Result, logger, synced
+
+from ..conditions import write_status
+from ..downstreams import Downstreams
+from ..making import find
+from .facts import summary_of
+from .following import Followings
+from .judging import ADMINISTRATED, Seen, is_internal, judged
+from .ports import Agents
+
+log = logger(__name__)
+
+Obj = dict[str, Any]
+
+CONTROLLER: Final = "cluster-health"
+EVERY: Final = 15.0
+_AGAIN: Final = 5.0
+_TRIES: Final = 3
+_API_SECONDS: Final = 10.0
+# Versions and keys change with an upgrade.
+_FACTS_FOR: Final = 300.0
+SECRETS: Final = GroupVersionResource("", "v1", "secrets")
+CREDENTIALS: Final = "cattle-global-data"
+KEYS: Final = "jwks"
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is remembered of a cluster from one look to the next."""
+
+    client: Client | None = None
+    failures: int = 0
+    version: Obj | None = None
+    read_at: float = 0.0
+
+
+class ClusterHealth:
+    def __init__(self, manager: Manager, downstreams: Downstreams, agents: Agents, followings: Followings) -> None:
+        self.controller = Controller(CONTROLLER, CLUSTERS, when=_matters, concurrency=32, lane=lambda key: key)
+        self._manager = manager
+        self._client = manager.client
+        self._clock = manager.clock
+        self._downstreams = downstreams
+        self._agents = agents
+        self._followings = followings
+        self._clusters = manager.informers.of(CLUSTERS)
+        self._memories: dict[str, _Memory] = {}
+        agents.on_change(self._look)
+        downstreams.on_change(self._look)
+        followings.on_change(lambda cluster, machines: self._look(cluster) if machines is None else None)
+
+    def _look(self, cluster: str) -> None:
+        working = self._manager.working(CONTROLLER)
+        if working is not None:
+            working.queue.add(Key("", cluster))
+
+    async def reconcile(self, key: Key) -> Result:
+        who = (CONTROLLER, key)
+        await synced(self._clusters)
+        await self._manager.freshness.caught_up(who)
+        cluster = self._clusters.get(*key)
+        if cluster is None or is_being_deleted(cluster):
+            self._memories.pop(key.name, None)
+            self._manager.freshness.forget(who)
+            return DONE
+        memory = self._memories.setdefault(key.name, _Memory())
+        seen = await self._see(cluster, memory)
+        # It may have changed while others were asked.
+        cluster = self._clusters.get(*key)
+        if cluster is None:
+            return DONE
+        said = judged(cluster, seen, self._clock.time())
+        written = await write_status(self._client, CLUSTERS, cluster, said, field_manager=CONTROLLER)
+        if written is not None:
+            self._manager.freshness.wrote(who, self._clusters, written)
+        pause = _AGAIN if memory.failures and not seen.problem else EVERY
+        return Result(after=pause * self._manager.rng.uniform(0.9, 1.1))
+
+    async def _see(self, cluster: Obj, memory: _Memory) -> Seen:
+        name = str(dig(cluster, "metadata", "name"))
+        problem = "" if is_internal(cluster) else await self._agents.ping(name)
+        if problem:
+            memory.failures = 0
+            return Seen(problem)
+        api = await self._api(name, cluster, memory)
+        summary = None
+        following = self._followings.get(name)
+        if following is not None and following.client is memory.client:
+            version = str((memory.version or {}).get("gitVersion") or "")
+            summary = summary_of(version, following.nodes.objects(), following.loads())
+        return Seen("", api, memory.version, summary)
+
+    async def _api(self, name: str, cluster: Obj, memory: _Memory) -> str | None:
+        """What is wrong with the API, if that is certain."""
+        downstream = self._downstreams.get(name)
+        problem = "there is no tunnel to it" if downstream is None else await self._ask(downstream.client, cluster, memory)
+        if not problem:
+            memory.failures = 0
+            return ""
+        memory.failures += 1
+        return problem if memory.failures >= _TRIES else None
+
+    async def _ask(self, client: Client, cluster: Obj, memory: _Memory) -> str:
+        try:
+            async with deadline(self._clock, _API_SECONDS):
+                await client.raw("GET", "/readyz")
+                due = self._clock.monotonic() - memory.read_at >= _FACTS_FOR
+                if client is not memory.client or memory.version is None or due:
+                    memory.version = await _version(client)
+                    await self._learn_keys(client, cluster)
+                    memory.client, memory.read_at = client, self._clock.monotonic()
+        except TimeoutError:
+            return f"no answer within {_API_SECONDS:.0f} s"
+        except ApiError as error:
+            return error.message
+        except OSError as error:
+            return str(error) or type(error).__name__
+        return ""
+
+    async def _learn_keys(self, client: Client, cluster: Obj) -> None:
+        """Keep what the cluster signs its tokens with: by that it proves itself when its CA is replaced."""
+        name = dig(cluster, "status", "serviceAccountTokenSecret")
+        if not isinstance(name, str) or not name:
+            return
+        try:
+            found = await client.raw("GET", "/openid/v1/jwks")
+            keys = jsonio.loads(found) if isinstance(found, str | bytes) else found
+        except (ApiError, jsonio.JsonError):
+            return
+        secret = await find(self._client, SECRETS, name, CREDENTIALS)
+        if secret is None or not isinstance(keys, dict) or not keys.get("keys"):
+            return
+        wanted = base64.b64encode(jsonio.dumps_sorted(keys)).decode()
+        if dig(secret, "data", KEYS) != wanted:
+            patch = with_path({}, ("data", KEYS), wanted)
+            await self._client.patch(SECRETS, name, patch, CREDENTIALS, field_manager=CONTROLLER)
+
+
+async def _version(client: Client) -> Obj | None:
+    found = await client.raw("GET", "/version")
+    if not isinstance(found, dict):
+        return None
+    return {name: str(value) for name, value in found.items() if isinstance(value, str) and name in _VERSION}
+
+
+_VERSION = ("major", "minor", "gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform")
+
+
+def _matters(new: Obj | None, old: Obj | None) -> bool:
+    """Of what changes about a cluster, most is what we write ourselves."""
+    if new is None or old is None:
+        return True
+    return _telling(new) != _telling(old)
+
+
+def _telling(cluster: Obj) -> tuple[Any, ...]:
+    status = cluster.get("status") or {}
+    return (
+        is_being_deleted(cluster),
+        is_internal(cluster),
+        annotations_of(cluster).get(ADMINISTRATED),
+        *(status.get(name) for name in ("apiEndpoint", "caCert", "serviceAccountTokenSecret", "driver", "readyReconciling")),
+    )
