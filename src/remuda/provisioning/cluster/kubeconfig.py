@@ -1,0 +1,175 @@
+"""The kubeconfig Secret of a cluster, with the user and the token that are behind it: made, and made right again.
+
+The Secret is written before the Token, which has only a hash of what is in it. A Secret whose token is not the Token's is never
+believed: somebody may have put it there to know the token beforehand. Both are made anew then, as after a crash between the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, TOKENS, USERS
+from remuda.capi.cluster_secrets import SECRETS, cluster_secrets, data_of, only_kubeconfigs
+from remuda.capi.names import CLUSTER_NAME, kubeconfig_secret
+from remuda.kube.clock import Entropy
+from remuda.kube.objects import Key, is_being_deleted, labels_of, name_of, namespace_of, resource_version_of
+from remuda.kube.objectsets import origin_of
+from remuda.kube.owners import is_owned_by, reference, with_owner
+from remuda.management.clusters.server import Server
+from remuda.management.making import find, make, remove
+from remuda.management.users.people import is_enabled
+from remuda.management.users.tokens import Presented, owns
+from remuda.runtime import Manager, Retry, Watch
+
+from .identity import binding_of, new_secret, secret_of, token_of, user_name, user_of
+from .names import FROM_WANTED
+
+Obj = dict[str, Any]
+
+_BINDING_FIELDS = ("clusterName", "roleTemplateName", "userName")
+
+
+class Kubeconfigs:
+    """`who`: the name of the controller that it works for."""
+
+    def __init__(self, manager: Manager, server: Server, entropy: Entropy, who: str) -> None:
+        self._manager = manager
+        self._client = manager.client
+        self._server = server
+        self._entropy = entropy
+        self._who = who
+        self._secrets = cluster_secrets(manager.informers)
+        self._users = manager.informers.of(USERS)
+        self._tokens = manager.informers.of(TOKENS)
+        self._bindings = manager.informers.of(CLUSTER_ROLE_TEMPLATE_BINDINGS)
+        self.caches = (self._secrets, self._users, self._tokens, self._bindings)
+        self.watches = (
+            Watch(SECRETS, _cluster_of_secret, labels=CLUSTER_NAME, transform=only_kubeconfigs),
+            Watch(USERS, _origin),
+            # Somebody uses it all the time, which changes when it was last used.
+            Watch(TOKENS, _origin, _token_matters),
+            Watch(CLUSTER_ROLE_TEMPLATE_BINDINGS, _origin, _binding_matters),
+        )
+
+    async def ensure(self, wanted: Obj, managed: str) -> str:
+        """The name of the Secret, once it is there and good; empty while nobody knows where this server is, or somebody has
+        disabled the user."""
+        facts = self._server.facts()
+        if not facts.internal_url:
+            return ""
+        key = Key.of(wanted)
+        user = self._users.get("", user_name(key))
+        if user is None:
+            self._wrote(key, self._users, await make(self._client, USERS, user_of(wanted)))
+        elif not is_enabled(user):
+            # Somebody wants it so; what the user had is taken away elsewhere.
+            return ""
+        await self._ensure_binding(wanted, managed)
+        name = kubeconfig_secret(key.name)
+        secret = self._secrets.get(key.namespace, name) or await find(self._client, SECRETS, name, key.namespace)
+        token = self._tokens.get("", user_name(key))
+        text = _known_text(secret, token, managed, user_name(key))
+        if not text:
+            text = f"{user_name(key)}:{new_secret(self._entropy)}"
+            await self._write_secret(secret, secret_of(wanted, managed, text, facts), wanted)
+            await self._write_token(token, wanted, managed, text.partition(":")[2])
+        else:
+            await self._write_secret(secret, secret_of(wanted, managed, text, facts), wanted)
+        return name
+
+    async def forget(self, wanted: Obj, managed: Iterable[str]) -> None:
+        """Take away who it was; the Secret goes with its owner."""
+        name = user_name(Key.of(wanted))
+        for cluster in managed:
+            binding = self._bindings.get(cluster, name_of(binding_of(wanted, cluster)))
+            if binding is not None:
+                await remove(self._client, CLUSTER_ROLE_TEMPLATE_BINDINGS, binding)
+        for resource in (TOKENS, USERS):
+            if (found := await find(self._client, resource, name)) is not None:
+                await remove(self._client, resource, found)
+
+    # --- writing --------------------------------------------------------------------------------------------------------
+
+    def _wrote(self, key: Key, informer: Any, obj: Obj | None) -> None:
+        if obj is not None:
+            self._manager.freshness.wrote((self._who, key), informer, obj)
+
+    async def _ensure_binding(self, wanted: Obj, managed: str) -> None:
+        target = binding_of(wanted, managed)
+        found = self._bindings.get(managed, name_of(target))
+        if found is not None and all(found.get(field) == target[field] for field in _BINDING_FIELDS):
+            return
+        if found is not None:
+            # What a binding is about can't be changed.
+            await remove(self._client, CLUSTER_ROLE_TEMPLATE_BINDINGS, found)
+            raise Retry("a binding that is not as it was made has to go first")
+        self._wrote(Key.of(wanted), self._bindings, await make(self._client, CLUSTER_ROLE_TEMPLATE_BINDINGS, target))
+
+    async def _write_secret(self, found: Obj | None, target: Obj, wanted: Obj) -> None:
+        key = Key.of(wanted)
+        if found is None:
+            made = await make(self._client, SECRETS, target)
+            if made is None:
+                raise Retry(f"the Secret {name_of(target)} has just been made by somebody else")
+            self._wrote(key, self._secrets, made)
+            return
+        patch: Obj = {}
+        if {name: (found.get("data") or {}).get(name) for name in target["data"]} != target["data"]:
+            patch["data"] = target["data"]
+        meta: Obj = {}
+        if labels_of(found).get(CLUSTER_NAME) != key.name:
+            meta["labels"] = {CLUSTER_NAME: key.name}
+        if not is_owned_by(found, wanted):
+            meta["ownerReferences"] = with_owner(found, reference(wanted))["metadata"]["ownerReferences"]
+        if patch or meta:
+            patch["metadata"] = {**meta, "resourceVersion": resource_version_of(found)}
+            self._wrote(key, self._secrets, await self._client.patch(SECRETS, name_of(found), patch, key.namespace))
+
+    async def _write_token(self, found: Obj | None, wanted: Obj, managed: str, secret: str) -> None:
+        target = token_of(wanted, managed, secret, self._manager.clock.time(), self._entropy)
+        key = Key.of(wanted)
+        if found is None:
+            made = await make(self._client, TOKENS, target)
+            if made is None:
+                raise Retry(f"the Token {name_of(target)} has just been made by somebody else")
+            self._wrote(key, self._tokens, made)
+            return
+        if is_being_deleted(found):
+            raise Retry(f"the Token {name_of(target)} is being deleted")
+        target["metadata"]["resourceVersion"] = resource_version_of(found)
+        self._wrote(key, self._tokens, await self._client.update(TOKENS, target))
+
+
+def _known_text(secret: Obj | None, token: Obj | None, managed: str, user: str) -> str:
+    """The token in the Secret, if it is the one that the Token is about and that is for this cluster; else empty."""
+    if secret is None or token is None or is_being_deleted(secret) or is_being_deleted(token):
+        return ""
+    text = (data_of(secret, "token") or b"").decode(errors="replace")
+    name, _, rest = text.partition(":")
+    if name != user or token.get("userId") != user or token.get("clusterName") != managed or token.get("enabled") is False:
+        return ""
+    return text if owns(token, Presented(name, rest)) else ""
+
+
+def _origin(obj: Obj) -> Iterable[Key]:
+    found = origin_of(obj, FROM_WANTED)
+    return () if found is None else (found,)
+
+
+def _cluster_of_secret(secret: Obj) -> Iterable[Key]:
+    suffix = kubeconfig_secret("")
+    name = name_of(secret)
+    return (Key(namespace_of(secret), name.removesuffix(suffix)),) if name.endswith(suffix) else ()
+
+
+def _token_matters(new: Obj | None, old: Obj | None) -> bool:
+    if new is None or old is None:
+        return True
+    return any(new.get(field) != old.get(field) for field in ("token", "userId", "clusterName", "enabled"))
+
+
+def _binding_matters(new: Obj | None, old: Obj | None) -> bool:
+    if new is None or old is None:
+        return True
+    return any(new.get(field) != old.get(field) for field in _BINDING_FIELDS)
