@@ -7,7 +7,8 @@ cd "$(dirname "$0")/.."
 
 # strace shows the fdatasync before an acknowledgement; go fetches its modules over TLS; git is asked by some of them.
 # iproute2 and nftables put clusters into networks that nobody can connect into, tinyproxy stands before one of them.
-packages=(strace ca-certificates git iproute2 nftables tinyproxy)
+# skopeo pulls our image as a node would.
+packages=(strace ca-certificates git iproute2 nftables tinyproxy skopeo)
 
 missing=()
 for package in "${packages[@]}"; do

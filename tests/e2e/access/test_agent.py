@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .harness import Agent, Cluster, Embedded, Gateway, until
+from .harness import Agent, Cluster, Embedded, Gateway, Program, until
 
 MANAGED = "/apis/management.cattle.io/v3/clusters"
 NEW_TOKEN = "n" * 54
@@ -24,7 +24,7 @@ def registered(gateway: Gateway, name: str) -> Cluster:
     return cluster
 
 
-def connected(agent: Agent, times: int = 1) -> None:
+def connected(agent: Program, times: int = 1) -> None:
     until(lambda: agent.told().count("connected to https://") >= times, 40, "the agent did not connect")
 
 
