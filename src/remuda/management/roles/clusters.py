@@ -68,7 +68,7 @@ def _binding_change(new: Obj | None, old: Obj | None) -> bool:
 
 class ClusterAccess:
     def __init__(self, manager: Manager, views: Views) -> None:
-        self._client, self._clock = manager.client, manager.clock
+        self._client, self._clock, self._fresh = manager.client, manager.clock, manager.freshness
         self._views = views
         capi = [each for each in CAPI_KINDS if each.resource in views.capi]
         self.controller = Controller(
@@ -93,11 +93,18 @@ class ClusterAccess:
         )
 
     async def reconcile(self, key: Key) -> Result:
+        await self._fresh.caught_up((NAME, key))
         views, cluster = self._views, self._views.clusters.get(*key)
         if cluster is None:
+            self._fresh.forget((NAME, key))
             await bring_about(self._client, [], views.existing(key.name))
             return DONE
-        problems = await bring_about(self._client, desired(self._snapshot(cluster)), views.existing(key.name))
+
+        def wrote(kind: str, obj: Obj) -> None:
+            self._fresh.wrote((NAME, key), views.rbac[kind], obj)
+
+        wanted = desired(self._snapshot(cluster))
+        problems = await bring_about(self._client, wanted, views.existing(key.name), wrote=wrote)
         for binding in views.bindings_of(key.name):
             await self._tell(binding, problems)
         return Result(after=_AGAIN) if problems and not is_being_deleted(cluster) else DONE

@@ -93,7 +93,7 @@ class DownstreamAccess:
             client,
             desired(self._snapshot(key.name)),
             await found_downstream(client),
-            lambda existing, wanted: may_write(existing, wanted, _BUILTIN),
+            may_write=lambda existing, wanted: may_write(existing, wanted, _BUILTIN),
         )
         for binding in self._views.bindings_of(key.name):
             status = {

@@ -74,6 +74,7 @@ def inherited_bindings(cluster: str, inheriting: list[tuple[Obj, Obj]]) -> dict[
 class Memberships:
     def __init__(self, manager: Manager, views: Views) -> None:
         self._client: Client = manager.client
+        self._fresh = manager.freshness
         self._views = views
         self.controller = Controller(
             NAME,
@@ -105,8 +106,10 @@ class Memberships:
         return list(self._views.clusters.keys())
 
     async def reconcile(self, key: Key) -> Result:
+        await self._fresh.caught_up((NAME, key))
         cluster = self._views.clusters.get(*key)
         if cluster is None or is_being_deleted(cluster) or key.name == LOCAL:
+            self._fresh.forget((NAME, key))
             return DONE
         namespace = self._views.namespaces.get("", key.name)
         if namespace is None or is_being_deleted(namespace):
@@ -134,11 +137,14 @@ class Memberships:
         for template in templates:
             await self._create(binding_object(name, f"creator-{template}", template, {"userName": creator}))
         noted = jsonio.dumps({"created": templates, "required": templates}).decode()
-        await self._client.patch(CLUSTERS, name, {"metadata": {"annotations": {CREATOR_BINDINGS: noted}}})
+        patched = await self._client.patch(CLUSTERS, name, {"metadata": {"annotations": {CREATOR_BINDINGS: noted}}})
+        self._fresh.wrote((NAME, Key("", name)), self._views.clusters, patched)
 
     async def _create(self, binding: Obj) -> None:
         try:
-            await self._client.create(CLUSTER_ROLE_TEMPLATE_BINDINGS, binding, binding["metadata"]["namespace"])
+            cluster = binding["metadata"]["namespace"]
+            made = await self._client.create(CLUSTER_ROLE_TEMPLATE_BINDINGS, binding, cluster)
+            self._fresh.wrote((NAME, Key("", cluster)), self._views.bindings, made)
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise

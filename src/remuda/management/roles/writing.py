@@ -14,6 +14,8 @@ from .names import RBAC_KINDS
 Obj = dict[str, Any]
 # Whether an object that is there, and was not known to be ours, may be made the wanted one: (existing, wanted).
 MayWrite = Callable[[Obj, Obj], bool]
+# Told what the server made of a write: the kind, and the object.
+Wrote = Callable[[str, Obj], None]
 
 FIELD_MANAGER = "remuda-roles"
 
@@ -37,21 +39,31 @@ def anything(existing: Obj, wanted: Obj) -> bool:
     return True
 
 
+def unnoted(kind: str, obj: Obj) -> None:
+    pass
+
+
 async def bring_about(
-    client: Client, wanted: Iterable[Obj], existing: Mapping[Id, Obj], may_write: MayWrite = anything
+    client: Client,
+    wanted: Iterable[Obj],
+    existing: Mapping[Id, Obj],
+    *,
+    may_write: MayWrite = anything,
+    wrote: Wrote = unnoted,
 ) -> list[str]:
     """What could not be written because of where it should be, in words; other trouble is raised."""
     desired = {Id.of(obj): obj for obj in wanted}
     for id_ in existing:
         if id_ not in desired:
             await _delete(client, id_)
-    return [problem for id_, obj in desired.items() if (problem := await _put(client, id_, obj, existing.get(id_), may_write))]
+    problems = [await _put(client, id_, obj, existing.get(id_), may_write, wrote) for id_, obj in desired.items()]
+    return [problem for problem in problems if problem]
 
 
-async def _put(client: Client, id_: Id, wanted: Obj, known: Obj | None, may_write: MayWrite) -> str:
+async def _put(client: Client, id_: Id, wanted: Obj, known: Obj | None, may_write: MayWrite, wrote: Wrote) -> str:
     if known is not None and not difference(known, wanted):
         return ""
-    found = known if known is not None else await _create(client, id_, wanted)
+    found = known if known is not None else await _create(client, id_, wanted, wrote)
     if isinstance(found, str):
         return found
     if not may_write(found, wanted):
@@ -59,18 +71,19 @@ async def _put(client: Client, id_: Id, wanted: Obj, known: Obj | None, may_writ
     if found.get("roleRef") != wanted.get("roleRef"):
         # It can't be changed.
         await _delete(client, id_)
-        made = await _create(client, id_, wanted)
+        made = await _create(client, id_, wanted, wrote)
         return made if isinstance(made, str) else f"{id_.kind} {id_.name} came back while it was replaced"
     if patch := difference(found, wanted):
-        await client.patch(RBAC_KINDS[id_.kind], id_.name, patch, id_.namespace, field_manager=FIELD_MANAGER)
+        resource = RBAC_KINDS[id_.kind]
+        wrote(id_.kind, await client.patch(resource, id_.name, patch, id_.namespace, field_manager=FIELD_MANAGER))
     return ""
 
 
-async def _create(client: Client, id_: Id, wanted: Obj) -> Obj | str:
+async def _create(client: Client, id_: Id, wanted: Obj, wrote: Wrote) -> Obj | str:
     """ "" when it is made, what is in its place, or why it can't be made there."""
     resource = RBAC_KINDS[id_.kind]
     try:
-        await client.create(resource, wanted, id_.namespace, field_manager=FIELD_MANAGER)
+        wrote(id_.kind, await client.create(resource, wanted, id_.namespace, field_manager=FIELD_MANAGER))
         return ""
     except ApiError as error:
         if id_.namespace and (error.is_not_found or error.code == 403):
