@@ -104,6 +104,8 @@ def command(
     from .loops import loop_factory, raise_file_limit
 
     _hide(token)
+    # What is started from here on, a kubeconfig's plug-in perhaps, need not know it.
+    os.environ.pop(_TOKEN_VARIABLE, None)
     if token and token_file is not None:
         raise click.UsageError("--token and --token-file exclude each other")
     if token or token_file is not None:

@@ -168,6 +168,10 @@ def address_of(target: Target) -> str:
         raise ClusterError(f"{target.server} has a path, and only hosts can be introduced: use the cluster's own kubeconfig")
     if target.tls_server_name:
         raise ClusterError("the kubeconfig has a tls-server-name, which the server can't be told: use a name of its certificate")
+    if target.proxy_url:
+        raise ClusterError(
+            "the kubeconfig has a proxy-url, and the API is dialled directly: run the agent where that is possible"
+        )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{host}:{parts.port or 443}"
 

@@ -162,19 +162,18 @@ async def living(
     source: Source | None = None,
     *,
     target: Callable[[], Target] = lambda: Target("https://10.43.0.1", ca=b"the cluster's CA"),
+    enter: Callable[[Target], OwnCluster] | None = None,
     seed: int = 3,
     **around: Any,
 ) -> AsyncIterator[Life]:
     clock = VirtualClock()
     source = source or Given(gate.url, TOKEN, ca_checksum=gate.checksum, strict=True)
 
-    def enter(where: Target) -> OwnCluster:
-        # Its Secret is filled in real time.
-        return entered(server, SYSTEM_CLOCK, target=where)
-
+    # Its Secret is filled in real time.
+    entering = enter or (lambda where: entered(server, SYSTEM_CLOCK, target=where))
     said: list[str] = []
     surroundings = Surroundings(clock, Rng(seed), **{"proxy": "", **around})
-    life = Life(Agent(source, target, enter, surroundings, said.append), clock, said)
+    life = Life(Agent(source, target, entering, surroundings, said.append), clock, said)
     work = asyncio.create_task(life.agent.run(life.stop))
     try:
         yield life

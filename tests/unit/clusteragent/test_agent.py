@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,11 @@ from remuda.apiserver.pki import Pki
 from remuda.apiserver.server import Server
 from remuda.client.inprocess import InProcessClient
 from remuda.client.kubeconfig import Target
+from remuda.client.wrapping import Send, WrappedClient
 from remuda.clusteragent.allowing import Place
-from remuda.clusteragent.cluster import SECRETS
+from remuda.clusteragent.cluster import SECRETS, OwnCluster
 from remuda.clusteragent.settings import Given, Mounted
+from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.errors import ApiError
 from remuda.tunnel import StreamError
 from tests.unit.tunnel.pair import echo, listening, read_all, read_exactly, until
@@ -198,6 +201,38 @@ async def test_another_token_of_the_service_account_is_told_to_the_server(gate: 
         told = {contact.introduction["token"] for contact in gate.contacts if contact.introduction}
         assert len(told) == 2
         await until(gate.connected)
+
+
+class Moody(WrappedClient):
+    """An API that refuses everything while it is told to."""
+
+    refusing = ""
+
+    async def _call(self, send: Send, *, write: bool) -> Any:
+        if self.refusing == "all" or (self.refusing == "writes" and write):
+            raise ApiError(503, "ServiceUnavailable", "not now")
+        return await send()
+
+
+async def test_a_tunnel_does_not_wait_for_the_api_nor_end_with_it(gate: Gate, server: Server) -> None:
+    api = Moody(InProcessClient(server))
+    target = Target("https://10.43.0.1", ca=b"CA")
+    await OwnCluster(api, target, SYSTEM_CLOCK, prepared=False).introduction()
+    api.refusing = "writes"
+    async with living(gate, server, enter=lambda where: OwnCluster(api, where, SYSTEM_CLOCK, prepared=False)) as life:
+        await until(gate.connected)
+        await life.pass_time_until(lambda: len(life.said) == 1)
+        api.refusing = "all"
+        for _ in range(150):
+            await life.clock.advance(1)
+        assert gate.connected(), "what was known before is kept"
+        with pytest.raises(ApiError):
+            await InProcessClient(server).get(SECRETS, "stv-aggregation", "cattle-system")
+        api.refusing = ""
+        for _ in range(60):
+            await life.clock.advance(1)
+            await asyncio.sleep(0.005)
+        assert await told(server) == f"stv-cluster-{TOKEN}"
 
 
 async def test_replicas_have_tunnels_of_their_own(gate: Gate, server: Server) -> None:

@@ -141,7 +141,12 @@ def test_where_a_cluster_is(server: str, address: str) -> None:
 
 @pytest.mark.parametrize(
     "target",
-    [Target("http://x"), Target("https://x/k8s/clusters/c-1"), Target("https://x", tls_server_name="y")],
+    [
+        Target("http://x"),
+        Target("https://x/k8s/clusters/c-1"),
+        Target("https://x", tls_server_name="y"),
+        Target("https://x", proxy_url="http://p:1"),
+    ],
 )
 def test_what_cannot_be_introduced(target: Target) -> None:
     with pytest.raises(ClusterError):
