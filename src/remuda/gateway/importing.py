@@ -7,7 +7,6 @@ imports nothing: what the manifest makes would open a tunnel with it, and :mod:`
 
 from __future__ import annotations
 
-import base64
 import re
 from typing import Any, Final
 
@@ -15,8 +14,10 @@ from aiohttp import web
 
 from remuda import __version__
 from remuda.api.management_cattle_io import CLUSTERS
-from remuda.kube.errors import ApiError, unavailable
+from remuda.client.api import Client
+from remuda.kube.errors import unavailable
 from remuda.kube.objects import dig, is_being_deleted
+from remuda.management.making import find
 
 from .asking import Asked
 from .certificates import ca_checksum
@@ -69,27 +70,28 @@ class Importing:
         return token, cluster, ""
 
     async def _wanted(self, asked: Asked, cluster: Obj, token: str) -> Wanted:
-        settings = self._services.settings()
-        return Wanted(
-            cluster=cluster,
-            settings=settings,
-            server=settings.text("server-url") or f"https://{asked.request.host}",
-            token=token,
-            ca_checksum=ca_checksum(settings.text("cacerts") or self._services.authority.ca),
-            version=f"v{__version__}",
-            pull_secrets=await self._pull_secrets(settings.text("system-default-registry-pull-secrets")),
-        )
+        return await wanted(self._services, cluster, token, f"https://{asked.request.host}")
 
-    async def _pull_secrets(self, names: str) -> tuple[tuple[str, str], ...]:
-        found = []
-        for name in filter(None, (each.strip() for each in names.split(","))):
-            try:
-                secret = await self._services.client.get(SECRETS, name, _PULL_SECRETS_IN)
-            except ApiError as error:
-                if not error.is_not_found:
-                    raise
-                continue
-            config = dig(secret, "data", ".dockerconfigjson")
-            if isinstance(config, str) and base64.b64decode(config):
-                found.append((name, config))
-        return tuple(found)
+
+async def wanted(services: Services, cluster: Obj, token: str, otherwise: str) -> Wanted:
+    """What the manifest of a cluster is made of at this moment; `otherwise` is the server where the setting says none."""
+    settings = services.settings()
+    return Wanted(
+        cluster=cluster,
+        settings=settings,
+        server=settings.text("server-url") or otherwise,
+        token=token,
+        ca_checksum=ca_checksum(settings.text("cacerts") or services.authority.ca),
+        version=f"v{__version__}",
+        pull_secrets=await _pull_secrets(services.client, settings.text("system-default-registry-pull-secrets")),
+    )
+
+
+async def _pull_secrets(client: Client, names: str) -> tuple[tuple[str, str], ...]:
+    found = []
+    for name in filter(None, (each.strip() for each in names.split(","))):
+        secret = await find(client, SECRETS, name, _PULL_SECRETS_IN)
+        config = dig(secret or {}, "data", ".dockerconfigjson")
+        if isinstance(config, str) and config:
+            found.append((name, config))
+    return tuple(found)

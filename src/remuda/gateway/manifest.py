@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from remuda.kube import jsonio, yamlio
-from remuda.kube.objects import dig
+from remuda.kube.objects import dig, with_path
 from remuda.management.footprint import (
     ADMIN_BINDING,
     ADMIN_ROLE,
@@ -29,6 +29,7 @@ from remuda.management.footprint import (
     PROXY_ROLE,
     PULL_SECRET,
     SERVICE_ACCOUNT,
+    STAMP,
     credentials_name,
 )
 from remuda.management.settings import Settings
@@ -102,7 +103,18 @@ def render(wanted: Wanted) -> str:
 
 
 def objects(wanted: Wanted) -> list[Obj]:
-    """The objects in the order in which they are to be applied."""
+    """The objects in the order in which they are to be applied. The Deployment says by a digest what all of them are."""
+    made = _objects(wanted)
+    stamp = {STAMP: hashlib.sha256(jsonio.dumps_sorted(made)).hexdigest()[:32]}
+    return [
+        with_path(each, ("metadata", "annotations"), {**each["metadata"]["annotations"], **stamp})
+        if each["kind"] == "Deployment"
+        else each
+        for each in made
+    ]
+
+
+def _objects(wanted: Wanted) -> list[Obj]:
     customization = _customization(wanted)
     return [
         _marked(each, wanted)

@@ -23,6 +23,8 @@ CREDENTIALS_PREFIX: Final = "cattle-credentials-"
 AGGREGATION_SECRET: Final = "stv-aggregation"
 # An annotation: the id of the cluster that an object was made for.
 MADE_FOR: Final = "remuda.dev/made-for"
+# An annotation of the agent's Deployment: a digest of the manifest it came with.
+STAMP: Final = "remuda.dev/manifest"
 # An annotation of what an agent has made that nobody applied a manifest for, and that knows no id.
 MADE_BY: Final = "remuda.dev/made-by"
 BY_AGENT: Final = "cluster-agent"
