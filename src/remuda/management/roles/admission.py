@@ -66,6 +66,8 @@ class RoleRules:
         for namespace, rules in (obj.get("namespacedRules") or {}).items():
             errors += rule_errors(f"namespacedRules[{namespace}]", rules, namespaced=True)
         errors += self._template_errors("inheritedClusterRoles", obj.get("inheritedClusterRoles") or (), "cluster", obj)
+        if obj.get("inheritedFleetWorkspacePermissions"):
+            attributes.warnings.append("inheritedFleetWorkspacePermissions: kept, but nothing comes of it in this version")
         if not errors and _means_something_else(attributes):
             self._may_write_role(attributes, GLOBAL_ROLES, self._global_excess(attributes, obj))
         return errors

@@ -8,7 +8,7 @@ from remuda.runtime import Manager, Reconciler
 from remuda.runtime.admission import AdmittedType
 
 from ..downstreams import Downstreams
-from . import clusters, downstream, globalroles, memberships
+from . import clusters, departed, downstream, globalroles, memberships
 from .admission import RoleRules
 from .creators import ClusterRules
 from .held import Holdings
@@ -23,6 +23,7 @@ CONTROLLERS = (
     memberships.NAME,
     clusters.NAME,
     downstream.NAME,
+    departed.NAME,
 )
 
 
@@ -36,6 +37,7 @@ def controllers(manager: Manager, downstreams: Downstreams, *, machines: bool = 
         memberships.Memberships(manager, views),
         clusters.ClusterAccess(manager, views),
         downstream.DownstreamAccess(manager, views, downstreams),
+        departed.DepartedUsers(manager, views),
     ]
 
 

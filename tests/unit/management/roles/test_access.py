@@ -317,6 +317,24 @@ async def test_a_principal_counts_when_somebody_is_known_by_it() -> None:
         assert await here.as_("u-seven").get(CLUSTERS, A)
 
 
+async def test_who_is_removed_takes_their_bindings_along() -> None:
+    async with house() as here:
+        await here.cluster(A)
+        user = {"apiVersion": "management.cattle.io/v3", "kind": "User", "metadata": {"name": "u-leaver"}}
+        await here.create(USERS, user)
+        await here.grant("user", "u-leaver")
+        await here.grant("user", "u-unborn")
+        await here.member(A, "cluster-owner", "u-leaver")
+        await here.member(A, "cluster-member", "u-unborn")
+        await here.client.delete(USERS, "u-leaver")
+        await here.settle()
+        assert await here.names(GLOBAL_ROLE_BINDINGS) == ["grb-user-u-unborn"]
+        assert await here.names(CLUSTER_ROLE_TEMPLATE_BINDINGS, A) == ["crtb-cluster-member-u-unborn"]
+        await here.create(USERS, user)
+        await here.settle()
+        await refused(here.as_("u-leaver").get(CLUSTERS, A))
+
+
 async def test_built_in_roles_come_back_and_keep_what_was_chosen() -> None:
     async with house() as here:
         assert {"admin", "user", "user-base", "read-only", "clusters-create"} <= set(await here.names(GLOBAL_ROLES))

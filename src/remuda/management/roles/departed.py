@@ -1,0 +1,52 @@
+"""Whoever is removed takes their bindings along: a new user of the same name begins with nothing."""
+
+from __future__ import annotations
+
+from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, GLOBAL_ROLE_BINDINGS, USERS
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import GroupVersionResource, Key, name_of, namespace_of, uid_of
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger
+
+from .views import Views, came_or_went, nothing
+
+log = logger(__name__)
+
+NAME = "user-bindings"
+
+
+class DepartedUsers:
+    """Only who was there and went: a binding may be made before its user is."""
+
+    def __init__(self, manager: Manager, views: Views) -> None:
+        self._client = manager.client
+        self._views = views
+        self._kinds = {CLUSTER_ROLE_TEMPLATE_BINDINGS: views.bindings, GLOBAL_ROLE_BINDINGS: views.global_bindings}
+        for informer in self._kinds.values():
+            informer.add_index("user", lambda obj: filter(None, (obj.get("userName"),)))
+        known = tuple(Watch(resource, nothing) for resource in self._kinds)
+        self.controller = Controller(NAME, USERS, when=came_or_went, watches=known, resync=0)
+
+    async def reconcile(self, key: Key) -> Result:
+        if self._views.users.get(*key) is not None or not await self._is_gone(key.name):
+            return DONE
+        for resource, informer in self._kinds.items():
+            for binding in informer.indexed("user", key.name):
+                await self._delete(resource, name_of(binding), namespace_of(binding), uid_of(binding))
+                log.info("%s %s went with its user", resource.resource, Key.of(binding))
+        return DONE
+
+    async def _is_gone(self, name: str) -> bool:
+        try:
+            await self._client.get(USERS, name)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            return True
+        return False
+
+    async def _delete(self, resource: GroupVersionResource, name: str, namespace: str, uid: str) -> None:
+        try:
+            await self._client.delete(resource, name, namespace, uid=uid)
+        except ApiError as error:
+            if not error.is_not_found and not error.is_conflict:
+                raise
