@@ -118,7 +118,8 @@ class Facts:
         return self._services.settings().text("server-url") or f"https://{asked.request.headers.get('Host', '')}"
 
     def _shown(self, asked: Asked, effective: Effective) -> dict[str, Any]:
-        value = self.ca() if effective.name == "cacerts" else effective.value
+        # Agents hash what they get here with an end of line behind it, so it must not have one already (protocols.md 9.1, 3.7).
+        value = self.ca().rstrip("\n") if effective.name == "cacerts" else effective.value
         itself = f"{self._address(asked)}/v3/settings/{effective.name}"
         return {
             "id": effective.name,

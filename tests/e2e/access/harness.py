@@ -204,17 +204,16 @@ class Gateway(Served):
 
     def user(self, name: str, role: str = "user") -> Person:
         """A new user with a global role (`user`, `admin`, `user-base`), logged in."""
-        user = self.made(
-            "/apis/management.cattle.io/v3/users",
-            {"kind": "User", "metadata": {"generateName": "u-"}, "username": name, "password": PASSWORD, "enabled": True},
-        )
+        body = json.dumps({"username": name, "password": PASSWORD}).encode()
+        answer = self.endpoint.request("POST", "/v3/users", body, {"Content-Type": "application/json"})
+        assert answer.status == 201, (answer.status, answer.body)
         self.made(
             "/apis/management.cattle.io/v3/globalrolebindings",
             {
                 "kind": "GlobalRoleBinding",
                 "metadata": {"generateName": "grb-"},
                 "globalRoleName": role,
-                "userName": user["metadata"]["name"],
+                "userName": answer.json["id"],
             },
         )
         return self.once(name, PASSWORD)
