@@ -48,7 +48,7 @@ MOST_SESSIONS: Final = 16
 SWEEP: Final = 15.0
 _BURST, _PER_SECOND = 20, 0.5
 _BEARER = re.compile(r"Bearer +stv-cluster-([!-~]{1,256})", re.IGNORECASE | re.ASCII)
-_PINGS = 3
+_PINGS, _PING_SECONDS = 3, 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,14 +253,13 @@ class TunnelAgents:
         return self._tunnels.has_session(AGENT_PREFIX + cluster)
 
     async def ping(self, cluster: str) -> str:
-        """Empty when one of its agents answers, else what is wrong with the last that did not."""
-        problem = ""
-        sessions = sorted(self._tunnels.sessions(AGENT_PREFIX + cluster), key=lambda session: -session.heard_at)
-        for session in sessions[:_PINGS]:
-            problem = await ping(session, self._clock, 5.0)
-            if not problem:
-                return ""
-        return problem or "Cluster agent is not connected"
+        """Empty when one of its agents answers, else what is wrong with one that did not."""
+        sessions = sorted(self._tunnels.sessions(AGENT_PREFIX + cluster), key=lambda session: -session.heard_at)[:_PINGS]
+        if not sessions:
+            return "Cluster agent is not connected"
+        # All at once: one of them may be a line that nobody has noticed to be dead.
+        problems = await asyncio.gather(*(ping(session, self._clock, _PING_SECONDS) for session in sessions))
+        return "" if "" in problems else problems[0]
 
     def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
         """`handler` gets the name of a cluster when one of its sessions comes or goes."""
