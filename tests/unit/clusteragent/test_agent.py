@@ -203,6 +203,30 @@ async def test_another_token_of_the_service_account_is_told_to_the_server(gate: 
         await until(gate.connected)
 
 
+async def test_another_ca_of_the_cluster_is_told_to_the_server(gate: Gate, server: Server) -> None:
+    """Files of a pod and kubeconfigs change; the client that was made for the old one is closed when nobody needs it."""
+    targets = [Target("https://10.43.0.1", ca=b"old")]
+    closed: list[bytes] = []
+
+    class Closing(OwnCluster):
+        async def close(self) -> None:
+            closed.append(self.target.ca)
+            await super().close()
+
+    def enter(where: Target) -> OwnCluster:
+        return Closing(InProcessClient(server), where, SYSTEM_CLOCK, prepared=False)
+
+    async with living(gate, server, target=lambda: targets[-1], enter=enter) as life:
+        await until(lambda: len(life.said) == 1)
+        targets.append(Target("https://10.43.0.1", ca=b"new"))
+        await life.pass_time_until(lambda: len(life.said) == 2)
+        shown = [contact.introduction["caCert"] for contact in gate.contacts if contact.introduction]
+        assert [base64.b64decode(ca) for ca in shown] == [b"old", b"new"]
+        await until(gate.connected)
+        assert closed == [b"old"]
+    assert closed == [b"old", b"new"]
+
+
 class Moody(WrappedClient):
     """An API that refuses everything while it is told to."""
 
