@@ -42,6 +42,7 @@ from remuda.runtime.guard import GuardedClient
 from remuda.runtime.leader import LEASES, lead
 
 if TYPE_CHECKING:
+    from remuda.capi.workloads import Connector
     from remuda.gateway.certificates import Files
     from remuda.gateway.embedding import Embedded
 
@@ -184,14 +185,16 @@ async def run_controllers(
             wanted = [each for each in found if each.name not in KUBERNETES or each.name in choice]
             group.create_task(kcm.run_all(wanted), name=kcm.MANAGER)
             if choice.of(CONTROLLERS):
-                group.create_task(_run_core(server, choice, options, registry, wrap), name=CAPI)
+                group.create_task(_run_core(server, choice, options, registry, wrap, gateway), name=CAPI)
             if gateway is not None:
                 group.create_task(_run_access(server, choice, registry, wrap, gateway), name=ACCESS)
     finally:
         server.metrics.others.remove(registry.text)
 
 
-async def _run_core(server: Server, choice: Choice, options: Options, registry: Registry, wrap: Wrap) -> None:
+async def _run_core(
+    server: Server, choice: Choice, options: Options, registry: Registry, wrap: Wrap, embedded: Embedded | None
+) -> None:
     from remuda.capi.assembly import CoreControllers
     from remuda.capi.clustercache import HttpsConnector
 
@@ -203,7 +206,10 @@ async def _run_core(server: Server, choice: Choice, options: Options, registry: 
     for name in names:
         await migrate(client, clock, name, in_process=True)
     manager = Manager(client, clock, rng, registry=registry)
-    CoreControllers(manager, HttpsConnector(clock), options, choice.of(CONTROLLERS))
+    connector: Connector = HttpsConnector(clock)
+    if embedded is not None:
+        connector = embedded.gateway.connector(connector)
+    CoreControllers(manager, connector, options, choice.of(CONTROLLERS))
     await manager.run()
 
 
@@ -214,7 +220,7 @@ async def _run_access(server: Server, choice: Choice, registry: Registry, wrap: 
     client = wrap(InProcessClient(server, manager="remuda"))
     await established(client, clock, await install(client, clock, api.crds(ACCESS_GROUPS), in_process=True))
     manager = Manager(client, clock, rng, registry=registry)
-    AccessControllers(manager, embedded.gateway, choice.of(ACCESS_CONTROLLERS))
+    AccessControllers(manager, embedded.gateway, choice.of(ACCESS_CONTROLLERS), machines=bool(choice.of(CONTROLLERS)))
     await manager.run()
 
 

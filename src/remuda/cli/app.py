@@ -21,6 +21,7 @@ COMMANDS = {
     "controllers": Entry("controllers", "Run the controllers on any Kubernetes."),
     "crds": Entry("crds", "Print or install the definitions of Remuda's kinds."),
     "doctor": Entry("doctor", "Check whether a server can run well here."),
+    "gateway": Entry("gateway", "Run the gateway before any Kubernetes."),
     "kubeconfig": Entry("kubeconfig", "Print or merge a kubeconfig."),
     "login": Entry("login", "Log in to a server."),
     "logout": Entry("logout", "Log out, of the current login or another one."),

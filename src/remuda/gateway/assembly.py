@@ -10,33 +10,51 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
+from remuda.apiserver.admission import Attributes
 from remuda.apiserver.authn import Authenticator
+from remuda.apiserver.authz.rbac import Rbac
+from remuda.apiserver.source import ObjectSource
+from remuda.capi.workloads import Connector
 from remuda.client.api import Client
+from remuda.fleet.fleetworkspace import FleetWorkspaces
+from remuda.fleet.fleetworkspace import standing as workspaces
 from remuda.kube.clock import Clock, Entropy, Rng
-from remuda.management import CONTROLLERS
+from remuda.kube.errors import FieldError
+from remuda.management import CONTROLLERS, clusters
 from remuda.management.choices import Choices
 from remuda.management.choices import admitted as admitted_choices
-from remuda.runtime import Informers, Manager, Pauses, Registry
+from remuda.management.clusters import ManagedClusters, RegistrationTokens, Server
+from remuda.management.health import assembly as health
+from remuda.management.roles import assembly as roles
+from remuda.management.users.controllers import TokenController, UserController
+from remuda.provisioning.cluster import ManagementMirror, WantedClusters
+from remuda.runtime import Informers, Manager, Pauses, Reconciler, Registry
 from remuda.runtime.admission import AdmittedType
 from remuda.tunnel import TunnelServer
 
 from .audit import AuditLog
 from .behind import Behind
 from .callers import Callers, TokenAuthenticator
+from .connector import DownstreamConnector
 from .door import Auditing, Door, Unaudited
+from .downstreams import TunnelDownstreams
 from .facts import Facts
+from .identity import Identity
+from .impersonation import Impersonation
 from .importing import Importing
 from .lines import Lines
 from .live import Live
+from .proxy import Proxy
 from .registrations import Registrations
+from .registry import ImageRegistry
 from .services import Access, Authority, Services
-from .tunnels import Tunnels
+from .tunnels import TunnelAgents, Tunnels
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +85,11 @@ class Ground:
     say: Callable[[str], None] = lambda text: None
 
 
+async def _nobody(request: web.Request) -> str | None:
+    """Who opens a tunnel is judged by :mod:`.tunnels`, not by the server of tunnels itself."""
+    return None
+
+
 class Gateway:
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
@@ -82,7 +105,7 @@ class Gateway:
             entropy=ground.entropy,
             access=ground.access,
             authority=ground.authority,
-            tunnels=TunnelServer(self._tunnel_key, clock, rng),
+            tunnels=TunnelServer(_nobody, clock, rng),
             environment=ground.environment,
             settings=live.settings,
             features=live.features,
@@ -97,31 +120,40 @@ class Gateway:
 
     def _add_parts(self) -> None:
         services = self.services
-        registrations = Registrations(services)
-        Facts(services, registrations, healthz=self.ground.healthz)
-        Importing(services, registrations)
-        Tunnels(services, registrations)
+        self.registrations = Registrations(services)
+        Facts(services, self.registrations, healthz=self.ground.healthz)
+        self.identity = Identity(services)
+        Importing(services, self.registrations)
+        ImageRegistry(services)
+        Tunnels(services, self.registrations)
+        self.agents = TunnelAgents(services)
+        self.downstreams = TunnelDownstreams(services)
+        self.impersonation = Impersonation(services, self.downstreams)
+        self.proxy = Proxy(services, self.downstreams, self.impersonation)
 
-    async def _tunnel_key(self, request: web.Request) -> str | None:
-        for authorize in self.services.authorizers:
-            if (key := await authorize(request)) is not None:
-                return key
-        return None
+    def connector(self, otherwise: Connector) -> Connector:
+        """How Cluster API's controllers reach a cluster that is behind a tunnel."""
+        return DownstreamConnector(self.services, self.downstreams, self.impersonation, self.callers.of_token, otherwise)
 
     def door(self, behind: Behind) -> Door:
         """What the listener calls, with :attr:`lines` as its watchman."""
+        self.proxy.behind = behind
         auditing: Auditing = self.audit if self.audit is not None else Unaudited()
         return Door(self.services, self.callers, behind, auditing, self.lines, self.ground.names)
 
     async def run(self) -> None:
         """Until cancelled. Tunnels are cut and the audit log is closed at the end."""
-        beside = [self.lines.watch, *self.services.beside]
+        beside = [self.lines.watch]
         if self.audit is not None:
             beside.append(self.audit.keep_forced)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.services.informers.run(), name="the gateway's caches")
                 for run in beside:
+                    group.create_task(self._kept(run))
+                # The rest is about kinds that may not be served yet.
+                await self.callers.ready()
+                for run in self.services.beside:
                     group.create_task(self._kept(run))
         finally:
             self.services.tunnels.close()
@@ -140,15 +172,71 @@ class Gateway:
 
 
 class AccessControllers:
-    """The controllers, or `only` some of them, added to a manager that has not begun to run."""
+    """The controllers, or `only` some of them, added to a manager that has not begun to run.
 
-    def __init__(self, manager: Manager, gateway: Gateway, only: Collection[str] = CONTROLLERS) -> None:
+    `machines`: whether Cluster API's kinds are on this server.
+    """
+
+    def __init__(self, manager: Manager, gateway: Gateway, only: Collection[str] = CONTROLLERS, *, machines: bool = True) -> None:
         ground = gateway.ground
+        informers = manager.informers
+        server = Server(informers, ground.environment, lambda: ground.authority.ca)
         if "settings" in only:
-            choices = Choices(manager.client, manager.informers, manager.clock, ground.environment)
-            manager.beside(choices.run)
+            manager.beside(Choices(manager.client, informers, manager.clock, ground.environment).run)
+        made: list[Reconciler] = [
+            UserController(manager.client, informers),
+            TokenController(manager.client, informers, manager.clock),
+            *roles.controllers(manager, gateway.downstreams, machines=machines),
+            ManagedClusters(manager, server),
+            RegistrationTokens(manager, server, ground.entropy),
+            *clusters.standing(manager),
+            *health.controllers(manager, gateway.downstreams, gateway.agents),
+            WantedClusters(manager, server, ground.entropy),
+            ManagementMirror(manager),
+            FleetWorkspaces(manager),
+            workspaces(manager, server),
+        ]
+        for each in made:
+            if each.controller.name in only:
+                manager.add(each)
 
 
-def admitted_types() -> tuple[AdmittedType, ...]:
-    """What is defaulted and checked of the kinds of `management.cattle.io` and `provisioning.cattle.io`."""
-    return (*admitted_choices(),)
+def admitted_types(source: ObjectSource, rbac: Rbac) -> tuple[AdmittedType, ...]:
+    """What is defaulted and checked of the kinds of `management.cattle.io` and `provisioning.cattle.io`.
+
+    `source` and `rbac` say who holds what: the server's own, or :class:`~remuda.management.roles.held.InformerSource`.
+    """
+    return merged((*admitted_choices(), *roles.admitted_types(source, rbac)))
+
+
+def merged(types: Iterable[AdmittedType]) -> tuple[AdmittedType, ...]:
+    """One for each kind: rooms have rules of their own for the same one, and a webhook has one address."""
+    by_kind: dict[tuple[str, str], list[AdmittedType]] = {}
+    for each in types:
+        by_kind.setdefault((each.group, each.resource), []).append(each)
+    return tuple(found[0] if len(found) == 1 else _together(found) for found in by_kind.values())
+
+
+def _together(types: list[AdmittedType]) -> AdmittedType:
+    def default(attributes: Attributes) -> dict[str, Any] | None:
+        changed = None
+        for each in types:
+            seen = attributes if changed is None else replace(attributes, obj=changed)
+            found = each.default(seen) if each.default is not None else None
+            changed = found if found is not None else changed
+        return changed
+
+    def validate(attributes: Attributes) -> Iterable[FieldError]:
+        asked = [each for each in types if each.validate is not None and attributes.operation in each.validated_operations]
+        return [error for each in asked for error in each.errors(attributes)]
+
+    first = types[0]
+    return AdmittedType(
+        first.group,
+        first.version,
+        first.resource,
+        first.kind,
+        default if any(each.default is not None for each in types) else None,
+        validate if any(each.validate is not None for each in types) else None,
+        validates_deletion=any(each.validates_deletion for each in types),
+    )

@@ -20,7 +20,7 @@ from remuda.kube import errors
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 from remuda.management.users import tokens
-from remuda.runtime import Informer
+from remuda.runtime import Informer, synced
 
 from .asking import Asked, Caller
 from .credentials import BadCredential, Presented, parse_token, presented
@@ -92,6 +92,10 @@ class Callers:
         self._not_there: OrderedDict[str, float] = OrderedDict()
         self._asking = asyncio.Semaphore(_ASK_AT_ONCE)
         services.beside.append(self._keep_last_use)
+
+    async def ready(self) -> None:
+        """Until users and tokens are known."""
+        await synced(self._tokens, self._users)
 
     async def identify(self, asked: Asked, cluster: str = "") -> Caller | None:
         """Who shows what with this request; None when nobody does. Raises NotLetIn, and 503 before there is anything to go by."""

@@ -46,7 +46,7 @@ class _CertificateAuthority:
 
 def install_rules(server: Server) -> None:
     """The rules of the kinds, before anybody can write one, and that everybody sees the part of them that is theirs."""
-    install_admission(admitted_types(), server.hooks, server.converters)
+    install_admission(admitted_types(server.source, server.rbac), server.hooks, server.converters)
     show_what_is_theirs(server)
 
 

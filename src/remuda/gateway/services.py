@@ -17,7 +17,7 @@ from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.management.features import Features
 from remuda.management.settings import Settings
 from remuda.runtime import Informers
-from remuda.tunnel import Authorizer, TunnelServer
+from remuda.tunnel import TunnelServer
 
 from .routing import Routes
 
@@ -50,8 +50,6 @@ class Services:
     environment: Mapping[str, str]
     routes: Routes = field(default_factory=Routes)
     beside: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
-    # Who may open a tunnel is asked of these in turn; the first that knows the caller decides. `tunnels` asks them.
-    authorizers: list[Authorizer] = field(default_factory=list)
     # What this server keeps for itself; None for one that keeps nothing.
     data_dir: Path | None = None
     # Tell whoever watches this server start. What is said here is in no log.

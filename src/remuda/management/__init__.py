@@ -6,4 +6,27 @@ through :mod:`.downstreams`, which the gateway fulfils.
 
 # What `--controllers` calls all of them together, and one by one.
 ACCESS = "access"
-CONTROLLERS: tuple[str, ...] = ("settings",)
+CONTROLLERS: tuple[str, ...] = (
+    "settings",
+    "user",
+    "token",
+    "builtin-globalroles",
+    "builtin-roletemplates",
+    "globalrole",
+    "globalrolebinding",
+    "cluster-memberships",
+    "cluster-access",
+    "downstream-access",
+    "user-bindings",
+    "management-cluster",
+    "clusterregistrationtoken",
+    "cluster-health",
+    "node-sync",
+    "cluster-removal",
+    "provisioning-cluster",
+    "cluster-management",
+    "system-namespace",
+    "local-cluster",
+    "fleetworkspace",
+    "fleetworkspace-default",
+)

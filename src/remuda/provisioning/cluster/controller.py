@@ -58,7 +58,7 @@ log = logger(__name__)
 
 Obj = dict[str, Any]
 
-CONTROLLER = "cluster"
+CONTROLLER = "provisioning-cluster"
 _ATTEMPTS = 16
 _TOLD = ("Connected", "AgentDeployed")
 

@@ -1,0 +1,138 @@
+"""The gateway before somebody else's Kubernetes: what `remuda gateway` runs.
+
+The same door, routes and controllers as `remuda serve` has, on an API that is not ours: it is reached as a client, what passes
+the door at `/` goes on to it as whoever asked (:mod:`remuda.gateway.kubernetes`), and the rules of our kinds are webhooks there,
+as :mod:`remuda.attached` serves them for Cluster API. Controllers work while this process holds the Lease.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from remuda.api import management_cattle_io, provisioning_cattle_io
+from remuda.api.installation import CRDS
+from remuda.apiserver.authz.rbac import Rbac
+from remuda.apiserver.http.listener import Listener
+from remuda.apiserver.pki import Pki
+from remuda.attached import Attached, CantListen, Settings, Socket, beside
+from remuda.client.https import HttpsClient
+from remuda.gateway.access import ReviewedAccess
+from remuda.gateway.assembly import AccessControllers, Gateway, Ground, admitted_types
+from remuda.gateway.certificates import Files, ServingCertificate
+from remuda.gateway.kubernetes import Kubernetes
+from remuda.kube.clock import Clock, Entropy, Rng
+from remuda.kube.errors import ApiError
+from remuda.management import ACCESS, CONTROLLERS
+from remuda.management.roles.held import InformerSource
+from remuda.runtime import Informers
+from remuda.runtime.admission import AdmittedType
+from remuda.runtime.choice import Choice, choose
+
+log = logging.getLogger(__name__)
+
+GROUPS = {ACCESS: CONTROLLERS}
+_GRACE_SECONDS = 5.0
+
+
+def chosen(text: str) -> Choice:
+    """What `--controllers` says. Raises UnknownController."""
+    return choose(text, groups=GROUPS)
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """Where the door is. `names` are those by which clients reach it, for the certificate that we make without `tls`."""
+
+    listen: Socket
+    data_dir: Path
+    names: tuple[str, ...] = ()
+    tls: Files | None = None
+    say: Callable[[str], None] = lambda text: None
+
+
+class AttachedGateway(Attached):
+    """`client` is the gateway itself, which has to be an administrator there; it impersonates whoever comes with our tokens."""
+
+    groups = (management_cattle_io.GROUP, provisioning_cattle_io.GROUP)
+    placeholders = ()
+    lease, certificates, registration = "remuda-gateway", "remuda-gateway-webhook-certificates", "remuda-gateway"
+
+    def __init__(self, client: HttpsClient, settings: Settings, front: Front, clock: Clock, rng: Rng, entropy: Entropy) -> None:
+        super().__init__(client, settings, clock, rng, entropy)
+        self._target = client.target
+        self._front = front
+        self.port = 0
+
+    @asynccontextmanager
+    async def _rules(self) -> AsyncIterator[tuple[AdmittedType, ...]]:
+        """Who holds what is followed apart from the manager. Until that is known nobody is let grant anything."""
+        informers = Informers(self._client, self._clock, self._rng)
+        source = InformerSource(informers)
+        async with beside(informers.run()):
+            yield admitted_types(source, Rbac(source))
+
+    async def _begin(self, stack: AsyncExitStack, definitions: list[str], told: Callable[[str], None]) -> None:
+        certificate = self._certificate()
+        access = ReviewedAccess(self._client, self._clock)
+        gateway = Gateway(
+            Ground(
+                client=self._client,
+                clock=self._clock,
+                rng=self._rng,
+                entropy=self._entropy,
+                access=access,
+                authority=_Authority(certificate),
+                environment=dict(os.environ),
+                data_dir=self._front.data_dir,
+                names=lambda: certificate.serving.names,
+                healthz=True,
+                say=self._front.say,
+            )
+        )
+        gateway.services.beside.append(certificate.follow)
+        AccessControllers(self._manager, gateway, self.settings.choice.of(CONTROLLERS), machines=await self._has_machines())
+        behind = Kubernetes(self._target, self._clock, access)
+        stack.callback(behind.close)
+        await stack.enter_async_context(beside(gateway.run()))
+        listener = Listener(gateway.door(behind), certificate.context, gateway.lines)
+        where = self._front.listen
+        try:
+            await listener.open(where.host, where.port)
+        except OSError as error:
+            raise CantListen(f"{where} can't be listened on: {error.strerror or error}") from error
+        stack.push_async_callback(listener.close, _GRACE_SECONDS)
+        self.port = listener.port
+        host = where.host if where.host not in ("", "0.0.0.0", "::") else "127.0.0.1"
+        told(f"the gateway of {self._target.server} is at https://{f'[{host}]' if ':' in host else host}:{listener.port}")
+
+    def _certificate(self) -> ServingCertificate:
+        """Raises CertificateError, PkiError."""
+        front = self._front
+        if front.tls is not None:
+            return ServingCertificate(front.tls, self._clock)
+        hosts = (front.listen.host, *front.names)
+        pki = Pki.ensure(front.data_dir / "pki", hosts, self._clock, self._entropy)
+        return ServingCertificate.own(pki, lambda: hosts, self._clock)
+
+    async def _has_machines(self) -> bool:
+        try:
+            await self._client.get(CRDS, "machines.cluster.x-k8s.io")
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Authority:
+    certificate: ServingCertificate
+
+    @property
+    def ca(self) -> str:
+        return self.certificate.serving.ca
