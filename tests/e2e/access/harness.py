@@ -407,7 +407,9 @@ class Embedded(Program):
         self._served = Served(directory / "data")
         self.port = self._served.port
         self.kubeconfig = self._served.kubeconfig
-        self.endpoint = lambda: self._served.endpoint
+
+    def endpoint(self) -> Endpoint:
+        return self._served.endpoint
 
     def command(self) -> list[str]:
         return self._served.command()
