@@ -30,7 +30,7 @@ from remuda.capi.contracts import Contracts
 from remuda.capi.core import Options
 from remuda.client.api import Client
 from remuda.client.inprocess import InProcessClient
-from remuda.kube.clock import deadline
+from remuda.kube.clock import Clock, deadline, yield_to_loop
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig
 from remuda.management import ACCESS
@@ -61,6 +61,7 @@ KUBERNETES = (
 )
 GROUPS = {CAPI: CONTROLLERS, ACCESS: ACCESS_CONTROLLERS}
 LEASE_NAMESPACE, LEASE = "kube-system", "remuda-controllers"
+_START_SECONDS = 30.0
 WITHOUT_CORE = choose(f"-{CAPI},-{ACCESS}", groups=GROUPS)
 
 
@@ -110,15 +111,55 @@ async def running(
             await _listen(stack, server, gateway, tls)
         if controllers:
             alone = not server.store.shared
+            starting = Starting()
             work = (
-                run_controllers(server, choice, options, gateway=gateway)
+                run_controllers(server, choice, options, gateway=gateway, starting=starting)
                 if alone
                 else take_turns(server, choice, options, term, gateway)
             )
             task = asyncio.create_task(work, name="the controllers")
             server.vital.append(task)
             stack.push_async_callback(_ended, task)
+            if alone and listen:
+                await starting.over(task, config.clock)
         yield server
+
+
+class Starting:
+    """What has to be there before a server is called ready: the definitions of the kinds that its controllers are about.
+
+    A client that comes earlier is served all the same; but whoever waits for the server to say that it is ready should find them.
+    """
+
+    def __init__(self) -> None:
+        self._missing: set[str] = set()
+        self._changed = asyncio.Event()
+
+    def expect(self, part: str) -> None:
+        self._missing.add(part)
+
+    def done(self, part: str) -> None:
+        self._missing.discard(part)
+        self._changed.set()
+
+    async def over(self, work: asyncio.Task[None], clock: Clock) -> None:
+        """Until all is there, or the work has ended, or it takes too long; whatever is wrong is told by others."""
+        waiting = asyncio.create_task(self._all())
+        try:
+            async with deadline(clock, _START_SECONDS):
+                await asyncio.wait([waiting, work], return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            log.warning("the controllers take long to start")
+        finally:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    async def _all(self) -> None:
+        # What there is to wait for is said when the controllers begin.
+        await yield_to_loop()
+        while self._missing:
+            self._changed.clear()
+            await self._changed.wait()
 
 
 async def _listen(stack: AsyncExitStack, server: Server, embedded: Embedded | None, tls: Files | None) -> None:
@@ -172,8 +213,13 @@ async def run_controllers(
     options: Options = Options(),  # noqa: B008 - a constant
     wrap: Wrap = _as_it_is,
     gateway: Embedded | None = None,
+    starting: Starting | None = None,
 ) -> None:
     """What kube-controller-manager does for this server's API, Cluster API's core, and access. All they write passes `wrap`."""
+    starting = starting or Starting()
+    for part, wanted_at_all in ((CAPI, bool(choice.of(CONTROLLERS))), (ACCESS, gateway is not None)):
+        if wanted_at_all:
+            starting.expect(part)
     config = server.config
     client = wrap(InProcessClient(server, manager=kcm.MANAGER))
     root_ca = "" if server.pki is None else server.pki.ca_pem.decode()
@@ -185,15 +231,21 @@ async def run_controllers(
             wanted = [each for each in found if each.name not in KUBERNETES or each.name in choice]
             group.create_task(kcm.run_all(wanted), name=kcm.MANAGER)
             if choice.of(CONTROLLERS):
-                group.create_task(_run_core(server, choice, options, registry, wrap, gateway), name=CAPI)
+                group.create_task(_run_core(server, choice, options, registry, wrap, gateway, starting), name=CAPI)
             if gateway is not None:
-                group.create_task(_run_access(server, choice, registry, wrap, gateway), name=ACCESS)
+                group.create_task(_run_access(server, choice, registry, wrap, gateway, starting), name=ACCESS)
     finally:
         server.metrics.others.remove(registry.text)
 
 
 async def _run_core(
-    server: Server, choice: Choice, options: Options, registry: Registry, wrap: Wrap, embedded: Embedded | None
+    server: Server,
+    choice: Choice,
+    options: Options,
+    registry: Registry,
+    wrap: Wrap,
+    embedded: Embedded | None,
+    starting: Starting,
 ) -> None:
     from remuda.capi.assembly import CoreControllers
     from remuda.capi.clustercache import HttpsConnector
@@ -205,6 +257,7 @@ async def _run_core(
     await established(client, clock, names)
     for name in names:
         await migrate(client, clock, name, in_process=True)
+    starting.done(CAPI)
     manager = Manager(client, clock, rng, registry=registry)
     connector: Connector = HttpsConnector(clock)
     if embedded is not None:
@@ -213,12 +266,15 @@ async def _run_core(
     await manager.run()
 
 
-async def _run_access(server: Server, choice: Choice, registry: Registry, wrap: Wrap, embedded: Embedded) -> None:
+async def _run_access(
+    server: Server, choice: Choice, registry: Registry, wrap: Wrap, embedded: Embedded, starting: Starting
+) -> None:
     from remuda.gateway.assembly import AccessControllers
 
     clock, rng = server.config.clock, server.config.rng
     client = wrap(InProcessClient(server, manager="remuda"))
     await established(client, clock, await install(client, clock, api.crds(ACCESS_GROUPS), in_process=True))
+    starting.done(ACCESS)
     manager = Manager(client, clock, rng, registry=registry)
     AccessControllers(manager, embedded.gateway, choice.of(ACCESS_CONTROLLERS), machines=bool(choice.of(CONTROLLERS)))
     await manager.run()

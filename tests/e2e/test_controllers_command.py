@@ -250,7 +250,7 @@ async def both(client: HttpsClient, namespace: str) -> tuple[list[Any], Any]:
 
 
 async def test_both_ways_give_the_same_answers(real: RealCluster, tmp_path: Path) -> None:
-    process = RemudaProcess(tmp_path / "data", "--controllers=*")
+    process = RemudaProcess(tmp_path / "data", "--controllers=*,-access")
     process.start()
     try:
         async with HttpsClient.from_kubeconfig(process.kubeconfig) as client:

@@ -223,10 +223,10 @@ def test_a_leader_that_stops_clean_is_followed_at_once(make: Callable[..., Repli
 def test_a_leader_that_was_paused_writes_nothing_when_it_wakes(make: Callable[..., Replicas]) -> None:
     """Only the first makes service accounts, so that each of them says who has written it, and its revision when."""
     replicas = make()
-    first = replicas.add(controllers="-capi")
+    first = replicas.add(controllers="-capi,-access")
     replicas.start(first)
     eventually(lambda: replicas.leader(first) is first)
-    second = replicas.add(controllers="-capi,-serviceaccount-controller")
+    second = replicas.add(controllers="-capi,-access,-serviceaccount-controller")
     replicas.start(second)
     rng = random.Random(3)
     late: list[str] = []

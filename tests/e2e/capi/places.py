@@ -75,7 +75,7 @@ async def workloads(directory: Path) -> AsyncIterator[SimulatedClusters]:
 @contextlib.asynccontextmanager
 async def embedded(directory: Path, clusters: SimulatedClusters, definitions: Iterable[Obj] = ()) -> AsyncIterator[Place]:
     """`remuda serve`."""
-    process = RemudaProcess(directory / "data", "--controllers=*")
+    process = RemudaProcess(directory / "data", "--controllers=*,-access")
     await asyncio.to_thread(process.start)
     try:
         async with _furnished(process.kubeconfig, clusters, definitions) as world:
