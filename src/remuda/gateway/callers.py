@@ -8,9 +8,11 @@ the same tokens bearer tokens there. Every refusal is the same to the caller; wh
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from remuda.api.management_cattle_io import TOKENS, USERS
@@ -32,11 +34,15 @@ Obj = Mapping[str, Any]
 
 CATTLE_AUTHENTICATED = "system:cattle:authenticated"
 LOCAL = "local://"
+# The cluster that the management API itself is.
+HERE = "local"
 IDLE_SETTING = "auth-user-session-idle-ttl-minutes"
 _WRITE_EVERY = 10.0
 _NOT_THERE_SECONDS = 2.0
 _NOT_THERE_MOST = 4096
 _ASK_AT_ONCE = 8
+# One request asks more than once who it is of, and who asks asks again: within this time nothing is hashed anew.
+_KNOWN_SECONDS, _KNOWN_MOST = 5.0, 4096
 
 
 class NotLetIn(ApiError):
@@ -79,6 +85,30 @@ def refused_user(user: Obj) -> str:
     return "the user is disabled" if user.get("enabled") is False else ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A token that was good a moment ago, and the very objects that said so."""
+
+    token: Obj
+    user: Obj
+    cluster: str
+    host: str
+    until: float
+    caller: Caller
+
+    def still(self, token: Obj, users: Informer, shown: Presented, cluster: str, host: str, now: float) -> bool:
+        before = self.caller.presented
+        return (
+            before is not None
+            and now < self.until
+            and token is self.token
+            and users.get("", self.caller.user.name) is self.user
+            and (cluster, host, shown.from_cookie, shown.from_basic)
+            == (self.cluster, self.host, before.from_cookie, before.from_basic)
+            and hmac.compare_digest(shown.secret.encode(), before.secret.encode())
+        )
+
+
 class Callers:
     """`certificates` knows those who show a client certificate; None where nobody is asked for one."""
 
@@ -89,6 +119,7 @@ class Callers:
         self._tokens = services.informers.of(TOKENS)
         self._users = services.informers.of(USERS)
         self._used: dict[str, str] = {}
+        self._known: OrderedDict[str, _Known] = OrderedDict()
         self._not_there: OrderedDict[str, float] = OrderedDict()
         self._asking = asyncio.Semaphore(_ASK_AT_ONCE)
         services.beside.append(self._keep_last_use)
@@ -125,6 +156,9 @@ class Callers:
         token = await self._find(self._tokens, TOKENS, shown.name)
         if token is None:
             raise NotLetIn("there is no such token")
+        known = self._known.get(shown.name)
+        if known is not None and known.still(token, self._users, shown, cluster, host, self._clock.monotonic()):
+            return known.caller
         why = tokens.refusal(token, shown, self._clock.time(), cluster=cluster, idle=self._idle())
         if why:
             raise NotLetIn(why)
@@ -134,9 +168,25 @@ class Callers:
             raise NotLetIn(why)
         if (used := tokens.last_use(token, self._clock.time())) is not None:
             self._used[shown.name] = used
-        return Caller(
+        caller = Caller(
             user_of(user, token, host), shown, str(token.get("clusterName") or ""), bool(user.get("mustChangePassword"))
         )
+        self._remember(_Known(token, user, cluster, host, self._until(token), caller))
+        return caller
+
+    def _until(self, token: Obj) -> float:
+        """By when a token has to be looked at again though nothing changed."""
+        ends = tokens.ends_at(token)
+        left = _KNOWN_SECONDS if ends is None else min(_KNOWN_SECONDS, ends - self._clock.time())
+        return self._clock.monotonic() + left
+
+    def _remember(self, known: _Known) -> None:
+        assert known.caller.presented is not None
+        name = known.caller.presented.name
+        self._known[name] = known
+        self._known.move_to_end(name)
+        if len(self._known) > _KNOWN_MOST:
+            self._known.popitem(last=False)
 
     def _idle(self) -> float:
         return 60.0 * self._services.settings().number(IDLE_SETTING)
@@ -197,7 +247,7 @@ class TokenAuthenticator:
         if shown is None:
             return None
         try:
-            caller = await self._callers.of_token(shown, host=credentials.headers.get("Host", ""))
+            caller = await self._callers.of_token(shown, HERE, credentials.headers.get("Host", ""))
         except NotLetIn as error:
             raise BadCredentials(error.why) from None
         if caller.must_change_password:

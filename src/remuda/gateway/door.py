@@ -26,7 +26,7 @@ from . import csrf
 from .asking import Asked
 from .audit import Record, Result
 from .behind import Behind
-from .callers import Callers, NotLetIn
+from .callers import HERE, Callers, NotLetIn
 from .headers import OWN_ANSWER, PROXIED_ANSWER, framing_problem, is_known_host, says_identity, upgrade_of
 from .lines import Lines, address_of
 from .routing import Route, Who
@@ -183,7 +183,7 @@ class Door:
         _carry(asked.request, PROXIED_ANSWER)
         visit.quiet = bool(asked.target.segments) and asked.target.segments[0] in _QUIET
         if "Authorization" in asked.request.headers:
-            asked.caller = await self._callers.identify(asked)
+            asked.caller = await self._callers.identify(asked, HERE)
             if asked.caller is not None:
                 self._admit(visit, Who.USER)
         self._begin(visit)

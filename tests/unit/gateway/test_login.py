@@ -81,6 +81,10 @@ async def test_a_program_gets_a_token_of_its_own() -> None:
         # It opens its cluster and nothing else.
         assert (await here.ask("GET", "/v3/tokens", token=one.body["token"])).status == 401
         assert (await here.ask("GET", "/api", token=one.body["token"])).status == 401
+        # The Kubernetes API here is the cluster `local`.
+        local = await here.login("jo", responseType="kubeconfig_local")
+        assert (await here.ask("GET", "/api", token=local.body["token"])).body == {"user": "u-abcde"}
+        assert (await here.ask("GET", "/v3/tokens", token=local.body["token"])).status == 401
 
 
 async def test_what_one_may_log_in_with_is_public() -> None:
