@@ -19,16 +19,18 @@ from remuda.kube import jsonio
 from remuda.kube.clock import Clock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, annotations_of
-from remuda.management.footprint import BY_AGENT, MADE_BY
+from remuda.management.footprint import ADMIN_BINDING as BINDING
+from remuda.management.footprint import ADMIN_ROLE as ROLE
+from remuda.management.footprint import AGGREGATION_SECRET as AGGREGATION
+from remuda.management.footprint import BY_AGENT, MADE_BY, NAMESPACE
+from remuda.management.footprint import SERVICE_ACCOUNT as ACCOUNT
 
 from .settings import Settings
 from .trust import Trust
 
 Obj = dict[str, Any]
 
-NAMESPACE, ACCOUNT, ROLE, BINDING = "cattle-system", "cattle", "cattle-admin", "cattle-admin-binding"
 TOKEN_SECRET = "cattle-token"
-AGGREGATION = "stv-aggregation"
 MANAGER = "remuda-cluster-agent"
 
 NAMESPACES = GroupVersionResource("", "v1", "namespaces")

@@ -40,7 +40,8 @@ def test_what_is_imported_wherever_it_stands(tmp_path: Path) -> None:
 def test_the_agent_needs_little_of_us() -> None:
     found = closure.needed(Path(remuda.__file__).parents[1], recipe.STARTS)
     rooms = {name.split(".")[1] for name in found if "." in name}
-    assert rooms == {"__main__", "cli", "client", "clusteragent", "kube", "tunnel"}
+    assert rooms == {"__main__", "cli", "client", "clusteragent", "kube", "management", "tunnel"}
+    assert [name for name in found if name.startswith("remuda.management.")] == ["remuda.management.footprint"]
     assert "remuda.cli.serve" not in found
     assert "remuda.client.inprocess" not in found
 
