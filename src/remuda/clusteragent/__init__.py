@@ -4,8 +4,8 @@ It knows the server by the checksum of its CA (:mod:`.trust`), introduces its cl
 (:mod:`.attachment`): one through which the cluster's API is dialled and nothing else (:mod:`.allowing`), one that is answered
 right here (:mod:`.answering`). :mod:`.agent` notices what changes and moves over without a gap. Facts: protocols.md §9.1.
 
-This room is what goes into the agent's image, with what it imports: the tunnel, the client, `kube`, and the names of what we leave
-in a cluster, nothing else.
+This room is what goes into the agent's image, with what it imports: the tunnel, the client, `kube`, and the names of what we
+leave in a cluster, nothing else.
 """
 
 from __future__ import annotations
