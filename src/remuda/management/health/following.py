@@ -55,11 +55,13 @@ class Following:
     def loads(self) -> dict[str, Load]:
         return {name_of(node): self.load(name_of(node)) for node in self.nodes.objects()}
 
-    async def run(self, changed: Callable[[Iterable[str]], None]) -> None:
+    async def run(self, changed: Callable[[Iterable[str]], None], nodes_changed: Callable[[], None]) -> None:
         """Until cancelled. `changed` gets the names of the management Nodes that are concerned."""
 
         def node_changed(new: Obj | None, old: Obj | None) -> None:
             changed([machine_name(name_of(new or old or {}))])
+            if self.filled:
+                nodes_changed()
 
         def pod_changed(new: Obj | None, old: Obj | None) -> None:
             nodes = {pod["node"] for pod in (new, old) if pod is not None} - {""}
@@ -72,8 +74,9 @@ class Following:
             group.create_task(self._informers.run())
             await self.nodes.synced.wait()
             await self.pods.synced.wait()
-            # Those that nobody has seen while the cluster was away are told by whoever keeps them.
+            # Those that went while the cluster was away are known only to who keeps them.
             changed(())
+            nodes_changed()
 
 
 class Followings:
@@ -85,6 +88,7 @@ class Followings:
         self._clusters = manager.informers.of(CLUSTERS)
         self._running: dict[str, tuple[Following, asyncio.Task[None]]] = {}
         self._handlers: list[Callable[[str, list[str] | None], None]] = []
+        self._node_handlers: list[Callable[[str], None]] = []
         manager.beside(self.run)
 
     def get(self, cluster: str) -> Following | None:
@@ -95,6 +99,10 @@ class Followings:
     def on_change(self, handler: Callable[[str, list[str] | None], None]) -> None:
         """`handler` gets a cluster and the management Nodes that are concerned; None: all of them."""
         self._handlers.append(handler)
+
+    def on_nodes(self, handler: Callable[[str], None]) -> None:
+        """`handler` gets a cluster whose nodes are known now, or have changed: what its pods ask for is not told."""
+        self._node_handlers.append(handler)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -135,7 +143,11 @@ class Followings:
             for handler in self._handlers:
                 handler(cluster, listed or None)
 
+        def nodes_changed() -> None:
+            for handler in self._node_handlers:
+                handler(cluster)
+
         try:
-            await following.run(changed)
+            await following.run(changed, nodes_changed)
         except Exception:
             log.exception("nodes and pods of %s are followed no more, until it connects anew", cluster)

@@ -65,7 +65,7 @@ class ClusterHealth:
         self._memories: dict[str, _Memory] = {}
         agents.on_change(self._look)
         downstreams.on_change(self._look)
-        followings.on_change(lambda cluster, machines: self._look(cluster) if machines is None else None)
+        followings.on_nodes(self._look)
 
     def _look(self, cluster: str) -> None:
         working = self._manager.working(CONTROLLER)

@@ -10,7 +10,7 @@ provisioned ourselves goes with its machines, and needs no cleaning.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -58,6 +58,7 @@ FINALIZER: Final = "remuda.dev/downstream-cleanup"
 PATIENCE: Final = 60.0
 _SECONDS: Final = 30.0
 _AGAIN: Final = 3.0
+_WRITES: Final = 5
 
 _RBAC = "rbac.authorization.k8s.io"
 NAMESPACES = GroupVersionResource("", "v1", "namespaces")
@@ -98,6 +99,7 @@ class Removal:
         self._downstreams = downstreams
         self._clusters = manager.informers.of(CLUSTERS)
         self._events = manager.recorder(CONTROLLER)
+        self._cleaned: set[str] = set()
         downstreams.on_change(self._look)
 
     def _look(self, cluster: str) -> None:
@@ -122,18 +124,30 @@ class Removal:
         """From the first contact on there may be something to clean."""
         contacted = dig(cluster, "status", "apiEndpoint") and not is_internal(cluster) and not is_administrated(cluster)
         if contacted and FINALIZER not in finalizers_of(cluster):
-            await self._write(cluster, [*finalizers_of(cluster), FINALIZER])
+            await self._write(cluster, lambda before: [*before, FINALIZER] if FINALIZER not in before else before)
 
-    async def _write(self, cluster: Obj, finalizers: list[str]) -> None:
-        patch = {"metadata": {"resourceVersion": resource_version_of(cluster), "finalizers": finalizers}}
-        try:
-            await self._client.patch(CLUSTERS, name_of(cluster), patch, field_manager=CONTROLLER)
-        except ApiError as error:
-            if not error.is_not_found:
-                raise
+    async def _write(self, cluster: Obj, change: Callable[[list[str]], list[str]]) -> None:
+        """Change the finalizers of the object as it is now: others write it all the time."""
+        found: Obj | None = cluster
+        for attempt in range(_WRITES):
+            if found is None or uid_of(found) != uid_of(cluster):
+                return
+            patch = {"metadata": {"resourceVersion": resource_version_of(found), "finalizers": change(finalizers_of(found))}}
+            try:
+                await self._client.patch(CLUSTERS, name_of(found), patch, field_manager=CONTROLLER)
+                return
+            except ApiError as error:
+                if error.is_not_found:
+                    return
+                if not error.is_conflict or attempt == _WRITES - 1:
+                    raise
+            found = await find(self._client, CLUSTERS, name_of(cluster))
 
     async def _clean(self, cluster: Obj) -> Result:
         name = name_of(cluster)
+        if uid_of(cluster) in self._cleaned:
+            # With what was removed went the account that it was done with: it can't be looked at again.
+            return await self._let_go(cluster)
         problem = "it needs no cleaning" if is_administrated(cluster) else "its agent is not connected"
         downstream = None if is_administrated(cluster) else self._downstreams.get(name)
         if downstream is not None:
@@ -146,6 +160,7 @@ class Removal:
             except (ApiError, OSError) as error:
                 problem = error.message if isinstance(error, ApiError) else str(error) or type(error).__name__
             else:
+                self._cleaned.add(uid_of(cluster))
                 self._tell(cluster, left)
                 return await self._let_go(cluster)
         began = time_of(metadata(cluster).get("deletionTimestamp")) or 0.0
@@ -171,7 +186,8 @@ class Removal:
             self._events.event(cluster, NORMAL, "DownstreamCleaned", "everything that we made in the cluster was removed")
 
     async def _let_go(self, cluster: Obj) -> Result:
-        await self._write(cluster, [each for each in finalizers_of(cluster) if each != FINALIZER])
+        await self._write(cluster, lambda before: [each for each in before if each != FINALIZER])
+        self._cleaned.discard(uid_of(cluster))
         return DONE
 
 

@@ -120,6 +120,8 @@ async def test_every_node_has_a_management_node() -> None:
         await add_node(found, "one")
         await found.connect()
         await add_node(found, "two")
+        await found.up.settle(1)
+        assert (await found.cluster())["status"]["nodeCount"] == 2, "that is told at once"
         await add_pod(found, "a", "one", "100m")
         await found.up.settle(15)
         nodes = {each["status"]["nodeName"]: each for each in await found.up.list(MANAGEMENT_NODES, ID)}
