@@ -42,6 +42,7 @@ from .audit import AuditLog
 from .behind import Behind
 from .callers import Callers, TokenAuthenticator
 from .connector import DownstreamConnector
+from .deploying import AgentDeployment
 from .door import Auditing, Door, Unaudited
 from .downstreams import TunnelDownstreams
 from .facts import Facts
@@ -191,6 +192,7 @@ class AccessControllers:
             RegistrationTokens(manager, server, ground.entropy),
             *clusters.standing(manager),
             *health.controllers(manager, gateway.downstreams, gateway.agents),
+            AgentDeployment(manager, gateway.services, gateway.registrations, gateway.downstreams),
             WantedClusters(manager, server, ground.entropy),
             ManagementMirror(manager),
             FleetWorkspaces(manager),

@@ -23,6 +23,7 @@ CONTROLLERS: tuple[str, ...] = (
     "cluster-health",
     "node-sync",
     "cluster-removal",
+    "cluster-deploy",
     "provisioning-cluster",
     "cluster-management",
     "system-namespace",
