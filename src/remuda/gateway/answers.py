@@ -23,6 +23,8 @@ _WITHOUT_BODY = frozenset((204, 304))
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: ([\t -~\x80-\xff]*))?")
 _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t -~\x80-\xff]*)")
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t -~\x80-\xff]*)?")
+# Of Connection, Content-Length and Transfer-Encoding: all others need no second look.
+_FRAMING_LENGTHS = frozenset((10, 14, 17))
 _LENGTH = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
@@ -49,12 +51,13 @@ class Body(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """`reusable`: the connection may carry another request once the body is done."""
+    """`reusable`: the connection may carry another request once the body is done. `framing`: every word on the body's length."""
 
     status: int
     reason: str
     headers: list[tuple[str, str]]
     reusable: bool
+    framing: list[tuple[str, str]]
 
     def values(self, name: str) -> list[str]:
         return [value for key, value in self.headers if key.lower() == name]
@@ -79,35 +82,38 @@ def parse_head(data: bytes) -> Head:
     if len(rest) > MOST_HEADERS:
         raise BadAnswer(f"the answer has more than {MOST_HEADERS} headers")
     headers: list[tuple[str, str]] = []
+    framing: list[tuple[str, str]] = []
     closing = status[1] == b"0"
     for line in rest:
         header = _HEADER.fullmatch(line)
         if header is None:
             raise BadAnswer("the answer has a header that is none")
         name, value = header[1].decode(), header[2].rstrip(b" \t").decode("utf-8", "replace")
-        if name.lower() == "connection" and "close" in value.lower():
-            closing = True
+        if len(name) in _FRAMING_LENGTHS:
+            lower = name.lower()
+            if lower == "connection" and "close" in value.lower():
+                closing = True
+            elif lower in ("content-length", "transfer-encoding"):
+                framing.append((lower, value))
         headers.append((name, value))
     reason = (status[3] or b"").decode("utf-8", "replace")
-    return Head(int(status[2]), reason, headers, not closing)
+    return Head(int(status[2]), reason, headers, not closing, framing)
 
 
 def body_of(head: Head, method: str) -> Body:
     """How the body of this answer is framed."""
-    lengths, encodings = head.values("content-length"), head.values("transfer-encoding")
-    if len(lengths) > 1 or len(encodings) > 1 or (lengths and encodings):
+    if len(head.framing) > 1:
         raise BadAnswer("the answer tells the length of its body more than once")
-    if lengths and not _LENGTH.fullmatch(lengths[0]):
+    how, said = head.framing[0] if head.framing else ("", "")
+    if how == "content-length" and not _LENGTH.fullmatch(said):
         raise BadAnswer("the answer's Content-Length is not a number")
-    if encodings and encodings[0].strip().lower() != "chunked":
+    if how == "transfer-encoding" and said.lower() != "chunked":
         raise BadAnswer("the answer's Transfer-Encoding is not chunked")
     if method == "HEAD" or head.status in _WITHOUT_BODY:
         return Sized(0)
-    if encodings:
-        return Chunked()
-    if lengths:
-        return Sized(int(lengths[0]))
-    return UntilEnd()
+    if not how:
+        return UntilEnd()
+    return Sized(int(said)) if how == "content-length" else Chunked()
 
 
 class Sized:

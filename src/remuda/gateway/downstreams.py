@@ -58,6 +58,9 @@ class Reach:
             raise ValueError("its endpoint is not of the form https://host:port")
         self.cluster = cluster
         self.made_of = (endpoint, ca, secret)
+        # The objects that this was last found to be still true of.
+        self.known: Obj | None = None
+        self.secret: Obj | None = None
         # As the Host header has it, and as it is dialled.
         self.address = f"{found[1]}:{found[2] or 443}"
         self._host = found[1].strip("[]")
@@ -152,11 +155,14 @@ class TunnelDownstreams:
         """None for one that is unknown, whose agent is not connected, or of which too little is known."""
         if self._stopped or not self._services.tunnels.has_session(cluster):
             return None
-        made_of = self._known(cluster)
+        found, known = self._reaches.get(cluster), self._clusters.get("", cluster)
+        if found is not None and found.known is known and self._secret(found.made_of[2]) is found.secret:
+            return found
+        made_of = self._known(known)
         if made_of is None:
             return None
-        found = self._reaches.get(cluster)
         if found is not None and found.made_of == made_of:
+            found.known, found.secret = known, self._secret(made_of[2])
             return found
         self._drop(cluster)
         try:
@@ -176,8 +182,7 @@ class TunnelDownstreams:
 
     # --- what it is made of ---------------------------------------------------------------------------------------------
 
-    def _known(self, cluster: str) -> tuple[str, str, str] | None:
-        found = self._clusters.get("", cluster)
+    def _known(self, found: Obj | None) -> tuple[str, str, str] | None:
         if found is None:
             return None
         # Also of one that is being deleted: whoever cleans up behind it has to reach it.
@@ -187,10 +192,13 @@ class TunnelDownstreams:
             return None
         return endpoint, ca, secret
 
+    def _secret(self, name: str) -> Obj | None:
+        return self._secrets.get(CREDENTIALS_NAMESPACE, name.removeprefix(f"{CREDENTIALS_NAMESPACE}:"))
+
     def _token(self, secret: str) -> str:
-        found = self._secrets.get(CREDENTIALS_NAMESPACE, secret.removeprefix(f"{CREDENTIALS_NAMESPACE}:"))
         try:
-            return base64.b64decode(dig(found or {}, "data", "credential") or "", validate=True).decode("ascii").strip()
+            found = dig(self._secret(secret) or {}, "data", "credential") or ""
+            return base64.b64decode(found, validate=True).decode("ascii").strip()
         except (binascii.Error, ValueError):
             return ""
 

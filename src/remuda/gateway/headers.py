@@ -9,9 +9,11 @@ an origin of their own. Request lines are judged by :mod:`.targets`.
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 Headers = Iterable[tuple[str, str]]
 
@@ -145,41 +147,71 @@ def says_identity(name: str) -> bool:
     return known in _IDENTITY or known.startswith(_IDENTITY_PREFIXES)
 
 
+class _Kind(enum.Enum):
+    """What a header's name means on its way to a cluster."""
+
+    KEPT = enum.auto()
+    IMPERSONATION = enum.auto()
+    # Ours are not forged, they are just not for anybody else to see.
+    OURS = enum.auto()
+    FORGED = enum.auto()
+    ENDING = enum.auto()
+
+
+@lru_cache(maxsize=1024)
+def _kind(name: str) -> tuple[_Kind, str]:
+    """The kind, and the name in lower case. Remembered, since clients say the same few names again and again."""
+    lower = name.lower()
+    if lower.startswith(_IMPERSONATE) and _NAME.fullmatch(name):
+        return _Kind.IMPERSONATION, lower
+    if says_identity(name):
+        return (_Kind.OURS if lower in ("authorization", "cookie", "x-api-csrf") else _Kind.FORGED), lower
+    if lower in HOP_BY_HOP or lower == "host" or not _NAME.fullmatch(name):
+        return _Kind.ENDING, lower
+    return _Kind.KEPT, lower
+
+
 def for_cluster(headers: Headers) -> Cleaned:
     """What of a client's request may go on to a cluster; `Authorization` and identity are then ours to add."""
     listed = list(headers)
-    ending = HOP_BY_HOP | _named_by_connection(listed)
+    ending = _named_by_connection(listed)
     kept: list[tuple[str, str]] = []
     impersonation: list[tuple[str, str]] = []
     forged: list[str] = []
     for name, value in listed:
-        lower = name.lower()
-        if lower.startswith(_IMPERSONATE) and _NAME.fullmatch(name) and _VALUE.fullmatch(value):
+        kind, lower = _kind(name)
+        if kind is _Kind.KEPT:
+            if lower not in ending and _VALUE.fullmatch(value):
+                kept.append((name, value))
+        elif kind is _Kind.IMPERSONATION:
             # Also when Connection names it: what a caller asks for must not depend on that.
-            impersonation.append((name, value))
-        elif says_identity(name):
-            # Ours are not forged, they are just not for anybody else to see.
-            if lower not in ("authorization", "cookie", "x-api-csrf"):
+            if _VALUE.fullmatch(value):
+                impersonation.append((name, value))
+            else:
                 forged.append(lower)
-        elif lower not in ending and lower != "host" and _NAME.fullmatch(name) and _VALUE.fullmatch(value):
-            kept.append((name, value))
+        elif kind is _Kind.FORGED:
+            forged.append(lower)
     return Cleaned(kept, impersonation, forged)
 
 
 def from_cluster(headers: Headers) -> list[tuple[str, str]]:
     """What of a cluster's answer may go on to a client, with ours put on."""
     listed = list(headers)
-    ending = HOP_BY_HOP | _named_by_connection(listed)
+    ending = _named_by_connection(listed)
     kept = [
         (name, value)
         for name, value in listed
-        if not _is_of(name.lower(), ending) and _NAME.fullmatch(name) and _VALUE.fullmatch(value)
+        if _passes(name) and (not ending or name.lower() not in ending) and _VALUE.fullmatch(value)
     ]
     return [*kept, *PROXIED_ANSWER.items()]
 
 
-def _is_of(lower: str, ending: frozenset[str]) -> bool:
-    return lower in ending or lower in _NOT_FROM_CLUSTERS or lower.startswith(_NOT_FROM_CLUSTERS_PREFIXES)
+@lru_cache(maxsize=1024)
+def _passes(name: str) -> bool:
+    lower = name.lower()
+    if lower in HOP_BY_HOP or lower in _NOT_FROM_CLUSTERS or lower.startswith(_NOT_FROM_CLUSTERS_PREFIXES):
+        return False
+    return _NAME.fullmatch(name) is not None
 
 
 def _named_by_connection(headers: list[tuple[str, str]]) -> frozenset[str]:

@@ -67,7 +67,7 @@ class Proxy:
         cluster = asked.cluster = asked.parameters["cluster"]
         await self._check_access(asked.user, cluster)
         prefix, path = _split(asked.target.path)
-        if not self._services.features().enabled("pod-shell") and _SHELLS.fullmatch(path):
+        if _SHELLS.fullmatch(path) and not self._services.features().enabled("pod-shell"):
             raise ApiError(403, "Forbidden", "pod-shell feature is disabled")
         target = f"{path}?{asked.target.query}" if asked.target.query else path
         if cluster == LOCAL:

@@ -19,6 +19,7 @@ LONGEST_QUERY = 32_768
 _PATH = re.compile(r"(?:/(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*)+", re.ASCII)
 # As browsers and kubectl send them: more than the RFC allows, but nothing that ends a line or a word.
 _QUERY = re.compile(r"[!-~]*")
+_DOTS = "the path holds a segment that is . or .. or nothing"
 # Signs that mean something to one reader and not to the next when they come encoded.
 _NEVER_ENCODED = frozenset(b"/\\.%;?#")
 
@@ -56,10 +57,15 @@ def judge(raw: str) -> Target:
 def _segment(raw: str) -> str:
     if not raw:
         raise BadTarget("the path holds //")
+    if "%" not in raw:
+        # Nearly all of them, and quickly: what is not encoded has one reading.
+        if raw.partition(";")[0] in ("", ".", ".."):
+            raise BadTarget(_DOTS)
+        return raw
     data = unquote_to_bytes(raw)
     # "..;x" is ".." to readers that know parameters of a segment.
     if data.partition(b";")[0].strip() in (b"", b".", b".."):
-        raise BadTarget("the path holds a segment that is . or .. or nothing")
+        raise BadTarget(_DOTS)
     for at in re.finditer("%(..)", raw):
         byte = int(at[1], 16)
         if byte in _NEVER_ENCODED or byte < 0x20 or byte == 0x7F:

@@ -53,7 +53,7 @@ class TlsStream:
     async def read(self, most: int = 2 * CHUNK) -> bytes:
         while True:
             try:
-                return self._tls.read(most)
+                return self._take(self._tls.read(most), most)
             except ssl.SSLWantReadError:
                 await self._flush()
                 await self._feed()
@@ -62,6 +62,21 @@ class TlsStream:
             except ssl.SSLEOFError:
                 # Somebody on the way may have cut it: that is not the end that the other side meant.
                 raise StreamError("the connection ended without TLS's own end") from None
+
+    def _take(self, first: bytes, most: int) -> bytes:
+        """What else can be read without waiting: a record is 16 KiB, and whoever reads would rather have more at a time."""
+        if not self._incoming.pending:
+            return first
+        found, size = [first], len(first)
+        while size < most and self._incoming.pending:
+            try:
+                data = self._tls.read(most - size)
+            except (ssl.SSLWantReadError, ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                # It is said again to whoever reads next.
+                break
+            found.append(data)
+            size += len(data)
+        return b"".join(found)
 
     async def write(self, data: bytes | bytearray | memoryview) -> None:
         view = memoryview(data)

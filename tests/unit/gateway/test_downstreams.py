@@ -50,9 +50,10 @@ async def test_others_are_told_of_clusters_that_come_and_go(tmp_path: Path) -> N
         told: list[tuple[str, bool]] = []
         stop = found.downstreams.on_change(lambda name: told.append((name, found.downstreams.is_connected(name))))
         await found.leave()
-        assert told[-1] == (CLUSTER, False) and found.downstreams.get(CLUSTER) is None
+        await until(lambda: told and told[-1] == (CLUSTER, False))
+        assert found.downstreams.get(CLUSTER) is None
         await found.join()
-        assert told[-1] == (CLUSTER, True)
+        await until(lambda: told[-1] == (CLUSTER, True))
         await found.join("stv-cluster-" + CLUSTER)
         count = len(told)
         stop()
