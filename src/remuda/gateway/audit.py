@@ -13,6 +13,7 @@ import enum
 import logging
 import os
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,8 @@ from .redaction import redacted
 log = logging.getLogger(__name__)
 
 LONGEST_FIELD = 1024
+# These differ from line to line, and are where a secret might be.
+_EVER_NEW = frozenset(("path", "why"))
 _CUT = "…"
 
 
@@ -67,19 +70,27 @@ class Fsync(enum.Enum):
 def render(record: Record, now: float) -> bytes:
     """The line, with its end. Every text in it is redacted and cut; JSON keeps a line one line."""
     fields = msgspec.to_builtins(record)
-    cleaned = {name: _clean(value) for name, value in fields.items()}
+    cleaned = {name: _clean(value, _said if name in _EVER_NEW else _said_before) for name, value in fields.items()}
     return msgspec.json.encode({"time": rfc3339_micro(now), **cleaned}) + b"\n"
 
 
-def _clean(value: object) -> object:
+def _clean(value: object, said: Callable[[str], str]) -> object:
     if isinstance(value, str):
-        # Cut first and last: redaction should not have to look at a megabyte, and may make a text longer. A secret that is cut
-        # in two must still be known by its shape, hence the room.
-        short = redacted(_writable(value[: 2 * LONGEST_FIELD]))
-        return short if len(short) <= LONGEST_FIELD else short[:LONGEST_FIELD] + _CUT
+        return said(value[: 2 * LONGEST_FIELD])
     if isinstance(value, list | tuple):
-        return [_clean(item) for item in value[:64]]
+        return [_clean(item, said) for item in value[:64]]
     return value
+
+
+def _said(text: str) -> str:
+    # Cut first and last: redaction should not have to look at a megabyte, and may make a text longer. A secret that is cut
+    # in two must still be known by its shape, hence the room.
+    short = redacted(_writable(text))
+    return short if len(short) <= LONGEST_FIELD else short[:LONGEST_FIELD] + _CUT
+
+
+# Users, groups, agents and addresses are the same again and again.
+_said_before = lru_cache(2048)(_said)
 
 
 def _writable(text: str) -> str:
