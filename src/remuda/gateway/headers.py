@@ -1,7 +1,7 @@
 """Headers on their way in and out: what a client may not say, what ends here, and what every answer carries.
 
 On the way to a cluster three kinds go: those of this connection only (hop by hop), those that say who the caller is (we say
-that, after :mod:`.credentials` and :mod:`.tokens` have), and those whose name some servers read as another's, such as
+that, after :mod:`.callers` has found out), and those whose name some servers read as another's, such as
 `Impersonate_User`. What a caller asks to impersonate is handed back, so that it can be authorised. On the way back, what a
 cluster could do to a browser that is logged in here is taken off, and `Content-Security-Policy: sandbox` put on: its pages run in
 an origin of their own. Request lines are judged by :mod:`.targets`.

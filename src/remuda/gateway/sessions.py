@@ -34,8 +34,10 @@ SESSION_TTL, MAX_TTL, KUBECONFIG_TTL = (
     "auth-token-max-ttl-minutes",
     "kubeconfig-default-token-ttl-minutes",
 )
-# Nobody needs more; without a bound one user could fill the store.
+# Nobody needs more; without a bound one user could fill the store. Of sessions the oldest ends when another begins, since a
+# program that logs in each minute must not lock its user out.
 MOST_TOKENS = 1000
+MOST_SESSIONS = 200
 _TRIES = 5
 _SEEN_SECONDS = 5.0
 
@@ -87,7 +89,14 @@ class Sessions:
             principal=principal.manifest(),
             groups=principal.groups,
         )
+        await self._make_room(wish.user)
         return await self._create(wish)
+
+    async def _make_room(self, user: str) -> None:
+        sessions = [token for token in self.of(user) if token.get("isDerived") is False]
+        sessions.sort(key=lambda token: (str(token["metadata"].get("creationTimestamp") or ""), name_of(token)))
+        for token in sessions[: max(0, len(sessions) + 1 - MOST_SESSIONS)]:
+            await self.end(token)
 
     async def for_kubeconfig(self, principal: Principal, wished: float, description: str, cluster: str) -> tuple[Obj, NewToken]:
         """A token for a program, for somebody who has just logged in."""
@@ -131,7 +140,7 @@ class Sessions:
         return f"{KUBECONFIG}-{user}-{self._services.entropy.token_text(5)}"
 
     async def _create(self, wish: Wish) -> tuple[Obj, NewToken]:
-        if len(self.of(wish.user)) >= MOST_TOKENS:
+        if wish.derived and sum(token.get("isDerived") is not False for token in self.of(wish.user)) >= MOST_TOKENS:
             raise Refused(409, "TooManyTokens", f"a user can have at most {MOST_TOKENS} tokens: remove some first")
         for _ in range(_TRIES):
             try:

@@ -6,7 +6,7 @@ address (one address trying many names; an IPv6 caller owns a /64 and counts as 
 before is not locked out there by others' attempts at their name: that pair counts for itself.
 
 Tables are bounded. Names seen once or twice are kept apart from those that wait, so that a flood of made-up names can't push out
-the one under attack. Nothing here waits or writes; :mod:`.passwords` does the costly part afterwards.
+the one under attack. Nothing here waits or writes; :mod:`.localprovider` does the costly part afterwards.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from remuda.management.users.people import is_enabled, meant_by, name_problem, t
 
 from . import norman
 from .asking import Asked
-from .localprovider import BY_USERNAME, LocalProvider
+from .localprovider import LocalProvider
 from .norman import Refused, told
 from .routing import Who
 from .services import Services
@@ -43,7 +43,6 @@ class UserApi:
         self._first = first
         self._passwords = PasswordSecrets(services.client)
         self._users = services.informers.of(USERS)
-        self._users.add_index(BY_USERNAME, lambda user: (user["username"],) if user.get("username") else ())
         add, body = services.routes.add, norman.LARGEST_BODY
         # Asking who one is, and changing one's password, is what newcomers are let in for.
         add("GET", "/v3/users", told(self.listed), Who.NEWCOMER, largest=0)

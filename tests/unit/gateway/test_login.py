@@ -12,6 +12,8 @@ from remuda.api.management_cattle_io import TOKENS, USERS
 from remuda.gateway.sessions import derived_seconds, session_seconds
 from remuda.kube.clock import parse_rfc3339, rfc3339
 from remuda.management.settings import Settings
+from remuda.management.users.keeping import NAMESPACE, SECRETS, PasswordSecrets
+from remuda.management.users.passwords import Cost, hashed
 
 from .identity_kit import LOGIN, PASSWORD, house
 
@@ -402,7 +404,54 @@ async def test_one_user_can_not_fill_the_store(monkeypatch: pytest.MonkeyPatch) 
         await here.user("u-abcde", "jo")
         token = await here.token("jo")
         statuses = [(await here.ask("POST", "/v3/tokens", {}, token=token)).status for _ in range(4)]
-        assert statuses == [201, 201, 409, 409]
+        assert statuses == [201, 201, 201, 409]
+        assert (await here.login("jo")).status == 201
+
+
+async def test_who_logs_in_all_the_time_loses_the_oldest_sessions_and_is_not_locked_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remuda.gateway.sessions.MOST_SESSIONS", 2)
+    async with house() as here:
+        await here.user("u-abcde", "jo")
+        tokens = []
+        for _ in range(4):
+            tokens.append(await here.token("jo"))
+            await here.made.settle(2)
+        statuses = [(await here.ask("GET", "/v3/tokens", token=token)).status for token in tokens]
+        assert statuses == [401, 401, 200, 200]
+
+
+async def test_a_weak_hash_is_made_anew_by_who_knows_the_password() -> None:
+    async with house() as here:
+        user = await here.user("u-abcde", "jo")
+        passwords = PasswordSecrets(here.made.client)
+        weak = hashed(PASSWORD, here.made.services.entropy, Cost(1, 1, 1))
+        await passwords.put(user, weak)
+        assert (await here.login("jo", "wrong")).status == 401
+        assert await passwords.read("u-abcde") == weak
+        assert (await here.login("jo")).status == 201
+        stored = await passwords.read("u-abcde")
+        assert stored is not None and stored.startswith("$scrypt$ln=4,r=1,p=1$")
+        assert (await here.login("jo")).status == 201
+
+
+async def test_too_many_at_once_are_asked_to_come_back() -> None:
+    async with house() as here:
+        await here.user("u-abcde", "jo")
+        here.identity.local._hashing._most = 0
+        answer = await here.login("jo")
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "3")
+
+
+async def test_a_hash_of_another_kind_lets_nobody_in() -> None:
+    async with house() as here:
+        await here.user("u-abcde", "jo")
+        for data in ({"password": "", "salt": None}, {"password": "JDJhJDEwJHh4"}, {"password": None}):
+            await here.made.client.patch(SECRETS, "u-abcde", {"data": data}, NAMESPACE)
+            assert (await here.login("jo", "")).status == 401
+        await here.made.settle(100)
+        rancher = {"metadata": {"annotations": {"cattle.io/password-hash": "pbkdf2sha3512"}}}
+        await here.made.client.patch(SECRETS, "u-abcde", rancher, NAMESPACE)
+        assert (await here.login("jo")).status == 401
 
 
 async def test_a_plain_word_is_no_token() -> None:

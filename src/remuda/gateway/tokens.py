@@ -1,3 +1,0 @@
-"""Moved to :mod:`remuda.management.users.tokens`."""
-
-from remuda.management.users.tokens import *  # noqa: F403
