@@ -6,6 +6,7 @@ that were made. When the cluster is gone, so is all of it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, CLUSTERS, ROLE_TEMPLATES, USERS
@@ -66,6 +67,10 @@ def _binding_change(new: Obj | None, old: Obj | None) -> bool:
     return summary(new, "summaryRemote") != summary(old, "summaryRemote")
 
 
+def _made(obj: Obj) -> str:
+    return str(metadata(obj).get("creationTimestamp") or "")
+
+
 class ClusterAccess:
     def __init__(self, manager: Manager, views: Views) -> None:
         self._client, self._clock, self._fresh = manager.client, manager.clock, manager.freshness
@@ -124,15 +129,18 @@ class ClusterAccess:
             cluster,
             given,
             views.secrets.indexed("namespace", name),
-            [(each, self._belongings(Key.of(each))) for each in provisioning],
+            [(each, self._belongings(each)) for each in provisioning],
         )
 
-    def _belongings(self, provisioning: Key) -> Belongings:
-        views = self._views
-        others = {
-            plural: [name_of(obj) for obj in found.indexed("cluster", provisioning)] for plural, found in views.capi.items()
-        }
-        return Belongings(views.secrets.indexed("cluster", provisioning), others)
+    def _belongings(self, provisioning: Obj) -> Belongings:
+        views, key = self._views, Key.of(provisioning)
+
+        def belonging(found: Iterable[Obj]) -> list[Obj]:
+            # What was there before the cluster belonged to another one of that name, and maybe to somebody else.
+            return [obj for obj in found if _made(obj) >= _made(provisioning)]
+
+        others = {plural: [name_of(obj) for obj in belonging(of.indexed("cluster", key))] for plural, of in views.capi.items()}
+        return Belongings(belonging(views.secrets.indexed("cluster", key)), others)
 
     async def _tell(self, binding: Obj, problems: list[str]) -> None:
         views, said = self._views, list(problems)

@@ -41,6 +41,7 @@ NO_CREATOR_RBAC: Final = "field.cattle.io/no-creator-rbac"
 # Which of the creator's bindings were made: they are made once, whoever removes one means it.
 CREATOR_BINDINGS: Final = "authz.management.cattle.io/creator-role-bindings"
 MANAGEMENT_CLUSTER: Final = "provisioning.cattle.io/management-cluster-name"
+WORKSPACE: Final = "provisioning.cattle.io/fleet-workspace-name"
 
 ADMIN, LOCAL = "admin", "local"
 

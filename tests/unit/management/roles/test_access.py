@@ -187,9 +187,13 @@ async def test_a_removed_cluster_leaves_no_role_behind() -> None:
         await here.settle(5)
         for resource in (CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, ROLES, ROLE_BINDINGS):
             assert await here.names(resource, labels="authz.management.cattle.io/cluster") == []
-        # Somebody else's new cluster of the same name is not theirs.
+        # Somebody else's new cluster of the same name is not theirs, and what an older one left is not that somebody's.
+        await here.create(SECRETS, secret("left-over", labels={"cluster.x-k8s.io/cluster-name": f"{A}-prov"}))
+        await here.settle(2)
         await here.grant("user", "u-other")
         await here.cluster("c-ccccc", creator="u-other", workspace_name=f"{A}-prov")
+        await refused(here.as_("u-other").get(SECRETS, "left-over", WORKSPACE))
+        assert await here.as_("u-other").get(SECRETS, f"{A}-prov-kubeconfig", WORKSPACE)
         await refused(here.as_("u-tenant").get(PROVISIONING_CLUSTERS, f"{A}-prov", WORKSPACE))
         await refused(here.as_("u-tenant").get(SECRETS, f"{A}-prov-kubeconfig", WORKSPACE))
 

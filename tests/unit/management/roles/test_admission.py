@@ -15,14 +15,17 @@ from remuda.api.management_cattle_io import (
 )
 from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.kube.objects import with_path
+from remuda.kube.objectsets import marks
 
 from .kit import (
+    NAMESPACES,
     WORKSPACE,
     House,
     cluster_binding,
     global_binding,
     house,
     management_cluster,
+    namespace,
     provisioning_cluster,
     refused,
 )
@@ -297,10 +300,35 @@ async def test_a_cluster_takes_no_namespace_and_no_other_cluster() -> None:
     async with house() as here:
         await tenants(here)
         tenant = here.as_("u-tenant")
-        for name in ("kube-system", "cattle-global-data", WORKSPACE):
+        await here.create(NAMESPACES, namespace("c-taken"))
+        for name in ("kube-system", "cattle-global-data", WORKSPACE, "local", "unborn", "c-taken"):
             assert "metadata.name: Invalid value" in await refused(tenant.create(CLUSTERS, management_cluster(name)))
         stands_for = ("metadata", "annotations", "provisioning.cattle.io/management-cluster-name")
         hijack = with_path(provisioning_cluster("hijack"), stands_for, B)
         assert "you may not edit the management Cluster" in await refused(tenant.create(PROVISIONING_CLUSTERS, hijack, WORKSPACE))
+        elsewhere = ("metadata", "annotations", "provisioning.cattle.io/fleet-workspace-name")
+        moved = with_path(provisioning_cluster("moved"), elsewhere, "fleet-local")
+        assert "you may not make clusters in this workspace" in await refused(
+            tenant.create(PROVISIONING_CLUSTERS, moved, WORKSPACE)
+        )
         own = with_path(provisioning_cluster("own"), stands_for, A)
         await tenant.create(PROVISIONING_CLUSTERS, own, WORKSPACE)
+
+
+async def test_nobody_says_of_their_cluster_that_it_was_made_of_another() -> None:
+    async with house() as here:
+        await tenants(here)
+        tenant = here.as_("u-tenant")
+        soon = management_cluster("c-mine1")
+        soon["metadata"].update(marks("cluster-create", provisioning_cluster("of-other"))._asdict())
+        assert "is for controllers to say" in await refused(tenant.create(CLUSTERS, soon))
+        claim = {"metadata": marks("cluster-create", provisioning_cluster("of-other"))._asdict()}
+        assert "objectset.rio.cattle.io/owner-name" in await refused(tenant.patch(CLUSTERS, A, claim))
+        assert "is for controllers to say" in await refused(tenant.patch(PROVISIONING_CLUSTERS, f"{A}-prov", claim, WORKSPACE))
+        # Controllers do, and who sends the object without their marks leaves them there.
+        await here.client.patch(CLUSTERS, A, {"metadata": marks("cluster-create", provisioning_cluster(f"{A}-prov"))._asdict()})
+        marked = await tenant.get(CLUSTERS, A)
+        bare = {**marked, "metadata": {"name": A, "resourceVersion": marked["metadata"]["resourceVersion"]}}
+        after = await tenant.update(CLUSTERS, bare)
+        assert after["metadata"]["annotations"] == marked["metadata"]["annotations"]
+        assert after["metadata"]["labels"] == marked["metadata"]["labels"]
