@@ -7,7 +7,7 @@ Two reconcilers, one for each kind: :class:`WantedClusters` and :class:`Manageme
 from __future__ import annotations
 
 from .controller import WantedClusters
-from .kubeconfig import Kubeconfigs
+from .kubeconfig import Kubeconfigs, Unsettled
 from .managed import ManagementMirror
 
-__all__ = ["Kubeconfigs", "ManagementMirror", "WantedClusters"]
+__all__ = ["Kubeconfigs", "ManagementMirror", "Unsettled", "WantedClusters"]

@@ -35,7 +35,7 @@ from remuda.management.conditions import condition_of, write_status
 from remuda.management.making import find, make, remove
 from remuda.runtime import DONE, WARNING, Controller, Manager, Result, Retry, Watch, logger, synced
 
-from .kubeconfig import Kubeconfigs
+from .kubeconfig import Kubeconfigs, Unsettled
 from .locking import FeatureLock
 from .mirror import kept_of, managed_of, seed, workspace_of
 from .names import (
@@ -151,8 +151,13 @@ class WantedClusters:
         workspace = dig(managed, "spec", "fleetWorkspaceName") or Key.of(wanted).namespace
         after = with_managed(wanted, managed, workspace, self._manager.clock.time())
         wanted = await self._say(wanted, after)
-        if dig(wanted, "status", "ready") and (name := await self.kubeconfigs.ensure(wanted, name_of(managed))):
-            await self._say(wanted, with_client_secret(wanted, name))
+        if dig(wanted, "status", "ready"):
+            try:
+                name = await self.kubeconfigs.ensure(wanted, name_of(managed))
+            except Unsettled as unsettled:
+                return Result(unsettled.seconds)
+            if name:
+                await self._say(wanted, with_client_secret(wanted, name))
         return DONE
 
     async def _say(self, wanted: Obj, after: Obj) -> Obj:

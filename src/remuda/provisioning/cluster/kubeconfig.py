@@ -2,6 +2,7 @@
 
 The Secret is written before the Token, which has only a hash of what is in it. A Secret whose token is not the Token's is never
 believed: somebody may have put it there to know the token beforehand. Both are made anew then, as after a crash between the two.
+Not at once, though: another controller may be between the two in this moment, and they would never end doing so in turns.
 """
 
 from __future__ import annotations
@@ -27,7 +28,16 @@ from .names import FROM_WANTED
 
 Obj = dict[str, Any]
 
+_PATIENCE = (1.0, 4.0)
 _BINDING_FIELDS = ("clusterName", "roleTemplateName", "userName")
+
+
+class Unsettled(Exception):
+    """Look again in so many `seconds`: somebody else may just be at it."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__("the token and its Secret don't fit each other")
+        self.seconds = seconds
 
 
 class Kubeconfigs:
@@ -43,6 +53,8 @@ class Kubeconfigs:
         self._users = manager.informers.of(USERS)
         self._tokens = manager.informers.of(TOKENS)
         self._bindings = manager.informers.of(CLUSTER_ROLE_TEMPLATE_BINDINGS)
+        # Where Secret and Token did not fit each other, in which revisions.
+        self._unsettled: dict[Key, tuple[str, str]] = {}
         self.caches = (self._secrets, self._users, self._tokens, self._bindings)
         self.watches = (
             Watch(SECRETS, _cluster_of_secret, labels=CLUSTER_NAME, transform=only_kubeconfigs),
@@ -54,7 +66,7 @@ class Kubeconfigs:
 
     async def ensure(self, wanted: Obj, managed: str) -> str:
         """The name of the Secret, once it is there and good; empty while nobody knows where this server is, or somebody has
-        disabled the user."""
+        disabled the user. Raises Unsettled."""
         facts = self._server.facts()
         if not facts.internal_url:
             return ""
@@ -71,6 +83,7 @@ class Kubeconfigs:
         token = self._tokens.get("", user_name(key))
         text = _known_text(secret, token, managed, user_name(key))
         if not text:
+            self._wait_for_others(key, secret, token)
             text = f"{user_name(key)}:{new_secret(self._entropy)}"
             await self._write_secret(secret, secret_of(wanted, managed, text, facts), wanted)
             await self._write_token(token, wanted, managed, text.partition(":")[2])
@@ -78,9 +91,18 @@ class Kubeconfigs:
             await self._write_secret(secret, secret_of(wanted, managed, text, facts), wanted)
         return name
 
+    def _wait_for_others(self, key: Key, secret: Obj | None, token: Obj | None) -> None:
+        """Whoever makes a Secret makes it alone; but one that is there may be half of what somebody else is doing."""
+        seen = (resource_version_of(secret or {}), resource_version_of(token or {}))
+        if secret is not None and self._unsettled.get(key) != seen:
+            self._unsettled[key] = seen
+            raise Unsettled(self._manager.rng.uniform(*_PATIENCE))
+        self._unsettled.pop(key, None)
+
     async def forget(self, wanted: Obj, managed: Iterable[str]) -> None:
         """Take away who it was; the Secret goes with its owner."""
         name = user_name(Key.of(wanted))
+        self._unsettled.pop(Key.of(wanted), None)
         for cluster in managed:
             binding = self._bindings.get(cluster, name_of(binding_of(wanted, cluster)))
             if binding is not None:
