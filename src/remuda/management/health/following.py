@@ -7,13 +7,14 @@ through which it was filled, and is made anew when the cluster comes back.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.client.api import Client
-from remuda.kube.clock import Clock, Rng
+from remuda.kube.clock import Clock, Rng, deadline
 from remuda.kube.objects import GroupVersionResource, name_of
 from remuda.runtime import Informer, Informers, Manager
 
@@ -27,6 +28,8 @@ Obj = dict[str, Any]
 
 NODES: Final = GroupVersionResource("", "v1", "nodes")
 PODS: Final = GroupVersionResource("", "v1", "pods")
+# How many clusters may bring their lists at the same time, and how long one may hold up the others.
+_AT_ONCE, _FILLED_WITHIN = 16, 30.0
 _BY_MACHINE, _BY_NODE = "machine", "node"
 
 
@@ -44,6 +47,10 @@ class Following:
     @property
     def filled(self) -> bool:
         return self.nodes.synced.is_set() and self.pods.synced.is_set()
+
+    async def until_filled(self) -> None:
+        await self.nodes.synced.wait()
+        await self.pods.synced.wait()
 
     def node(self, machine: str) -> Obj | None:
         """The node that a management Node of this name stands for."""
@@ -72,8 +79,7 @@ class Following:
         self.pods.on_change(pod_changed)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._informers.run())
-            await self.nodes.synced.wait()
-            await self.pods.synced.wait()
+            await self.until_filled()
             # Those that went while the cluster was away are known only to who keeps them.
             changed(())
             nodes_changed()
@@ -89,6 +95,7 @@ class Followings:
         self._running: dict[str, tuple[Following, asyncio.Task[None]]] = {}
         self._handlers: list[Callable[[str, list[str] | None], None]] = []
         self._node_handlers: list[Callable[[str], None]] = []
+        self._filling = asyncio.Semaphore(_AT_ONCE)
         manager.beside(self.run)
 
     def get(self, cluster: str) -> Following | None:
@@ -148,6 +155,11 @@ class Followings:
                 handler(cluster)
 
         try:
-            await following.run(changed, nodes_changed)
+            # After a restart all clusters come back together, and each brings a list of everything in it.
+            async with asyncio.TaskGroup() as group, self._filling:
+                group.create_task(following.run(changed, nodes_changed))
+                with contextlib.suppress(TimeoutError):
+                    async with deadline(self._manager.clock, _FILLED_WITHIN):
+                        await following.until_filled()
         except Exception:
             log.exception("nodes and pods of %s are followed no more, until it connects anew", cluster)

@@ -91,7 +91,7 @@ class ClusterHealth:
         written = await write_status(self._client, CLUSTERS, cluster, said, field_manager=CONTROLLER)
         if written is not None:
             self._manager.freshness.wrote(who, self._clusters, written)
-        pause = _AGAIN if memory.failures and not seen.problem else EVERY
+        pause = _AGAIN if 0 < memory.failures < _TRIES else EVERY
         return Result(after=pause * self._manager.rng.uniform(0.9, 1.1))
 
     async def _see(self, cluster: Obj, memory: _Memory) -> Seen:
