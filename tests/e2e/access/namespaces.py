@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -113,5 +114,9 @@ class HttpProxy(Program):
 
     def start(self) -> None:
         super().start()
-        eventually(lambda: not self.alive or "listen" in self.told().lower(), 20, self.told())
+        eventually(lambda: not self.alive or self._listens(), 20, self.told())
         assert self.alive, self.told()
+
+    def _listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex((self.address, self.port)) == 0
