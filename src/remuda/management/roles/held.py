@@ -22,7 +22,7 @@ from remuda.apiserver.authz.rbac import Rbac
 from remuda.apiserver.authz.rules import Rule, compact, quoted, text, uncovered
 from remuda.apiserver.source import Listener, ObjectSource
 from remuda.apiserver.users import MASTERS, User
-from remuda.kube.errors import go_quote
+from remuda.kube.errors import go_quote, unavailable
 from remuda.kube.objects import GroupVersionResource, is_being_deleted
 from remuda.runtime import Informer, Informers
 
@@ -53,10 +53,9 @@ class InformerSource:
         for informer in self._informers.values():
             informer.add_index("namespace", lambda obj: ((obj.get("metadata") or {}).get("namespace") or "",))
 
-    async def synced(self) -> None:
+    def is_complete(self) -> bool:
         """Nothing may be decided before."""
-        for informer in self._informers.values():
-            await informer.synced.wait()
+        return all(informer.synced.is_set() for informer in self._informers.values())
 
     def get(self, group: str, resource: str, namespace: str, name: str) -> Obj | None:
         found = self._informers.get((group, resource))
@@ -74,8 +73,26 @@ class InformerSource:
 
 class Holdings:
     def __init__(self, source: ObjectSource, rbac: Rbac) -> None:
-        self._source = source
-        self._rbac = rbac
+        self._everything = source
+        self._whole_rbac = rbac
+        self._incomplete = source if isinstance(source, InformerSource) else None
+
+    @property
+    def _source(self) -> ObjectSource:
+        self._check()
+        return self._everything
+
+    @property
+    def _rbac(self) -> Rbac:
+        self._check()
+        return self._whole_rbac
+
+    def _check(self) -> None:
+        """Raises ApiError while not all of it is known: neither yes nor no would be true."""
+        if self._incomplete is not None:
+            if not self._incomplete.is_complete():
+                raise unavailable("who holds what is not known yet; try again", 1)
+            self._incomplete = None
 
     # --- objects ------------------------------------------------------------------------------------------------------
 
