@@ -38,7 +38,7 @@ async def check(made: World, name: str) -> str:
     text = await token_text(made)
     token = await made.get(management.TOKENS, user)
     assert text.startswith(f"{user}:")
-    assert refusal(token, Presented(*text.split(":")), made.clock.time(), cluster=name) == ""
+    assert refusal(token, Presented(user, text.partition(":")[2]), made.clock.time(), cluster=name) == ""
     config = yaml.safe_load(await made.secret_text(*SECRET, "value"))
     assert config["users"] == [{"name": "user", "user": {"token": text}}]
     return text

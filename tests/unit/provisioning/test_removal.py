@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from remuda.api import crds
@@ -20,7 +22,7 @@ from .kit import FLEET, connect, demo, everything, others
 RKE: Obj = {"kubernetesVersion": "v1.34.1+rke2r1", "rkeConfig": {}}
 
 
-async def connected(made: World, **spec: object) -> str:
+async def connected(made: World, **spec: Any) -> str:
     await made.wanted("demo", **spec)
     await made.settle(3)
     name: str = (await demo(made))["status"]["clusterName"]

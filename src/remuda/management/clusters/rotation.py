@@ -20,6 +20,7 @@ from .server import ServerFacts
 TOKEN_LENGTH = 54
 # Minutes.
 SHORTEST_TTL, SHORTEST_GRACE = 30, 10
+LONGEST_TTL = 10 * 365 * 24 * 60
 _LONGEST_SPREAD = 24 * 3600.0
 _MINUTE = 60.0
 
@@ -40,7 +41,7 @@ class Terms:
 
 def terms_of(spec: Mapping[str, Any], facts: ServerFacts) -> Terms:
     """What a ClusterRegistrationToken asks for, within bounds; 0 is what the settings say."""
-    ttl = max(_minutes(spec, "ttl") or facts.ttl, SHORTEST_TTL)
+    ttl = min(max(_minutes(spec, "ttl") or facts.ttl, SHORTEST_TTL), LONGEST_TTL)
     grace = max(_minutes(spec, "gracePeriod") or facts.grace, SHORTEST_GRACE)
     return Terms(ttl * _MINUTE, min(grace, ttl - 1) * _MINUTE, facts.rotates)
 
