@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import machine, table
-from tests.bench.access import tunnel
+from tests.bench.access import proxy, tunnel
 from tests.bench.access.tunnel import MIB, OURS, THEIRS
 from tests.bench.loader import raise_file_limit
 from tests.bench.servers import ServerError
@@ -24,6 +24,7 @@ Found = dict[str, Any]
 
 HALF_OF_GO = Goal(0.5, True, against=THEIRS)
 PER_AGENT = Goal(150, False, absolute=True)
+ADDED = Goal(1, False, absolute=True)
 
 
 def main(arguments: list[str]) -> int:
@@ -60,8 +61,12 @@ def bench(scratch: Path, quick: bool) -> Found:
     found[OURS] |= tunnel.slow_reader(size)
     print(f"\n{where}\n\nThe tunnel on loopback\n")
     print(table.table(_rows(size, agents), Side("Remuda", OURS, found[OURS]), [Side("remotedialer", THEIRS, found[THEIRS])]))
+    _say("requests through the proxy and directly")
+    proxied, direct = proxy.measured(scratch, quick)
+    print("\nThe proxy on loopback, through a tunnel\n")
+    print(table.table(_proxy_rows(quick), Side("proxied", "proxied", proxied), [Side("direct", "direct", direct)]))
     print(f"\ntook {time.monotonic() - began:.0f} s")
-    return {"machine": where, **found}
+    return {"machine": where, **found, "proxied": proxied, "direct": direct}
 
 
 def _rows(size: int, agents: int) -> list[Row]:
@@ -75,6 +80,24 @@ def _rows(size: int, agents: int) -> list[Row]:
         Row("cpu_percent", f"CPU for {agents:,} quiet clients, % of a core", 1),
         Row("server_mib", f"memory gained by the server for a slow reader of {total}, MiB", 0),
         Row("client_mib", "… by the client, MiB", 0),
+    ]
+
+
+def _proxy_rows(quick: bool) -> list[Row]:
+    watches = 100 if quick else 1000
+    return [
+        Row("p50_ms", "GET of 1 KB, p50, ms", 2),
+        Row("added_ms", "… added to the direct one, ms", 2, ADDED),
+        Row("p99_ms", "GET of 1 KB, p99, ms", 2),
+        Row("request_us", "CPU per GET, gateway and agent, µs", 0),
+        Row("rate", "one large answer, MB/s", 0),
+        Row("cpu", "CPU per GiB, gateway and agent, s", 1),
+        Row("watches_open_s", f"{watches:,} watches opened one after the other, s", 1),
+        Row("watches_heard_s", f"one event heard by {watches:,} watches, s", 2),
+        Row("watch_kib", "memory of the gateway per watch, KiB", 0),
+        Row("slow_gateway_mib", "memory gained by the gateway for a slow reader of 1 GiB, MiB", 0),
+        Row("slow_agent_mib", "… by the agent, MiB", 0),
+        Row("slow_other_ms", "GET of 1 KB meanwhile, p50, ms", 2),
     ]
 
 
