@@ -62,6 +62,13 @@ def test_a_cluster_waits_to_be_connected(cluster: Cluster) -> None:
     assert cluster.condition("Provisioned")["message"] == "waiting for full cluster configuration"
 
 
+def test_the_cluster_that_the_server_runs_on_needs_no_agent(gateway: Gateway) -> None:
+    local = Cluster(gateway, "local", "local")
+    local.until("Ready", "True")
+    assert local.managed()["status"]["version"]["gitVersion"].startswith("v1.")
+    assert gateway.nobody().request("GET", f"/v3/import/{'b' * 54}_local.yaml").status == 400
+
+
 def test_nobody_imports_with_another_token(gateway: Gateway, cluster: Cluster) -> None:
     answers = []
     for token in (cluster.token("node-token"), "b" * 54):

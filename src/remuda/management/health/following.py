@@ -43,6 +43,9 @@ class Following:
         self.nodes.add_index(_BY_MACHINE, lambda node: (machine_name(name_of(node)),))
         self.pods: Informer = self._informers.of(PODS, fields=PODS_AT_WORK, transform=slim_pod)
         self.pods.add_index(_BY_NODE, lambda pod: (pod["node"],))
+        # Moves with every change that matters, so that sums need not be made twice.
+        self.changes = 0
+        self._loads: dict[str, Load] = {}
 
     @property
     def filled(self) -> bool:
@@ -57,7 +60,10 @@ class Following:
         return next(iter(self.nodes.indexed(_BY_MACHINE, machine)), None)
 
     def load(self, node: str) -> Load:
-        return load_of(self.pods.indexed(_BY_NODE, node))
+        found = self._loads.get(node)
+        if found is None:
+            found = self._loads[node] = load_of(self.pods.indexed(_BY_NODE, node))
+        return found
 
     def loads(self) -> dict[str, Load]:
         return {name_of(node): self.load(name_of(node)) for node in self.nodes.objects()}
@@ -66,6 +72,9 @@ class Following:
         """Until cancelled. `changed` gets the names of the management Nodes that are concerned."""
 
         def node_changed(new: Obj | None, old: Obj | None) -> None:
+            self.changes += 1
+            if new is None and old is not None:
+                self._loads.pop(name_of(old), None)
             changed([machine_name(name_of(new or old or {}))])
             if self.filled:
                 nodes_changed()
@@ -73,6 +82,9 @@ class Following:
         def pod_changed(new: Obj | None, old: Obj | None) -> None:
             nodes = {pod["node"] for pod in (new, old) if pod is not None} - {""}
             if new is None or old is None or any(new[part] != old[part] for part in ("node", "requests", "limits")):
+                self.changes += 1
+                for node in nodes:
+                    self._loads.pop(node, None)
                 changed([machine_name(node) for node in nodes])
 
         self.nodes.on_change(node_changed)

@@ -21,8 +21,8 @@ from remuda.runtime import DONE, Controller, Manager, Result, logger, synced
 from ..conditions import write_status
 from ..downstreams import Downstreams
 from ..making import find
-from .facts import summary_of
-from .following import Followings
+from .facts import Summary, summary_of
+from .following import Following, Followings
 from .judging import ADMINISTRATED, Seen, is_internal, judged
 from .ports import Agents
 
@@ -50,6 +50,8 @@ class _Memory:
     failures: int = 0
     version: Obj | None = None
     read_at: float = 0.0
+    summary: Summary | None = None
+    made_of: tuple[Following, int, str] | None = None
 
 
 class ClusterHealth:
@@ -101,12 +103,18 @@ class ClusterHealth:
             memory.failures = 0
             return Seen(problem)
         api = await self._api(name, cluster, memory)
-        summary = None
         following = self._followings.get(name)
-        if following is not None and following.client is memory.client:
-            version = str((memory.version or {}).get("gitVersion") or "")
-            summary = summary_of(version, following.nodes.objects(), following.loads())
+        summary = self._sum(following, memory) if following is not None and following.client is memory.client else None
         return Seen("", api, memory.version, summary)
+
+    @staticmethod
+    def _sum(following: Following, memory: _Memory) -> Summary:
+        version = str((memory.version or {}).get("gitVersion") or "")
+        made_of = (following, following.changes, version)
+        if memory.summary is None or memory.made_of != made_of:
+            memory.summary = summary_of(version, following.nodes.objects(), following.loads())
+            memory.made_of = made_of
+        return memory.summary
 
     async def _api(self, name: str, cluster: Obj, memory: _Memory) -> str | None:
         """What is wrong with the API, if that is certain."""
