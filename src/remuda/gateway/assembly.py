@@ -32,6 +32,7 @@ from remuda.management.choices import admitted as admitted_choices
 from remuda.management.clusters import ManagedClusters, RegistrationTokens, Server
 from remuda.management.health import assembly as health
 from remuda.management.roles import assembly as roles
+from remuda.management.users.admission import admitted as admitted_identity
 from remuda.management.users.controllers import TokenController, UserController
 from remuda.provisioning.cluster import ManagementMirror, WantedClusters
 from remuda.runtime import Informers, Manager, Pauses, Reconciler, Registry
@@ -208,7 +209,7 @@ def admitted_types(source: ObjectSource, rbac: Rbac) -> tuple[AdmittedType, ...]
 
     `source` and `rbac` say who holds what: the server's own, or :class:`~remuda.management.roles.held.InformerSource`.
     """
-    return merged((*admitted_choices(), *roles.admitted_types(source, rbac)))
+    return merged((*admitted_choices(), *roles.admitted_types(source, rbac), *admitted_identity(source, rbac)))
 
 
 def merged(types: Iterable[AdmittedType]) -> tuple[AdmittedType, ...]:

@@ -1,0 +1,141 @@
+"""What may be written of users and tokens through the Kubernetes API, by those whom RBAC lets write them at all.
+
+Either kind says who somebody is, so writing it is being somebody:
+
+- Token: whoever makes one for another user, or for groups, must be allowed to impersonate these. Whose it is and by what it is
+  known can't be changed, and it can be made to last longer or to open more only by who may impersonate its user.
+- User: a login name is one visible word that nobody else has. A password is kept in no User. Who a user is with a login provider
+  may be said only by who may do everything, since roles are given to that. And nobody disables or removes somebody who may do
+  everything without that right.
+
+Whoever may do everything, the server's own controllers among them, may do all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from remuda.api.management_cattle_io import GROUP, USERS, VERSION
+from remuda.apiserver.admission import CREATE, DELETE, Attributes
+from remuda.apiserver.authz import Action, Authorizer
+from remuda.apiserver.source import ObjectSource
+from remuda.apiserver.users import AUTHENTICATED, MASTERS, User
+from remuda.kube.errors import FieldError, duplicate, forbidden, forbidden_field, invalid_value, required
+from remuda.kube.objects import name_of
+from remuda.runtime.admission import AdmittedType
+
+from .people import local_principal, name_problem
+
+Obj = dict[str, Any]
+
+_IMMUTABLE = "field is immutable"
+# Of a token, what never changes, and what makes it last longer or open more.
+_WHOSE = ("userId", "token", "authProvider", "userPrincipal", "groupPrincipals", "isDerived")
+_HOW_FAR = ("ttl", "expiresAt", "expired", "clusterName")
+
+
+class IdentityRules:
+    def __init__(self, source: ObjectSource, authorizer: Authorizer) -> None:
+        self._source = source
+        self._authorizer = authorizer
+
+    def admitted_types(self) -> tuple[AdmittedType, ...]:
+        return (
+            AdmittedType(GROUP, VERSION, "tokens", "Token", validate=self.token),
+            AdmittedType(GROUP, VERSION, "users", "User", validate=self.user, validates_deletion=True),
+        )
+
+    # --- tokens -----------------------------------------------------------------------------------------------------------
+
+    def token(self, attributes: Attributes) -> Iterable[FieldError]:
+        token, old = attributes.obj or {}, attributes.old or {}
+        if attributes.operation == CREATE:
+            return self._new_token(attributes.user, token)
+        if self._may_everything(attributes.user):
+            return []
+        errors = [forbidden_field(name, _IMMUTABLE) for name in _WHOSE if _differs(token, old, name)]
+        wider = [name for name in _HOW_FAR if _differs(token, old, name)]
+        if wider and not self._may_be(attributes.user, "users", str(old.get("userId") or "")):
+            errors += [forbidden_field(name, "only who may impersonate the token's user may change this") for name in wider]
+        return errors
+
+    def _new_token(self, user: User, token: Obj) -> list[FieldError]:
+        owner = str(token.get("userId") or "")
+        if not owner:
+            return [required("userId", "a token is somebody's")]
+        errors: list[FieldError] = []
+        if owner != user.name and not self._may_be(user, "users", owner):
+            errors.append(forbidden_field("userId", "only who may impersonate that user may make a token for them"))
+        for index, group in enumerate(token.get("groupPrincipals") or ()):
+            if not self._may_be(user, "groups", _principal(group)):
+                errors.append(forbidden_field(f"groupPrincipals[{index}]", "only who may impersonate that group may say this"))
+        return errors
+
+    def _may_be(self, user: User, kind: str, name: str) -> bool:
+        return self._allowed(Action(user, "impersonate", "", "v1", kind, name=name))
+
+    # --- users ------------------------------------------------------------------------------------------------------------
+
+    def user(self, attributes: Attributes) -> Iterable[FieldError]:
+        if attributes.operation == DELETE:
+            self._check_not_above(attributes)
+            return []
+        user, old = attributes.obj or {}, attributes.old or {}
+        if old and any(_differs(user, old, name) for name in ("enabled", "mustChangePassword")):
+            self._check_not_above(attributes)
+        errors = self._username_errors(user, old)
+        if user.get("password") and _differs(user, old, "password"):
+            errors.append(
+                forbidden_field("password", "passwords are kept in Secrets: set it by the action setpassword of /v3/users")
+            )
+        return [*errors, *self._principal_errors(attributes.user, user, old)]
+
+    def _username_errors(self, user: Obj, old: Obj) -> list[FieldError]:
+        name = user.get("username") or ""
+        if not name or name == old.get("username"):
+            return []
+        if problem := name_problem(name):
+            return [invalid_value("username", name, problem)]
+        others = self._source.list(GROUP, USERS.resource)
+        if any(other.get("username") == name and name_of(other) != name_of(user) for other in others):
+            return [duplicate("username", name)]
+        return []
+
+    def _principal_errors(self, who: User, user: Obj, old: Obj) -> list[FieldError]:
+        known = {local_principal(name_of(user)), *(old.get("principalIds") or ())}
+        added = [(index, found) for index, found in enumerate(user.get("principalIds") or ()) if found not in known]
+        if not added or self._may_everything(who):
+            return []
+        why = "only who may do everything may say who a user is with a login provider"
+        return [forbidden_field(f"principalIds[{index}]", why) for index, _ in added]
+
+    def _check_not_above(self, attributes: Attributes) -> None:
+        name = attributes.name
+        if name == attributes.user.name:
+            return
+        if self._may_everything(User(name, name, (AUTHENTICATED,))) and not self._may_everything(attributes.user):
+            raise forbidden(GROUP, USERS.resource, name, "the user may do more than you")
+
+    def _may_everything(self, user: User) -> bool:
+        return self._allowed(Action(user, "*", "*", "*", "*"))
+
+    def _allowed(self, action: Action) -> bool:
+        return MASTERS in action.user.groups or self._authorizer.authorize(action).allowed
+
+
+def _differs(new: Obj, old: Obj, name: str) -> bool:
+    """Empty is as good as absent."""
+    return (new.get(name) or None) != (old.get(name) or None)
+
+
+def _principal(found: object) -> str:
+    if not isinstance(found, dict):
+        return ""
+    metadata = found.get("metadata")
+    named = metadata.get("name") if isinstance(metadata, dict) else None
+    return str(named or found.get("name") or "")
+
+
+def admitted(source: ObjectSource, authorizer: Authorizer) -> tuple[AdmittedType, ...]:
+    return IdentityRules(source, authorizer).admitted_types()
