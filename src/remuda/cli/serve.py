@@ -157,6 +157,7 @@ async def _serve(
     from remuda.apiserver.store import StoreError
     from remuda.embedded import running
     from remuda.gateway.certificates import CertificateError
+    from remuda.management import CONTROLLERS as ACCESS_CONTROLLERS
 
     from .notify import tell
 
@@ -169,7 +170,7 @@ async def _serve(
             server = await _unless(stop, stack.enter_async_context(opening))
             if server is None:
                 return
-            _announce(server, config.data_dir)
+            _announce(server, config.data_dir, with_gateway=controllers and bool(choice.of(ACCESS_CONTROLLERS)))
             tell(f"READY=1\nSTATUS=serving at {server.url}")
             await server.serve_forever(stop)
             tell("STOPPING=1")
@@ -194,8 +195,9 @@ async def _unless(stop: asyncio.Event, opening: Coroutine[Any, Any, Server]) -> 
         stopping.cancel()
 
 
-def _announce(server: Server, data_dir: Path) -> None:
+def _announce(server: Server, data_dir: Path, *, with_gateway: bool) -> None:
     assert server.pki is not None
+    login = f"Or:   remuda login {server.url}\n" if with_gateway else ""
     etcd = server.config.etcd
     state = "" if etcd is None else f"  etcd        {', '.join(etcd.endpoints)}\n"
     click.echo(
@@ -205,6 +207,7 @@ def _announce(server: Server, data_dir: Path) -> None:
         f"  CA          {server.pki.ca_certificate}\n"
         f"  kubeconfig  {server.kubeconfig_path}\n"
         f"Try:  kubectl --kubeconfig {server.kubeconfig_path} get namespaces\n"
+        f"{login}"
         "Ctrl-C stops."
     )
 

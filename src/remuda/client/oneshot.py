@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import http.client
 import os
+import ssl
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -21,14 +22,26 @@ class NoAnswer(Exception):
     """There was no answer, or one that is not JSON; the message says why."""
 
 
+class _Named(http.client.HTTPSConnection):
+    """HTTPS to a server whose certificate may be for another name than the one that it is reached by."""
+
+    def __init__(self, host: str, port: int, seconds: float, context: ssl.SSLContext, name: str) -> None:
+        super().__init__(host, port, timeout=seconds, context=context)
+        self._named = (context, name or host)
+
+    def connect(self) -> None:
+        http.client.HTTPConnection.connect(self)
+        context, name = self._named
+        self.sock = context.wrap_socket(self.sock, server_hostname=name)
+
+
 def get(target: Target, path: str, seconds: float) -> Any:
     """The JSON at `path`. Knows certificates and fixed tokens; a plug-in is not run for so little."""
     url = urlsplit(target.server)
     port = url.port or (443 if url.scheme == "https" else 80)
     host = url.hostname or ""
     if url.scheme == "https":
-        context = client_context(target)
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(host, port, timeout=seconds, context=context)
+        connection: http.client.HTTPConnection = _Named(host, port, seconds, client_context(target), target.tls_server_name)
     else:
         connection = http.client.HTTPConnection(host, port, timeout=seconds)
     try:

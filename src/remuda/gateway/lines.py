@@ -130,7 +130,7 @@ class Lines:
 
     def _verdict(self, connection: Connection, line: _Line, now: float) -> str:
         transport = connection.transport
-        if transport is None or connection._upgraded:
+        if transport is None or connection._upgraded or connection._payload_parser is not None:
             return ""
         request = connection._current_request
         if request is None:

@@ -60,5 +60,5 @@ class Standing:
             and self._found.get(*key) is None
             and await make(self._manager.client, self._resource, obj) is not None
         ):
-            log.info("made")
+            log.debug("made")
         return DONE
