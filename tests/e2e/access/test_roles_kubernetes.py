@@ -1,0 +1,92 @@
+"""Roles on a real kube-apiserver behind `remuda gateway`: our rules as its webhooks, what comes of them in its own RBAC."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .test_door_kubernetes import Place, admin, place  # noqa: F401 - fixtures
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+
+Obj = dict[str, Any]
+
+MANAGEMENT = "/apis/management.cattle.io/v3"
+CLUSTERS = "/apis/provisioning.cattle.io/v1/namespaces/fleet-default/clusters"
+PATCH = {"Content_Type": "application/merge-patch+json"}
+
+
+class Somebody:
+    """A user with the global role `user`, as whom the administrator asks."""
+
+    def __init__(self, place: Place, admin: str, name: str) -> None:  # noqa: F811
+        self._place, self._admin, self.name = place, admin, name
+        binding = {"apiVersion": "management.cattle.io/v3", "kind": "GlobalRoleBinding", "metadata": {"name": f"grb-{name}"}}
+        binding |= {"globalRoleName": "user", "userName": name}
+        code, answer = place.ask(f"{MANAGEMENT}/globalrolebindings", admin, "POST", binding)
+        assert code == 201, answer
+
+    def ask(self, path: str, method: str = "GET", body: Any = None, **headers: str) -> tuple[int, Any]:
+        who = {"Impersonate_User": self.name, "Impersonate_Group": "system:authenticated"}
+        return self._place.ask(path, self._admin, method, body, **who, **headers)
+
+    def makes(self, name: str, **annotations: str) -> tuple[int, Any]:
+        metadata = {"name": name, "namespace": "fleet-default", "annotations": annotations}
+        return self.ask(
+            CLUSTERS, "POST", {"apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster", "metadata": metadata, "spec": {}}
+        )
+
+
+def test_tenants_on_somebody_elses_kubernetes(place: Place, admin: str) -> None:  # noqa: F811
+    ann, bob = Somebody(place, admin, "u-ann"), Somebody(place, admin, "u-bob")
+    ids = {}
+    for tenant in (ann, bob):
+        place.until(lambda tenant=tenant: tenant.makes(f"of-{tenant.name}")[0] in (201, 409))
+        made = place.until(lambda tenant=tenant: _if_found(tenant.ask(f"{CLUSTERS}/of-{tenant.name}")))
+        assert made["metadata"]["annotations"]["field.cattle.io/creatorId"] == tenant.name
+        ids[tenant.name] = place.until(
+            lambda tenant=tenant: (tenant.ask(f"{CLUSTERS}/of-{tenant.name}")[1].get("status") or {}).get("clusterName")
+        )
+        place.until(lambda tenant=tenant: tenant.ask(f"{MANAGEMENT}/clusters/{ids[tenant.name]}")[0] == 200)
+    theirs = ids["u-bob"]
+    for path in (
+        f"{CLUSTERS}/of-u-bob",
+        f"{MANAGEMENT}/clusters/{theirs}",
+        f"{MANAGEMENT}/namespaces/{theirs}/clusterregistrationtokens",
+        f"/api/v1/namespaces/{theirs}/secrets/crt-token-default-token",
+        "/api/v1/namespaces/fleet-default/secrets",
+    ):
+        assert ann.ask(path)[0] == 403, path
+    own = f"{MANAGEMENT}/clusters/{ids['u-ann']}"
+    code, answer = ann.ask(own, "PATCH", {"status": {"apiEndpoint": "https://192.0.2.66"}}, **PATCH)
+    assert (code, (answer.get("status") or {}).get("apiEndpoint")) == (200, None)
+    assert ann.ask(own, "PATCH", {"spec": {"internal": True}}, **PATCH)[0] == 422
+    assert ann.makes("forged", **{"field.cattle.io/creatorId": "u-bob"})[0] == 422
+    assert ann.makes("stolen", **{"provisioning.cattle.io/management-cluster-name": theirs})[0] == 422
+
+
+def test_nobody_grants_there_what_they_do_not_hold(place: Place, admin: str) -> None:  # noqa: F811
+    rules = [{"verbs": ["create"], "apiGroups": ["management.cattle.io"], "resources": ["globalroles", "globalrolebindings"]}]
+    role = {"apiVersion": "management.cattle.io/v3", "kind": "GlobalRole", "metadata": {"name": "keeper"}, "rules": rules}
+    assert place.ask(f"{MANAGEMENT}/globalroles", admin, "POST", role)[0] == 201
+    keeper = Somebody(place, admin, "u-keeper")
+    binding = {"apiVersion": "management.cattle.io/v3", "kind": "GlobalRoleBinding", "metadata": {"name": "keeps"}}
+    binding |= {"globalRoleName": "keeper", "userName": "u-keeper"}
+    assert place.ask(f"{MANAGEMENT}/globalrolebindings", admin, "POST", binding)[0] == 201
+    grab = {**binding, "metadata": {"name": "grab"}, "globalRoleName": "admin"}
+
+    def judged() -> Any:
+        code, answer = keeper.ask(f"{MANAGEMENT}/globalrolebindings", "POST", grab)
+        return answer["message"] if code == 403 and "cannot create" not in answer["message"] else ""
+
+    assert "not currently held" in place.until(judged)
+    assert place.ask(f"{MANAGEMENT}/globalroles/admin", admin, "DELETE")[0] == 403
+    assert place.ask(f"{MANAGEMENT}/globalroles/keeper", admin, "DELETE")[0] == 200
+    # Its own garbage collection takes what came of it.
+    place.until(lambda: place.ask(f"{MANAGEMENT}/globalrolebindings/keeps", admin)[0] == 404)
+    place.until(lambda: place.ask("/apis/rbac.authorization.k8s.io/v1/clusterroles/cattle-globalrole-keeper", admin)[0] == 404)
+
+
+def _if_found(answer: tuple[int, Any]) -> Obj | None:
+    return answer[1] if answer[0] == 200 else None
