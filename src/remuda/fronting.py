@@ -25,6 +25,8 @@ from remuda.gateway.access import ReviewedAccess
 from remuda.gateway.assembly import AccessControllers, Gateway, Ground, admitted_types
 from remuda.gateway.certificates import Files, ServingCertificate
 from remuda.gateway.kubernetes import Kubernetes
+from remuda.gateway.services import Access
+from remuda.gateway.theirs import Theirs
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.errors import ApiError
 from remuda.management import ACCESS, CONTROLLERS
@@ -64,7 +66,10 @@ class AttachedGateway(Attached):
 
     def __init__(self, client: HttpsClient, settings: Settings, front: Front, clock: Clock, rng: Rng, entropy: Entropy) -> None:
         super().__init__(client, settings, clock, rng, entropy)
+        self._https = client
         self._target = client.target
+        self._source: InformerSource | None = None
+        self._rbac: Rbac | None = None
         self._front = front
         self.port = 0
 
@@ -72,9 +77,10 @@ class AttachedGateway(Attached):
     async def _rules(self) -> AsyncIterator[tuple[AdmittedType, ...]]:
         """Who holds what is followed apart from the manager. Until that is known nobody is let grant anything."""
         informers = Informers(self._client, self._clock, self._rng)
-        source = InformerSource(informers)
+        self._source = InformerSource(informers)
+        self._rbac = Rbac(self._source)
         async with beside(informers.run()):
-            yield admitted_types(source, Rbac(source))
+            yield admitted_types(self._source, self._rbac)
 
     async def _begin(self, stack: AsyncExitStack, definitions: list[str], told: Callable[[str], None]) -> None:
         certificate = self._certificate()
@@ -96,7 +102,7 @@ class AttachedGateway(Attached):
         )
         gateway.services.beside.append(certificate.follow)
         AccessControllers(self._manager, gateway, self.settings.choice.of(CONTROLLERS), machines=await self._has_machines())
-        behind = Kubernetes(self._target, self._clock, access)
+        behind = Kubernetes(self._target, self._clock, access, self._shown(access))
         stack.callback(behind.close)
         await stack.enter_async_context(beside(gateway.run()))
         listener = Listener(gateway.door(behind), certificate.context, gateway.lines)
@@ -109,6 +115,12 @@ class AttachedGateway(Attached):
         self.port = listener.port
         host = where.host if where.host not in ("", "0.0.0.0", "::") else "127.0.0.1"
         told(f"the gateway of {self._target.server} is at https://{f'[{host}]' if ':' in host else host}:{listener.port}")
+
+    def _shown(self, access: Access) -> Theirs | None:
+        """What people see of lists, once it is known who holds what (:meth:`_rules`)."""
+        return (
+            Theirs(self._https, self._source, self._rbac, access) if self._source is not None and self._rbac is not None else None
+        )
 
     def _certificate(self) -> ServingCertificate:
         """Raises CertificateError, PkiError."""

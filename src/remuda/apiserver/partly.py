@@ -28,6 +28,18 @@ class _Since(NamedTuple):
     revision: int
 
 
+def part_of(rbac: Rbac, action: Action) -> Permitted | None:
+    """What somebody sees of a list that is refused as a whole; None when they have nothing to do with it."""
+    if AUTHENTICATED not in action.user.groups:
+        return None
+    permitted = rbac.permitted(action)
+    creating = action.but(verb="create")
+    # Who may make one has a list, if an empty one.
+    if permitted.anything or rbac.authorize(creating).allowed or rbac.permitted(creating).anything:
+        return permitted
+    return None
+
+
 class Partly:
     def __init__(self, rbac: Rbac, groups: Iterable[str], revision: Callable[[], int]) -> None:
         """`revision` gives the cache's."""
@@ -43,19 +55,14 @@ class Partly:
         """For a list or watch that was refused: what of it may be answered; None to refuse it."""
         if action.verb not in ("list", "watch") or action.group not in self._groups or action.name or action.subresource:
             return None
-        if AUTHENTICATED not in action.user.groups:
-            return None
-        permitted = self._rbac.permitted(action)
-        if not permitted.anything and not self._may_have(action.but(verb="create")):
+        permitted = part_of(self._rbac, action)
+        if permitted is None:
             return None
         if action.verb == "list":
             # The watch that comes next begins where this list ends.
             watching = action.but(verb="watch")
             self._noted(watching, self._rbac.permitted(watching))
         return Sight(self, action, self._noted(action, permitted))
-
-    def _may_have(self, creating: Action) -> bool:
-        return self._rbac.authorize(creating).allowed or self._rbac.permitted(creating).anything
 
     def _noted(self, action: Action, permitted: Permitted) -> _Since:
         user = action.user

@@ -229,8 +229,11 @@ class HttpsClient:
         options = _delete_options(propagation, None, "", "", False)
         return answers.named_items(await self._object("DELETE", object_path(resource, namespace), query, options))
 
-    async def raw(self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None) -> Any:
-        content, media_type = await self._request(method, path, query or {}, body)
+    async def raw(
+        self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None, accept: str = ""
+    ) -> Any:
+        """`accept`: the form in which the answer is wanted; it must be one of JSON."""
+        content, media_type = await self._request(method, path, query or {}, body, accept=accept)
         return answers.value(content, media_type)
 
     # --- watch ---------------------------------------------------------------------------------------------------------

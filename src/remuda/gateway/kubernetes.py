@@ -26,6 +26,7 @@ from .exchange import Exchange
 from .headers import Cleaned, for_cluster, from_cluster, upgrade_of
 from .pools import Pool, direct
 from .services import Access
+from .theirs import Theirs
 
 # A websocket's way to show a token where a browser can set no header: beside ours it would be a second word on who asks.
 _BEARER_PROTOCOL = "base64url.bearer.authorization.k8s.io."
@@ -33,9 +34,12 @@ _PROTOCOLS = "sec-websocket-protocol"
 
 
 class Kubernetes:
-    """`target` says where it is and who we are there; `access` asks it. Raises ConfigError for a target that can't be used."""
+    """`target` says where it is and who we are there; `access` asks it; `theirs` answers lists that it would refuse.
 
-    def __init__(self, target: Target, clock: Clock, access: Access) -> None:
+    Raises ConfigError for a target that can't be used.
+    """
+
+    def __init__(self, target: Target, clock: Clock, access: Access, theirs: Theirs | None = None) -> None:
         parts = urlsplit(target.server)
         if parts.scheme != "https" or not parts.hostname or parts.path.strip("/"):
             raise ConfigError(f"{target.server} must be https:// and a host, without a path")
@@ -43,6 +47,7 @@ class Kubernetes:
             raise ConfigError("a gateway needs a credential that lasts: a token, a token file or a client certificate")
         self._clock = clock
         self._access = access
+        self._shown = theirs
         self._credentials: CredentialSource = source_for(target, clock)
         self._host = parts.netloc
         port = parts.port or 443
@@ -66,7 +71,8 @@ class Kubernetes:
         if wanted is not None:
             asked.impersonated = wanted.name
             user = await acting(self._access, user, wanted)
-        return await self._as(asked, cleaned, user)
+        shown = await self._shown.answer(asked, user) if self._shown is not None else None
+        return shown if shown is not None else await self._as(asked, cleaned, user)
 
     async def _as_they_are(self, asked: Asked, cleaned: Cleaned) -> web.StreamResponse:
         """That Kubernetes knows them, or does not."""

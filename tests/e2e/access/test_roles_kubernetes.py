@@ -58,6 +58,16 @@ def test_tenants_on_somebody_elses_kubernetes(place: Place, admin: str) -> None:
         "/api/v1/namespaces/fleet-default/secrets",
     ):
         assert ann.ask(path)[0] == 403, path
+    # A list shows what is theirs, in whatever form, though that Kubernetes would refuse it.
+    table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+    for path, name in ((CLUSTERS, "of-u-ann"), (f"{MANAGEMENT}/clusters", ids["u-ann"])):
+        code, answer = ann.ask(f"{path}?limit=500")
+        assert (code, [each["metadata"]["name"] for each in answer["items"]]) == (200, [name])
+        code, answer = ann.ask(path, Accept=table)
+        assert (code, [row["object"]["metadata"]["name"] for row in answer["rows"]]) == (200, [name])
+        assert len(place.ask(path, admin)[1]["items"]) >= 2
+    assert ann.ask("/apis/provisioning.cattle.io/v1/namespaces/fleet-local/clusters")[0] == 403
+    assert ann.ask(f"{MANAGEMENT}/users")[0] == 403
     own = f"{MANAGEMENT}/clusters/{ids['u-ann']}"
     code, answer = ann.ask(own, "PATCH", {"status": {"apiEndpoint": "https://192.0.2.66"}}, **PATCH)
     assert (code, (answer.get("status") or {}).get("apiEndpoint")) == (200, None)
