@@ -97,6 +97,7 @@ class AttachedGateway(Attached):
                 data_dir=self._front.data_dir,
                 names=lambda: certificate.serving.names,
                 healthz=True,
+                takes_turns=True,
                 say=self._front.say,
             )
         )

@@ -30,10 +30,12 @@ from remuda.management import CONTROLLERS, clusters
 from remuda.management.choices import Choices
 from remuda.management.choices import admitted as admitted_choices
 from remuda.management.clusters import ManagedClusters, RegistrationTokens, Server
+from remuda.management.clusters.admission import admitted as admitted_clusters
 from remuda.management.health import assembly as health
 from remuda.management.roles import assembly as roles
 from remuda.management.users.admission import admitted as admitted_identity
 from remuda.management.users.controllers import TokenController, UserController
+from remuda.provisioning.admission import admitted as admitted_wishes
 from remuda.provisioning.cluster import ManagementMirror, WantedClusters
 from remuda.runtime import Informers, Manager, Pauses, Reconciler, Registry
 from remuda.runtime.admission import AdmittedType
@@ -70,7 +72,7 @@ class Ground:
     """What a gateway stands on. `client` acts as the gateway itself; `data_dir` None: nothing is kept, so there is no audit log.
 
     `names` gives the names of the certificate that is served at the moment. `certificates` knows those who show one of theirs.
-    `healthz`: that path is the gateway's own.
+    `healthz`: that path is the gateway's own. `takes_turns`: others may stand before the same API.
     """
 
     client: Client
@@ -84,6 +86,7 @@ class Ground:
     names: Callable[[], Iterable[str]] = tuple
     certificates: Authenticator | None = None
     healthz: bool = False
+    takes_turns: bool = False
     say: Callable[[str], None] = lambda text: None
 
 
@@ -127,7 +130,8 @@ class Gateway:
         self.identity = Identity(services)
         Importing(services, self.registrations)
         ImageRegistry(services)
-        Tunnels(services, self.registrations)
+        self.tunnels = Tunnels(services, self.registrations)
+        self.tunnels.takes_turns = self.ground.takes_turns
         self.agents = TunnelAgents(services)
         self.downstreams = TunnelDownstreams(services)
         self.impersonation = Impersonation(services, self.downstreams)
@@ -182,6 +186,7 @@ class AccessControllers:
     def __init__(self, manager: Manager, gateway: Gateway, only: Collection[str] = CONTROLLERS, *, machines: bool = True) -> None:
         ground = gateway.ground
         informers = manager.informers
+        manager.beside(gateway.tunnels.own)
         server = Server(informers, ground.environment, lambda: ground.authority.ca)
         if "settings" in only:
             manager.beside(Choices(manager.client, informers, manager.clock, ground.environment).run)
@@ -209,7 +214,15 @@ def admitted_types(source: ObjectSource, rbac: Rbac) -> tuple[AdmittedType, ...]
 
     `source` and `rbac` say who holds what: the server's own, or :class:`~remuda.management.roles.held.InformerSource`.
     """
-    return merged((*admitted_choices(), *roles.admitted_types(source, rbac), *admitted_identity(source, rbac)))
+    return merged(
+        (
+            *admitted_choices(),
+            *roles.admitted_types(source, rbac),
+            *admitted_identity(source, rbac),
+            *admitted_clusters(),
+            *admitted_wishes(source),
+        )
+    )
 
 
 def merged(types: Iterable[AdmittedType]) -> tuple[AdmittedType, ...]:

@@ -26,6 +26,7 @@ from remuda.kube.objects import (
 from remuda.management.clusters.names import DEFAULT_TOKEN
 from remuda.management.downstreams import Downstreams
 from remuda.management.footprint import AGENT, CREDENTIALS_PREFIX, MADE_FOR, NAMESPACE, STAMP
+from remuda.management.health.ports import while_working
 from remuda.management.making import find
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
 
@@ -60,8 +61,7 @@ class AgentDeployment:
             concurrency=4,
             lane=lambda key: key,
         )
-        registrations.on_change(self._look)
-        downstreams.on_change(self._look)
+        while_working(manager, lambda: registrations.on_change(self._look), lambda: downstreams.on_change(self._look))
 
     def _look(self, cluster: str) -> None:
         working = self._manager.working(CONTROLLER)

@@ -94,6 +94,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
             data_dir=config.data_dir,
             names=lambda: certificate.serving.names if certificate is not None else (),
             certificates=CertificateAuthenticator(config.clock),
+            takes_turns=server.store.shared,
             say=say,
         )
     )

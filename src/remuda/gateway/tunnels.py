@@ -70,6 +70,9 @@ class Tunnels:
         self._keeper = CredentialKeeper(services.client, services.clock, services.entropy)
         self._paces = Buckets(services.clock, _BURST, _PER_SECOND)
         self._proving: dict[str, asyncio.Lock] = {}
+        # Set where several gateways stand before one API: then the one takes tunnels whose controllers work (:meth:`own`).
+        self.takes_turns = False
+        self._turns = 0
         for path in ("/v3/connect", "/v3/connect/register"):
             services.routes.add("GET", path, self.answer, Who.ANYBODY, largest=0)
         registrations.on_change(self._tokens_changed)
@@ -81,6 +84,8 @@ class Tunnels:
     async def answer(self, asked: Asked) -> web.StreamResponse:
         if not (self._clusters.synced.is_set() and self._registrations.informer.synced.is_set()):
             return _turned_away(asked, 503, "not ready yet", "asked before the caches were filled")
+        if self.takes_turns and not self._turns:
+            return _turned_away(asked, 503, "another server has the tunnels", "another server has the tunnels")
         try:
             let = self._authorize(asked)
         except Refused as refusal:
@@ -201,6 +206,18 @@ class Tunnels:
         await self._keeper.store(known, params)
         log.info("%s: %s is the API of %s now", change.value, params.endpoint, cluster)
 
+    async def own(self) -> None:
+        """Take tunnels until cancelled, then send everybody to the next one. A tunnel is of use only where controllers work: what
+        one gateway has, the others don't."""
+        self._turns += 1
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._turns -= 1
+            if self.takes_turns and not self._turns:
+                for key in self._services.tunnels.clients():
+                    self._services.tunnels.drop(key, "another server has the tunnels now")
+
     # --- throwing out ---------------------------------------------------------------------------------------------------
 
     def _cluster_changed(self, new: Obj | None, old: Obj | None) -> None:
@@ -264,7 +281,12 @@ class TunnelAgents:
     def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
         """`handler` gets the name of a cluster when one of its sessions comes or goes."""
         self._handlers.append(handler)
-        return lambda: self._handlers.remove(handler)
+
+        def stop() -> None:
+            if handler in self._handlers:
+                self._handlers.remove(handler)
+
+        return stop
 
     def session_added(self, key: str, number: int) -> None:
         self._tell(key)

@@ -86,8 +86,9 @@ async def downstream(directory: Path, keys_of: Path | None = None) -> AsyncItera
 class Place:
     """A management API with tunnels, and agents that connect to it."""
 
-    def __init__(self, made: Management, address: str, stack: AsyncExitStack) -> None:
+    def __init__(self, made: Management, address: str, stack: AsyncExitStack, part: Tunnels) -> None:
         self.management = made
+        self.part = part
         self.tunnels = made.services.tunnels
         self.agents = TunnelAgents(made.services)
         self.url = f"ws://{address}/v3/connect"
@@ -132,7 +133,7 @@ async def place(clock: Clock = SYSTEM_CLOCK) -> AsyncIterator[Place]:
     async with AsyncExitStack() as stack:
         made = await stack.enter_async_context(management(clock=clock))
         registrations = Registrations(made.services)
-        Tunnels(made.services, registrations)
+        tunnels = Tunnels(made.services, registrations)
         await made.namespace(CREDENTIALS_NAMESPACE)
         for name, spec in ((ID, {}), ("local", {"internal": True})):
             await made.namespace(name)
@@ -145,7 +146,7 @@ async def place(clock: Clock = SYSTEM_CLOCK) -> AsyncIterator[Place]:
         await made.settle()
         assert await wait_until(SYSTEM_CLOCK, lambda: registrations.cluster_of(LOCAL) is not None, 20)
         address = await stack.enter_async_context(made.door())
-        yield Place(made, address, stack)
+        yield Place(made, address, stack, tunnels)
 
 
 def said(address: str, ca: str, token: str, registration: str = TOKEN) -> dict[str, str]:
@@ -343,6 +344,19 @@ async def test_a_session_ends_with_its_token_but_not_within_grace() -> None:
         await asyncio.wait_for(asyncio.gather(task, return_exceptions=True), 20)
         for each in running:
             each.cancel()
+
+
+async def test_of_several_gateways_the_one_takes_tunnels_whose_controllers_work() -> None:
+    async with place() as found:
+        found.part.takes_turns = True
+        assert await found.turned_away(agents()) == "another server has the tunnels"
+        turn = asyncio.create_task(found.part.own())
+        await asyncio.sleep(0)
+        session = await found.connect(agents(), f"stv-cluster-{ID}")
+        turn.cancel()
+        await asyncio.wait_for(asyncio.gather(session, return_exceptions=True), 20)
+        assert found.tunnels.clients() == []
+        assert await found.turned_away(agents()) == "another server has the tunnels"
 
 
 async def test_a_cluster_has_so_many_sessions_and_no_more() -> None:

@@ -24,7 +24,7 @@ from ..making import find
 from .facts import Summary, summary_of
 from .following import Following, Followings
 from .judging import ADMINISTRATED, Seen, is_internal, judged
-from .ports import Agents
+from .ports import Agents, while_working
 
 log = logger(__name__)
 
@@ -65,8 +65,7 @@ class ClusterHealth:
         self._followings = followings
         self._clusters = manager.informers.of(CLUSTERS)
         self._memories: dict[str, _Memory] = {}
-        agents.on_change(self._look)
-        downstreams.on_change(self._look)
+        while_working(manager, lambda: agents.on_change(self._look), lambda: downstreams.on_change(self._look))
         followings.on_nodes(self._look)
 
     def _look(self, cluster: str) -> None:

@@ -1,9 +1,12 @@
-"""What this room asks of the cluster agents. The gateway, which has their sessions, fulfils it."""
+"""What this room asks of the cluster agents, which the gateway fulfils, and how somebody outside is listened to."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Protocol
+
+from remuda.runtime import Manager
 
 
 class Agents(Protocol):
@@ -16,3 +19,17 @@ class Agents(Protocol):
     def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
         """`handler` gets the name of each cluster of which an agent comes or goes. Returns what ends that."""
         ...
+
+
+def while_working(manager: Manager, *listen: Callable[[], Callable[[], None]]) -> None:
+    """Listen (each gives back what ends it) for as long as the controllers of a manager work, and no longer."""
+
+    async def run() -> None:
+        stops = [begin() for begin in listen]
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            for stop in stops:
+                stop()
+
+    manager.beside(run)

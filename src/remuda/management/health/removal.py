@@ -48,6 +48,7 @@ from ..footprint import (
 )
 from ..making import find
 from .judging import is_administrated, is_internal
+from .ports import while_working
 
 log = logger(__name__)
 
@@ -100,7 +101,7 @@ class Removal:
         self._clusters = manager.informers.of(CLUSTERS)
         self._events = manager.recorder(CONTROLLER)
         self._cleaned: set[str] = set()
-        downstreams.on_change(self._look)
+        while_working(manager, lambda: downstreams.on_change(self._look))
 
     def _look(self, cluster: str) -> None:
         working = self._manager.working(CONTROLLER)
