@@ -1,6 +1,6 @@
-"""Build the real programs that the tests compare Remuda with: Kubernetes, etcd, Cluster API's managers, clusterctl, remotedialer.
+"""Build the real programs that the tests compare Remuda with, or run it on: Kubernetes, etcd, Cluster API's managers, and so on.
 
-Run as `python tests/real/build.py [kubernetes|etcd|capi|capi-bootstrap|clusterctl|remotedialer|all]`; it builds what is missing
+Run as `python tests/real/build.py [NAME|all]`, with a name of `TARGETS`; it builds what is missing
 and prints one `name=path` line per program. Tests call `programs()` instead. What is built depends only on the pinned sources
 (go.mod, go.sum, our main.go and the link flags), so the result is kept in a cache directory named by their hash:
 `$REMUDA_CACHE` or `$XDG_CACHE_HOME` or `~/.cache`, then `remuda/real/<hash>/`. A file lock lets several test runs
@@ -56,6 +56,7 @@ class Target:
         return self.folder or HERE / self.name
 
 
+_CONTAINERD = ("CONTAINERD_VERSION", "github.com/containerd/containerd/v2")
 _CLUSTER_API = ("CLUSTER_API_VERSION", "sigs.k8s.io/cluster-api")
 
 TARGETS = {
@@ -97,6 +98,23 @@ TARGETS = {
             folder=HERE / "capi",
         ),
         Target("remotedialer", ".", "remotedialer", pin=("REMOTEDIALER_VERSION", "github.com/rancher/remotedialer")),
+        Target(
+            name="kubelet",
+            package=".",
+            binary="node",
+            links=("kubelet", "kube-proxy", "kube-scheduler"),
+            pin=("KUBERNETES_VERSION", "k8s.io/kubernetes"),
+        ),
+        *(
+            Target(
+                name=name,
+                package=f"{_CONTAINERD[1]}/cmd/{name}",
+                binary=name,
+                pin=_CONTAINERD,
+                folder=HERE / "containerd",
+            )
+            for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+        ),
     )
 }
 
@@ -116,7 +134,7 @@ def cache_root() -> Path:
 def link_flags(target: Target) -> str:
     """Strip symbols; for Kubernetes also say the version, which a build from the module proxy does not know."""
     flags = ["-s", "-w"]
-    if target.name == "kubernetes":
+    if target.name in ("kubernetes", "kubelet"):
         version = peers()["KUBERNETES_VERSION"]
         major, minor, _ = version.lstrip("v").split(".", 2)
         values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}

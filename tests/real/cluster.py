@@ -30,6 +30,7 @@ import threading
 import time
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -72,6 +73,8 @@ class RealCluster:
     encrypt:       secrets are encrypted at rest with aesgcm.
     directory:     where everything lives; kept on stop. By default a temporary directory that goes away.
     etcd:          use this one, which runs and goes on after the end, instead of starting one.
+    address:       where the API is served, and known to pods; loopback is no address that pods could use.
+    nodes:         also start a scheduler and every controller, and know kubelets: see `node.py`.
     apiserver_args, etcd_args, controller_args: more flags; the last one given wins.
     """
 
@@ -83,11 +86,17 @@ class RealCluster:
         encrypt: bool = False,
         directory: Path | None = None,
         etcd: EtcdCluster | None = None,
+        address: str = HOST,
+        nodes: bool = False,
         apiserver_args: Sequence[str] = (),
         etcd_args: Sequence[str] = (),
         controller_args: Sequence[str] = (),
     ) -> None:
         self._controllers = (CONTROLLERS if controllers else ()) if isinstance(controllers, bool) else controllers
+        if nodes:
+            self._controllers = ("*",)
+        self._nodes = nodes
+        self.address = address
         self._fsync = fsync
         self._encrypt = encrypt
         self._keep = directory is not None
@@ -140,6 +149,8 @@ class RealCluster:
             self._start_apiserver(kubernetes["kube-apiserver"])
             if self._controllers:
                 self._start_controllers(kubernetes["kube-controller-manager"])
+            if self._nodes:
+                self._start_scheduler(build.programs("kubelet")["kube-scheduler"])
         except BaseException:
             self._keep = True
             self.stop()
@@ -164,7 +175,7 @@ class RealCluster:
         context = ssl.create_default_context(cafile=str(self.ca_pem))
         context.load_cert_chain(self.admin_cert, self.admin_key)
         port = urllib.parse.urlsplit(self.url).port
-        connection = http.client.HTTPSConnection(HOST, port, context=context, timeout=60)
+        connection = http.client.HTTPSConnection(self.address, port, context=context, timeout=60)
         try:
             content = None if body is None else json.dumps(body).encode()
             connection.request(method, path, content, {"Content-Type": "application/json", **(headers or {})})
@@ -194,8 +205,8 @@ class RealCluster:
     # -- parts ---------------------------------------------------------------------------------------------------------
 
     def _write_credentials(self) -> None:
-        authority = pki.Authority(self.data_dir)
-        authority.serving("apiserver", (HOST, SERVICE_ADDRESS))
+        authority = self._authority = pki.Authority(self.data_dir)
+        authority.serving("apiserver", tuple(dict.fromkeys((HOST, SERVICE_ADDRESS, self.address))))
         authority.client("admin", "kubernetes-admin", ("system:masters",))
         authority.client("kube-controller-manager", "system:kube-controller-manager", ("system:masters",))
         pki.service_account_key(self.data_dir)
@@ -221,15 +232,13 @@ class RealCluster:
 
     def _start_apiserver(self, program: Path) -> None:
         (port,) = free_ports(1)
-        self.url = f"https://{HOST}:{port}"
+        self.url = f"https://{self.address}:{port}"
         self._write_kubeconfig(self.kubeconfig, "admin")
         flags = [
             f"--etcd-servers={self.etcd_url}",
-            f"--bind-address={HOST}",
+            f"--bind-address={self.address}",
             f"--secure-port={port}",
-            # A loopback server has no address that pods could use, so it publishes no endpoints for itself.
-            "--advertise-address=192.0.2.1",
-            "--endpoint-reconciler-type=none",
+            *self._known_as(),
             f"--tls-cert-file={self.data_dir / 'apiserver.crt'}",
             f"--tls-private-key-file={self.data_dir / 'apiserver.key'}",
             f"--client-ca-file={self.ca_pem}",
@@ -246,10 +255,37 @@ class RealCluster:
                 f"--etcd-certfile={self._etcd.client_certificate}",
                 f"--etcd-keyfile={self._etcd.client_key}",
             ]
+        if self._nodes:
+            self._authority.client("kubelet-client", "kube-apiserver-kubelet-client", ("system:masters",))
+            flags += [
+                "--allow-privileged",
+                "--kubelet-preferred-address-types=InternalIP",
+                f"--kubelet-client-certificate={self.data_dir / 'kubelet-client.crt'}",
+                f"--kubelet-client-key={self.data_dir / 'kubelet-client.key'}",
+            ]
         if self._encrypt:
             flags.append(f"--encryption-provider-config={self._write_encryption_config()}")
         self._spawn("kube-apiserver", program, [*flags, *self._apiserver_args])
         self._wait("kube-apiserver", lambda: self.request("GET", "/readyz")[0] == 200, 120)
+
+    def _known_as(self) -> list[str]:
+        if self.address == HOST:
+            # A loopback server has no address that pods could use, so it publishes no endpoints for itself.
+            return ["--advertise-address=192.0.2.1", "--endpoint-reconciler-type=none"]
+        return [f"--advertise-address={self.address}"]
+
+    def kubeconfig_for(self, file_name: str, user: str, groups: tuple[str, ...]) -> Path:
+        """A kubeconfig for somebody with a certificate of this cluster."""
+        path = self.data_dir / f"{file_name}.kubeconfig"
+        self._authority.client(file_name, user, groups)
+        self._write_kubeconfig(path, file_name)
+        return path
+
+    def _start_scheduler(self, program: Path) -> None:
+        kubeconfig = self.kubeconfig_for("kube-scheduler", "system:kube-scheduler", ("system:masters",))
+        (port,) = free_ports(1)
+        flags = [f"--kubeconfig={kubeconfig}", "--leader-elect=false", f"--secure-port={port}", f"--bind-address={HOST}"]
+        self._spawn("kube-scheduler", program, [*flags, f"--cert-dir={self.data_dir}"])
 
     def _start_controllers(self, program: Path) -> None:
         kubeconfig = self.data_dir / "kube-controller-manager.kubeconfig"
@@ -272,9 +308,9 @@ class RealCluster:
 
     def _namespace_is_furnished(self) -> bool:
         wanted = []
-        if "serviceaccount-controller" in self._controllers:
+        if self._nodes or "serviceaccount-controller" in self._controllers:
             wanted.append("/api/v1/namespaces/default/serviceaccounts/default")
-        if "root-ca-certificate-publisher-controller" in self._controllers:
+        if self._nodes or "root-ca-certificate-publisher-controller" in self._controllers:
             wanted.append("/api/v1/namespaces/default/configmaps/kube-root-ca.crt")
         return all(self.request("GET", path)[0] == 200 for path in wanted)
 
@@ -387,15 +423,29 @@ def main(arguments: list[str]) -> int:
     up.add_argument("--fsync", action="store_true", help="etcd waits for the disk")
     up.add_argument("--encrypt", action="store_true", help="encrypt secrets at rest")
     up.add_argument("--directory", type=Path, help="where to keep everything (default: temporary)")
+    up.add_argument("--address", default=HOST, help="where to serve the API (default: loopback)")
+    up.add_argument(
+        "--node", action="store_true", help="with a node; needs a network namespace of its own and an --address in it"
+    )
+    up.add_argument("--registries", type=Path, help="a directory that tells the node how to reach registries (certs.d)")
     chosen = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        with RealCluster(
-            controllers=not chosen.no_controllers,
-            fsync=chosen.fsync,
-            encrypt=chosen.encrypt,
-            directory=chosen.directory,
-        ) as cluster:
+        with ExitStack() as stack:
+            cluster = stack.enter_context(
+                RealCluster(
+                    controllers=not chosen.no_controllers,
+                    fsync=chosen.fsync,
+                    encrypt=chosen.encrypt,
+                    directory=chosen.directory,
+                    address=chosen.address,
+                    nodes=chosen.node,
+                )
+            )
+            if chosen.node:
+                from tests.real.node import Node
+
+                stack.enter_context(Node(cluster, registries=chosen.registries))
             print(f"KUBECONFIG={cluster.kubeconfig}")
             print(f"URL={cluster.url}")
             print(f"KUBECTL={cluster.kubectl_path}", flush=True)

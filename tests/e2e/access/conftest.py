@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from remuda.images import Layout, images_directory
+from remuda.images.debian import DebianError
+from remuda.images.places import cache_directory
+from remuda.images.recipe import REPOSITORY, build
+from remuda.images.wheels import WheelError
+from tests.real import need
 
 from .harness import Embedded, Gateway, Imported
 
@@ -34,3 +43,18 @@ def downstream(place: Path) -> Iterator[Embedded]:
 def imported(gateway: Gateway, downstream: Embedded) -> Iterator[Imported]:
     with gateway.imported(downstream) as connected:
         yield connected
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the agent's image, as `make images` makes it."""
+    if shutil.which("apt-get") is None:
+        need.absent("images are built from Debian's packages")
+    directory = images_directory({"REMUDA_IMAGES": str(tmp_path_factory.mktemp("images"))})
+    try:
+        built = build(cache_directory(os.environ) / "downloads")
+    except (DebianError, WheelError) as error:
+        need.absent(str(error))
+    Layout(directory / REPOSITORY).write(built.image, ("latest",))
+    assert sum(packed for _, _, packed in built.summary) < 30_000_000
+    return directory

@@ -177,7 +177,7 @@ class Gateway(Served):
     def endpoint(self) -> Endpoint:
         """As the administrator of the store, with a certificate: the way around every token."""
         pki = self.directory / "pki"
-        return Endpoint(self.url, pki / "ca.crt", pki / "admin.crt", pki / "admin.key")
+        return Endpoint(self.url, self.ca, pki / "admin.crt", pki / "admin.key")
 
     def trusting(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=str(self.ca))
@@ -421,15 +421,16 @@ class Embedded(Program):
 
 
 class Real(Program):
-    """kube-apiserver, etcd and kube-controller-manager."""
+    """kube-apiserver, etcd and kube-controller-manager; `options` are those of `tests.real.cluster up`."""
 
-    def __init__(self, directory: Path, name: str = "real", prefix: Sequence[str] = ()) -> None:
+    def __init__(self, directory: Path, name: str = "real", prefix: Sequence[str] = (), options: Sequence[str] = ()) -> None:
         need.programs("kubernetes", "etcd")
         super().__init__(name, directory, prefix)
+        self.options = options
         self.kubeconfig = directory / "cluster" / "admin.kubeconfig"
 
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "tests.real.cluster", "up", "--directory", str(self.directory / "cluster")]
+        return [sys.executable, "-m", "tests.real.cluster", "up", "--directory", str(self.directory / "cluster"), *self.options]
 
     def start(self) -> None:
         super().start()
@@ -458,8 +459,12 @@ def kubectl(kubeconfig: Path, *arguments: str, prefix: Sequence[str] = (), check
     return f"{done.stdout}{done.stderr}"
 
 
-def until(true: Callable[[], object], seconds: float = 30, why: str = "it did not become true in time") -> None:
-    eventually(lambda: bool(true()), seconds, why)
+def until(true: Callable[[], object], seconds: float = 30, log: Program | Served | None = None) -> None:
+    """Waits, and when it was in vain shows what somebody told meanwhile."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it did not become true in time" if log is None else log.told()[-4000:]
+        time.sleep(0.02)
 
 
 __all__ = [

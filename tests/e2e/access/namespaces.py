@@ -73,11 +73,15 @@ class Namespace:
         subprocess.run(["ip", "netns", "del", self.name], capture_output=True, check=False)
         subprocess.run(["ip", "link", "del", self._near], capture_output=True, check=False)
 
-    def only_outward(self, *ports: int) -> None:
-        """Everything inbound is dropped without a word, and outward only these ports of ours are let through."""
+    def only_outward(self, *ports: int, inside: Sequence[str] = ()) -> None:
+        """Everything inbound is dropped without a word, and outward only these ports of ours are let through.
+
+        `inside` are devices of the cluster's own, such as the bridge of its pods.
+        """
         let = "".join(f"ip daddr {self.outside} tcp dport {port} accept; " for port in ports)
-        known = "iif lo accept; ct state established accept; "
-        self._rules(known, known.replace("iif", "oif") + let)
+        own = ", ".join(f'"{device}"' for device in ("lo", *inside))
+        known = f"iifname {{ {own} }} accept; ct state established accept; "
+        self._rules(known, known.replace("iifname", "oifname") + let)
 
     def silence(self) -> None:
         """From now on every packet of the wire is lost, and nobody is told: connections are half open."""

@@ -19,11 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
-from remuda.images import Layout, images_directory
-from remuda.images.debian import DebianError
-from remuda.images.places import cache_directory
-from remuda.images.recipe import REPOSITORY, build
-from remuda.images.wheels import WheelError
+from remuda.images.recipe import REPOSITORY
 from tests.real import need
 
 from .harness import Cluster, Embedded, Gateway, Program, until
@@ -33,20 +29,6 @@ pytestmark = pytest.mark.real
 
 Obj = dict[str, Any]
 ACCOUNT = "var/run/secrets/kubernetes.io/serviceaccount"
-
-
-@pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("apt-get") is None:
-        need.absent("images are built from Debian's packages")
-    directory = images_directory({"REMUDA_IMAGES": str(tmp_path_factory.mktemp("images"))})
-    try:
-        built = build(cache_directory(os.environ) / "downloads")
-    except (DebianError, WheelError) as error:
-        need.absent(str(error))
-    Layout(directory / REPOSITORY).write(built.image, ("latest",))
-    assert sum(packed for _, _, packed in built.summary) < 30_000_000
-    return directory
 
 
 @pytest.fixture(scope="module")
