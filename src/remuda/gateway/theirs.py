@@ -16,8 +16,10 @@ from remuda.apiserver.authz.rbac import Permitted, Rbac
 from remuda.apiserver.http import paths
 from remuda.apiserver.partly import part_of
 from remuda.apiserver.users import User
+from remuda.client.https import object_path
 from remuda.kube import jsonio
 from remuda.kube.errors import internal
+from remuda.kube.objects import GroupVersionResource
 from remuda.management.roles.held import InformerSource
 from remuda.management.roles.visibility import GROUPS
 
@@ -54,6 +56,8 @@ class Theirs:
         target = paths.parse("GET", asked.target.path + question)
         if target.verb != "list" or target.group not in GROUPS or target.name or target.subresource or target.extra:
             return None
+        if not (target.version + target.resource).isalnum():
+            return None
         action = Action(user, "list", target.group, target.version, target.resource, "", target.namespace)
         if await self._access.allowed(action):
             return None
@@ -62,7 +66,9 @@ class Theirs:
             return None
         query = {key: value for key, value in target.query.items() if key not in _NOT_PASSED_ON}
         accept = asked.request.headers.get("Accept", "")
-        found = await self._reader.raw("GET", target.path, query=query, accept=accept)
+        # Of what was judged, not of what was sent.
+        path = object_path(GroupVersionResource(target.group, target.version, target.resource), target.namespace)
+        found = await self._reader.raw("GET", path, query=query, accept=accept)
         shown = part(found, permitted)
         if target.query.get("includeObject") == "None":
             shown = {**shown, "rows": [{**row, "object": None} for row in shown.get("rows") or ()]}
