@@ -279,6 +279,7 @@ class Gateway(Served):
 
     def cluster(self, name: str) -> Cluster:
         """A cluster to import, with its tokens, to which nothing has connected yet."""
+        eventually(lambda: self.endpoint.request("GET", "/api/v1/namespaces/fleet-default").status == 200)
         self.made(CLUSTERS, {"kind": "Cluster", "metadata": {"name": name, "namespace": "fleet-default"}, "spec": {}})
 
         def identity() -> str:

@@ -134,7 +134,7 @@ def test_a_new_token_reaches_the_agent_and_the_old_one_is_good_for_a_while(
         items = downstream.endpoint().request("GET", secrets).json["items"]
         return any(each.get("data", {}).get("token") == encoded for each in items)
 
-    until(arrived, why="the new token is not in the cluster")
+    until(arrived, log=gateway)
 
 
 def test_no_token_is_in_any_log(gateway: Gateway, cluster: Cluster, agent: Agent, place: Path) -> None:
