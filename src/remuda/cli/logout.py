@@ -20,6 +20,7 @@ def command(name: str, force: bool) -> None:
 
     login = known(name)
     try:
+        # Not by its name: what ended already is no failure here.
         Remote(target_of(login)).ask("POST", "/v3/tokens?action=logout", {})
     except ApiError as error:
         # Somebody who is not let in any more has been logged out already.

@@ -45,7 +45,15 @@ class Remote:
 
     def ask(self, method: str, path: str, body: Any = None, **query: str) -> Any:
         """One request; what came back, as JSON where it is."""
-        return self.run(lambda client: client.raw(method, path, query=query, body=body))
+        from remuda.kube.errors import ApiError
+
+        try:
+            return self.run(lambda client: client.raw(method, path, query=query, body=body))
+        except ApiError as error:
+            if error.code != 401 or not self.login:
+                raise
+            server = self.target.server
+            raise Failure(f"the session at {server} has ended: remuda login {server}", Code.NOT_ALLOWED) from None
 
 
 def target_of(login: Login) -> Target:

@@ -176,8 +176,8 @@ class UserApi:
         if problem:
             raise norman.invalid(problem)
         self._check_new(password, {"username": username})
-        hashed = await self._hashed(password)
         await self._check_free(username)
+        hashed = await self._hashed(password)
         enabled, must_change = norman.flag_of(body, "enabled"), norman.flag_of(body, "mustChangePassword")
         user = await self._created(username, name, description, must_change=bool(must_change), enabled=enabled is not False)
         try:
