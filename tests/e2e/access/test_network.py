@@ -105,7 +105,8 @@ def test_a_cluster_behind_a_proxy_that_asks_for_a_password(
         cluster = gateway.cluster("behind-a-proxy")
         wrong = {"HTTPS_PROXY": proxy.url.replace("s3cret", "wr0ng"), "NO_PROXY": "127.0.0.1,localhost"}
         with Agent(cluster, downstream, environ=wrong) as agent:
-            until(lambda: "407" in agent.told(), 20, agent.told())
+            # tinyproxy says 407 to who shows nothing and 401 to who shows something wrong.
+            until(lambda: "answered 401" in agent.told(), 20, agent)
             assert "wr0ng" not in agent.told()
         with Agent(cluster, downstream, environ={**wrong, "HTTPS_PROXY": proxy.url}) as agent:
             cluster.until("Connected", "True")
