@@ -30,6 +30,9 @@ def applied(gateway: Gateway, downstream: Embedded, cluster: Cluster) -> list[Ob
     """The manifest's objects, applied."""
     answer = gateway.nobody().request("GET", f"/v3/import/{cluster.token()}_{cluster.id}.yaml")
     assert answer.status == 200, answer.body
+    assert answer.headers["content-type"].startswith("text/plain")
+    head = gateway.nobody().request("HEAD", f"/v3/import/{cluster.token()}_{cluster.id}.yaml")
+    assert (head.status, head.raw) == (200, b"")
     found = [dict(each) for each in yaml.safe_load_all(answer.raw)]
     for obj in found:
         path = _path(obj)
