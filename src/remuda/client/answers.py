@@ -111,9 +111,16 @@ def warnings(headers: Iterable[str]) -> list[str]:
     return [re.sub(r"\\(.)", r"\1", text) for text in found]
 
 
-async def lines(chunks: AsyncIterator[bytes], cut: tuple[type[BaseException], ...]) -> AsyncIterator[bytes]:
-    """The lines of a stream, of any length; the end of the connection, however it comes, is the end of the lines."""
+def too_long(largest: int) -> ApiError:
+    return ApiError(500, "InternalError", f"the server's answer is longer than {largest} bytes")
+
+
+async def lines(
+    chunks: AsyncIterator[bytes], cut: tuple[type[BaseException], ...], largest: int | None = None
+) -> AsyncIterator[bytes]:
+    """The lines of a stream, of any length unless said; the end of the connection, however it comes, is the end of the lines."""
     pending: list[bytes] = []
+    waiting = 0
     try:
         async for chunk in chunks:
             *whole, rest = chunk.split(b"\n")
@@ -123,8 +130,12 @@ async def lines(chunks: AsyncIterator[bytes], cut: tuple[type[BaseException], ..
                 pending.clear()
                 if joined.strip():
                     yield joined
+                waiting = 0
             if rest:
                 pending.append(rest)
+                waiting += len(rest)
+                if largest is not None and waiting > largest:
+                    raise too_long(largest)
     except cut:
         return
 

@@ -71,8 +71,12 @@ class HttpsClient:
         on_warning: Callable[[str], None] | None = None,
         connector: Connector | None = None,
         credentials: CredentialSource | None = None,
+        largest: int | None = None,
     ) -> None:
-        """`connector` makes connections in another way than this machine's network, `credentials` replace the target's own."""
+        """`connector` makes connections in another way than this machine's network, `credentials` replace the target's own.
+
+        `largest` bounds an answer, and an event of a watch: for servers that are not to be trusted with our memory.
+        """
         self.target = target
         self._clock = clock
         self._limits = (connections, watches)
@@ -80,6 +84,7 @@ class HttpsClient:
         self._on_warning = on_warning or LoggedOnce()
         self._credentials = credentials or source_for(target, clock)
         self._connector = connector
+        self._largest = largest
         self._proxy = _proxy(target) if connector is None else None
         self._sessions: tuple[aiohttp.ClientSession, aiohttp.ClientSession] | None = None
         self._closed = False
@@ -263,7 +268,7 @@ class HttpsClient:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         accept = _PARTIAL if metadata_only else ""
         async with self._streaming(object_path(resource, namespace), query, accept) as response:
-            async for line in answers.lines(response.content.iter_any(), _CUT):
+            async for line in answers.lines(response.content.iter_any(), _CUT, self._largest):
                 yield answers.event(line)
 
     @asynccontextmanager
@@ -313,11 +318,24 @@ class HttpsClient:
             async with deadline(self._clock, self._request_seconds):
                 response = await self._answered(method, path, query, body, content_type, accept)
                 async with response:
-                    return await response.read(), response.content_type
+                    return await self._read(response), response.content_type
         except TimeoutError:
             raise Unreachable(self.target.server, f"no answer in {self._request_seconds:.0f} s") from None
         except _CUT as error:
             raise Unreachable(self.target.server, _reason(error)) from None
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes:
+        if self._largest is None:
+            return await response.read()
+        pieces: list[bytes] = []
+        size = 0
+        async for piece in response.content.iter_any():
+            pieces.append(piece)
+            size += len(piece)
+            if size > self._largest:
+                response.close()
+                raise answers.too_long(self._largest)
+        return b"".join(pieces)
 
     async def _answered(
         self,
@@ -339,7 +357,7 @@ class HttpsClient:
             if 200 <= response.status < 300:
                 return response
             async with response:
-                error = answers.failure(response.status, await response.read(), response.headers, method, path)
+                error = answers.failure(response.status, await self._read(response), response.headers, method, path)
             if response.status == 401 and not refused and self._credentials.forget():
                 refused = True
                 continue

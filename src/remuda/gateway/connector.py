@@ -24,7 +24,7 @@ from remuda.kube.objects import Key
 
 from .asking import Caller
 from .credentials import Presented, parse_token
-from .downstreams import LOCAL, TunnelDownstreams
+from .downstreams import LARGEST_ANSWER, LOCAL, TunnelDownstreams
 from .impersonation import EXTRAS, Impersonation
 from .services import Services
 
@@ -88,6 +88,7 @@ class DownstreamConnector:
             connections=_CONNECTIONS,
             request_seconds=_SECONDS,
             connector=reach.connector,
+            largest=LARGEST_ANSWER,
             credentials=UserToken(self._impersonation, cluster, user),
         )
 

@@ -44,6 +44,8 @@ SECRETS = GroupVersionResource("", "v1", "secrets")
 # Rancher's own client waits as long.
 REQUEST_SECONDS = 45.0
 _CONNECTIONS, _WATCHES = 16, 256
+# A list of thousands of nodes fits; a cluster that wants our memory gets no more of it.
+LARGEST_ANSWER = 128 << 20
 _BY_SECRET = "serviceAccountTokenSecret"
 _ENDPOINT = re.compile(r"https://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::([0-9]{1,5}))?/?", re.ASCII)
 
@@ -78,8 +80,10 @@ class Reach:
             connections=_CONNECTIONS,
             watches=_WATCHES,
             request_seconds=REQUEST_SECONDS,
+            on_warning=_unheard,
             connector=self.connector,
             credentials=token,
+            largest=LARGEST_ANSWER,
         )
 
     def connector(self, limit: int, context: ssl.SSLContext | None) -> aiohttp.BaseConnector:
@@ -273,6 +277,10 @@ def only_credential(secret: Obj) -> Obj:
         metadata["resourceVersion"] = version
     token = dig(secret, "data", "credential")
     return {"metadata": metadata, "data": {"credential": token}} if token else {"metadata": metadata}
+
+
+def _unheard(warning: str) -> None:
+    """What a cluster warns of has no place in our log: it would be anybody's to write."""
 
 
 def _pem(ca: str) -> bytes:

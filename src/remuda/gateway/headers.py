@@ -73,6 +73,7 @@ _IDENTITY_PREFIXES = (
     "ssl-client-",
 )
 _IMPERSONATE = "impersonate-"
+_BEARER_PROTOCOL = "base64url.bearer.authorization.k8s.io."
 _NAME = re.compile(r"[!#$%&'*+.^`|~0-9A-Za-z-]+", re.ASCII)
 _VALUE = re.compile(r"[\t -~\x80-\U0010ffff]*")
 _LONGEST_LENGTH = 18
@@ -192,6 +193,20 @@ def for_cluster(headers: Headers) -> Cleaned:
         elif kind is _Kind.FORGED:
             forged.append(lower)
     return Cleaned(kept, impersonation, forged)
+
+
+def without_shown_tokens(headers: Headers) -> list[tuple[str, str]]:
+    """Without the tokens that a websocket may show among its protocols, as browsers do which can set no header: beside ours, one
+    would be a second word on who asks."""
+    kept: list[tuple[str, str]] = []
+    for name, value in headers:
+        if _BEARER_PROTOCOL in value and name.lower() == "sec-websocket-protocol":
+            parts = [part.strip() for part in value.split(",")]
+            value = ", ".join(part for part in parts if not part.startswith(_BEARER_PROTOCOL))
+            if not value:
+                continue
+        kept.append((name, value))
+    return kept
 
 
 def from_cluster(headers: Headers) -> list[tuple[str, str]]:

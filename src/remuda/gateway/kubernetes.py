@@ -23,14 +23,10 @@ from remuda.kube.errors import unavailable
 from .acting import acting, impersonation_headers
 from .asking import Asked
 from .exchange import Exchange
-from .headers import Cleaned, for_cluster, from_cluster, upgrade_of
+from .headers import Cleaned, for_cluster, from_cluster, upgrade_of, without_shown_tokens
 from .pools import Pool, direct
 from .services import Access
 from .theirs import Theirs
-
-# A websocket's way to show a token where a browser can set no header: beside ours it would be a second word on who asks.
-_BEARER_PROTOCOL = "base64url.bearer.authorization.k8s.io."
-_PROTOCOLS = "sec-websocket-protocol"
 
 
 class Kubernetes:
@@ -82,7 +78,7 @@ class Kubernetes:
 
     async def _as(self, asked: Asked, cleaned: Cleaned, user: User) -> web.StreamResponse:
         own = await self._credentials.current()
-        kept = [pair for pair in (_without_bearer(*each) for each in cleaned.headers) if pair is not None]
+        kept = without_shown_tokens(cleaned.headers)
         shown = [("Authorization", own.authorization)] if own.authorization else []
         return await self._pass_on(asked, self._ours, [("Host", self._host), *kept, *shown, *impersonation_headers(user)])
 
@@ -99,10 +95,3 @@ class Kubernetes:
                 return await exchange.answer(from_cluster)
             finally:
                 asked.why = asked.why or exchange.noted
-
-
-def _without_bearer(name: str, value: str) -> tuple[str, str] | None:
-    if name.lower() != _PROTOCOLS or _BEARER_PROTOCOL not in value:
-        return name, value
-    left = [part.strip() for part in value.split(",") if not part.strip().startswith(_BEARER_PROTOCOL)]
-    return (name, ", ".join(left)) if left else None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from aiohttp import web
@@ -22,17 +22,18 @@ from remuda.apiserver.authn import impersonation as parsing
 from remuda.apiserver.authn.serviceaccounts import split_username
 from remuda.apiserver.authz import Action, forbidden_action
 from remuda.apiserver.http.listener import Request
-from remuda.apiserver.users import AUTHENTICATED, User
+from remuda.apiserver.users import User
 from remuda.kube import conditions, errors
 from remuda.kube.clock import deadline
 from remuda.kube.errors import ApiError
 
+from .acting import acting
 from .asking import Asked
 from .behind import Behind
 from .downstreams import LOCAL, Reach, TunnelDownstreams
 from .exchange import Exchange
-from .headers import PROXIED_ANSWER, Cleaned, Headers, for_cluster, from_cluster, upgrade_of
-from .impersonation import EXTRAS, Impersonation, headers_for
+from .headers import PROXIED_ANSWER, Cleaned, Headers, for_cluster, from_cluster, upgrade_of, without_shown_tokens
+from .impersonation import Impersonation, headers_for
 from .routing import Who
 from .services import Services
 from .targets import judge
@@ -42,10 +43,12 @@ WAIT_SECONDS = 5.0
 RETRY_AFTER = 5
 
 PROVISIONED = "Provisioned"
+# What an API server knows; TRACE would show our own headers to whoever asks.
+_METHODS = "GET HEAD POST PUT PATCH DELETE OPTIONS"
 _SHELLS = re.compile(r"/api/v1/namespaces/[^/]+/pods/[^/]+/(?:exec|attach)/?")
-_USEREXTRAS = "authentication.k8s.io"
-# A websocket's way to show a token where a browser can set no header: it would be a second word on who asks.
-_BEARER_PROTOCOL = "base64url.bearer.authorization.k8s.io."
+
+Account = tuple[str, str]
+"""Namespace and name of a service account of the cluster's own."""
 
 
 class Proxy:
@@ -60,7 +63,7 @@ class Proxy:
         self._arrivals: dict[str, set[asyncio.Event]] = {}
         downstreams.on_change(self._arrived)
         for route in ("/k8s/clusters/{cluster}/{path*}", "/k8s/proxy/{cluster}/{path*}"):
-            services.routes.add("*", route, self.answer, Who.USER, largest=None)
+            services.routes.add(_METHODS, route, self.answer, Who.USER, largest=None)
 
     async def answer(self, asked: Asked) -> web.StreamResponse:
         _carry(asked.request, PROXIED_ANSWER)
@@ -74,10 +77,9 @@ class Proxy:
             return await self._answer_locally(asked, target)
         cleaned = for_cluster(asked.request.headers.items())
         asked.forged = tuple(dict.fromkeys((*asked.forged, *cleaned.forged)))
-        account = await self._account_wanted(asked, cleaned)
-        user = asked.user if account is not None else await self._acting(asked, cleaned)
+        who = await self._acting(asked, cleaned)
         reach = await self._reach(cluster)
-        return await self._pass_on(asked, reach, target, prefix, cleaned, account or user)
+        return await self._pass_on(asked, reach, target, prefix, cleaned, who)
 
     # --- who may --------------------------------------------------------------------------------------------------------
 
@@ -86,47 +88,19 @@ class Proxy:
         if not await self._services.access.allowed(action):
             raise forbidden_action(action)
 
-    async def _account_wanted(self, asked: Asked, cleaned: Cleaned) -> tuple[str, str] | None:
-        """Namespace and name of the cluster's service account that the caller wants to be, and may be."""
-        wanted = parsing.parse(cleaned.impersonation)
-        account = split_username(wanted.name) if wanted is not None else None
-        if wanted is None or account is None:
-            return None
-        asked.impersonated = wanted.name
-        await self._may(asked.user, "", "serviceaccounts", account[1], namespace=account[0])
-        return account
-
-    async def _acting(self, asked: Asked, cleaned: Cleaned) -> User:
-        """The user to be in the cluster: the caller, or whom they may be instead."""
-        caller = asked.user
+    async def _acting(self, asked: Asked, cleaned: Cleaned) -> User | Account:
+        """Who to be in the cluster: the caller, or whom they may be instead, by the management API's rules."""
         wanted = parsing.parse(cleaned.impersonation)
         if wanted is None:
-            return caller
+            return asked.user
         asked.impersonated = wanted.name
-        if wanted.name != caller.name:
-            await self._may(caller, "", "users", wanted.name)
-        if wanted.uid and wanted.uid not in (wanted.name, caller.uid):
-            await self._may(caller, _USEREXTRAS, "uids", wanted.uid)
-        for group in wanted.groups:
-            if group not in caller.groups:
-                await self._may(caller, "", "groups", group)
-        extra: dict[str, list[str]] = {}
-        for key, values in wanted.extra.items():
-            for value in values:
-                if not (wanted.name == caller.name and value in caller.extra.get(key, ())):
-                    await self._may(caller, _USEREXTRAS, "userextras", value, subresource=key)
-                if key == "requesttokenid":
-                    await self._check_token(value, wanted.name)
-            if key in EXTRAS:
-                extra[key] = list(values)
-        return User(wanted.name, wanted.name, tuple(dict.fromkeys((*wanted.groups, AUTHENTICATED))), extra)
-
-    async def _may(
-        self, caller: User, group: str, resource: str, name: str, *, namespace: str = "", subresource: str = ""
-    ) -> None:
-        action = Action(caller, "impersonate", group, "v1", resource, subresource, namespace, name)
-        if not await self._services.access.allowed(action):
-            raise forbidden_action(action)
+        user = await acting(self._services.access, asked.user, wanted)
+        account = split_username(wanted.name)
+        if account is not None:
+            return account
+        for token in user.extra.get("requesttokenid", ()):
+            await self._check_token(token, user.name)
+        return user
 
     async def _check_token(self, token: str, user: str) -> None:
         """Nobody is said to have come with a token of somebody else."""
@@ -185,12 +159,12 @@ class Proxy:
     # --- there and back -------------------------------------------------------------------------------------------------
 
     async def _pass_on(
-        self, asked: Asked, reach: Reach, target: str, prefix: str, cleaned: Cleaned, who: User | tuple[str, str]
+        self, asked: Asked, reach: Reach, target: str, prefix: str, cleaned: Cleaned, who: User | Account
     ) -> web.StreamResponse:
         request, clock = asked.request, self._services.clock
         upgrade = upgrade_of(request.headers.items())
-        kept, shown = _without_bearer_protocols(cleaned.headers)
-        if shown:
+        kept = without_shown_tokens(cleaned.headers)
+        if kept != cleaned.headers:
             asked.forged = (*asked.forged, "sec-websocket-protocol")
         async with Exchange(request, reach.pool, clock, what=f"cluster {reach.cluster}") as exchange:
             for attempt in (1, 2):
@@ -207,14 +181,14 @@ class Proxy:
             finally:
                 asked.why = asked.why or exchange.noted
 
-    async def _identity(self, cluster: str, who: User | tuple[str, str]) -> list[tuple[str, str]]:
+    async def _identity(self, cluster: str, who: User | Account) -> list[tuple[str, str]]:
         if isinstance(who, User):
             token = await self._impersonation.token(cluster, who)
             return [("Authorization", f"Bearer {token}"), *headers_for(who)]
         token = await self._impersonation.account_token(cluster, *who)
         return [("Authorization", f"Bearer {token}")]
 
-    def _forget(self, cluster: str, who: User | tuple[str, str]) -> None:
+    def _forget(self, cluster: str, who: User | Account) -> None:
         if isinstance(who, User):
             self._impersonation.forget(cluster, who.name)
         else:
@@ -237,19 +211,6 @@ def _split(path: str) -> tuple[str, str]:
     """`/k8s/clusters/<id>` and what follows it, as they were written."""
     parts = path.split("/", 4)
     return "/".join(parts[:4]), f"/{parts[4]}" if len(parts) > 4 else "/"
-
-
-def _without_bearer_protocols(headers: Iterable[tuple[str, str]]) -> tuple[list[tuple[str, str]], bool]:
-    kept: list[tuple[str, str]] = []
-    shown = False
-    for name, value in headers:
-        if name.lower() == "sec-websocket-protocol" and _BEARER_PROTOCOL in value:
-            shown = True
-            value = ", ".join(part for part in map(str.strip, value.split(",")) if not part.startswith(_BEARER_PROTOCOL))
-            if not value:
-                continue
-        kept.append((name, value))
-    return kept, shown
 
 
 def _at_home(headers: Headers, prefix: str, address: str) -> list[tuple[str, str]]:

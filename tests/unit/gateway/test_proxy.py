@@ -13,6 +13,7 @@ import pytest_asyncio
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.gateway import proxy as proxying
 from remuda.gateway.impersonation import SERVICE_ACCOUNTS, account_name
+from remuda.gateway.targets import judge
 from remuda.kube.clock import SYSTEM_CLOCK, wait_until
 from remuda.management.footprint import IMPERSONATION_NAMESPACE
 
@@ -215,6 +216,12 @@ async def test_an_account_that_somebody_removed_is_made_again(found: World) -> N
     assert status in (201, 503)
     if status == 503:
         assert (await ask(found, path, method="POST", json=configmap("again")))[0] == 201
+
+
+@pytest.mark.parametrize("method", ["TRACE", "CONNECT", "PROPFIND", "TRACK"])
+async def test_methods_that_no_api_has_go_nowhere(found: World, method: str) -> None:
+    target = judge(f"/k8s/clusters/{CLUSTER}/api")
+    assert isinstance(found.services.routes.find(method, target), frozenset)
 
 
 async def test_no_shell_where_the_feature_is_off(found: World) -> None:

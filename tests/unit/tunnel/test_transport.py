@@ -33,14 +33,14 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
     return Pki.ensure(tmp_path_factory.mktemp("pki") / "pki", ["127.0.0.1"], SYSTEM_CLOCK, Entropy())
 
 
-def through(door: Door, target: Target) -> HttpsClient:
+def through(door: Door, target: Target, largest: int | None = None) -> HttpsClient:
     async def dial(address: str) -> ByteStream:
         return await door.tunnels.dial("c-test", "tcp", address)
 
     def connector(limit: int, context: ssl.SSLContext | None) -> aiohttp.BaseConnector:
         return TunnelConnector(dial, context, SYSTEM_CLOCK, limit=limit)
 
-    return HttpsClient(target, SYSTEM_CLOCK, connector=connector)
+    return HttpsClient(target, SYSTEM_CLOCK, connector=connector, largest=largest)
 
 
 @asynccontextmanager
@@ -120,3 +120,28 @@ async def test_connections_are_kept_and_all_closed_with_the_client(pki: Pki) -> 
                 await client.raw("GET", "/version")
             assert session.streams == 1
         await until(lambda: session.streams == 0)
+
+
+@pytest.mark.parametrize("head", [b"Content-Length: 1000000000", b"Transfer-Encoding: chunked", b"X: until-the-end"])
+async def test_a_server_that_wants_our_memory_does_not_get_it(head: bytes) -> None:
+    sent = 0
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n" + head + b"\r\n\r\n")
+        piece = b"10000\r\n" + b"x" * 65536 + b"\r\n" if b"chunked" in head else b"x" * 65536
+        while sent < 500_000_000:
+            writer.write(piece)
+            sent += len(piece)
+            await writer.drain()
+
+    async with Door() as door, listening(flood) as address:
+        await door.join()
+        async with through(door, Target(f"http://{address}"), 1_000_000) as client:
+            with pytest.raises(ApiError, match="longer than"):
+                await client.raw("GET", "/version")
+            with pytest.raises(ApiError, match="longer than"):
+                async for _ in client.watch(CONFIGMAPS):
+                    raise AssertionError("nobody said anything")
+        assert sent < 100_000_000
