@@ -14,7 +14,8 @@ from remuda.cli.exits import Code
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "cli.md").read_text()
-SHOWN = "\n".join(re.findall(r"^\$ (.*)$", PAGE + (ROOT / "docs" / "etcd.md").read_text(), re.MULTILINE))
+PAGES = "\n".join(page.read_text() for page in sorted((ROOT / "docs").glob("*.md")))
+SHOWN = "\n".join(re.findall(r"^\$ (.*)$", PAGES, re.MULTILINE))
 LINES = re.findall(r"(?m)(?:^|(?<=\())remuda (?:[a-z-]+)(?: [^\s)`\"]+)*", SHOWN)
 
 
@@ -27,7 +28,12 @@ def command(name: str) -> click.Command:
 @pytest.mark.parametrize("line", sorted(set(LINES)))
 def test_every_documented_line_is_a_right_one(line: str) -> None:
     _, name, *arguments = shlex.split(line)
-    command(name).make_context(name, arguments)
+    found = command(name)
+    context = found.make_context(name, arguments)
+    if isinstance(found, click.Group):
+        inner, verb, rest = found.resolve_command(context, [*context._protected_args, *context.args])
+        assert inner is not None and verb is not None
+        verb.make_context(inner, rest, parent=context)
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
