@@ -1,0 +1,106 @@
+"""Clusters as people see them, by the real kubectl: the columns, what becomes of what they apply, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .harness import Gateway, kubectl, until
+
+WANTED, MANAGED = "clusters.provisioning", "clusters.management"
+IMPORT = """\
+apiVersion: provisioning.cattle.io/v1
+kind: Cluster
+metadata:
+  name: {name}
+  namespace: fleet-default
+spec:
+  agentEnvVars:
+  - name: HTTP_PROXY
+    value: http://proxy.test:3128
+"""
+_AGE = re.compile(r"\b\d+(?:s|m\d*s?)\b")
+
+
+@pytest.fixture(scope="module")
+def config(gateway: Gateway, place: Path) -> Path:
+    return gateway.administrator().kubeconfig(place)
+
+
+def rows(text: str) -> list[list[str]]:
+    """A table cell by cell, also where a cell is empty."""
+    lines = text.rstrip().splitlines()
+    starts = [0, *(found.end() for found in re.finditer(r"\s{2,}", lines[0]))]
+    ends = [*starts[1:], None]
+    return [[_AGE.sub("<age>", line[start:end].strip()) for start, end in zip(starts, ends, strict=True)] for line in lines]
+
+
+def get(config: Path, *arguments: str) -> Any:
+    return json.loads(kubectl(config, "get", *arguments, "-o", "json"))
+
+
+def status(config: Path, name: str) -> Any:
+    return get(config, "-n", "fleet-default", WANTED, name).get("status", {})
+
+
+def applied(config: Path, name: str) -> str:
+    """The id of a cluster that was applied."""
+    kubectl(config, "apply", "-f", "-", input=IMPORT.format(name=name))
+    until(lambda: status(config, name).get("clusterName"))
+    return str(status(config, name)["clusterName"])
+
+
+def test_the_columns_are_ranchers(config: Path) -> None:
+    identity = applied(config, "shown")
+    assert rows(kubectl(config, "-n", "fleet-default", "get", WANTED, "shown")) == [
+        ["NAME", "VERSION", "CLUSTER NAME", "AGE", "KUBECONFIG", "READY"],
+        ["shown", "", identity, "<age>", "", "false"],
+    ]
+    assert rows(kubectl(config, "get", MANAGED, identity)) == [["NAME", "AGE"], [identity, "<age>"]]
+    assert [row[0] for row in rows(kubectl(config, "get", MANAGED))] == ["NAME", identity, "local"]
+
+
+def test_what_follows_from_a_cluster_is_there(config: Path) -> None:
+    identity = applied(config, "whole")
+    assert get(config, MANAGED, identity)["spec"]["displayName"] == "whole"
+    until(lambda: "command" in get(config, "-n", identity, "clusterregistrationtokens", "default-token").get("status", {}))
+    told = get(config, "-n", identity, "clusterregistrationtokens", "default-token")["status"]
+    assert told["command"].startswith("kubectl apply -f https://") and told["command"].endswith(
+        f"/v3/import/{{token}}_{identity}.yaml"
+    )
+    assert told["nodeCommand"].startswith('HTTP_PROXY="http://proxy.test:3128" curl -fL https://')
+    names = kubectl(config, "-n", identity, "get", "secrets", "-o", "name").split()
+    assert {"secret/crt-token-default-token", "secret/crt-token-node-token"} <= set(names)
+    for namespace in ("fleet-default", "fleet-local", "cattle-global-data", "cattle-system", "local", identity):
+        kubectl(config, "get", "namespace", namespace)
+
+
+@pytest.mark.parametrize("side", ["wanted", "managed"])
+def test_deleting_either_of_the_two_deletes_both(config: Path, side: str) -> None:
+    identity = applied(config, f"gone-{side}")
+    if side == "wanted":
+        kubectl(config, "-n", "fleet-default", "delete", WANTED, f"gone-{side}", "--timeout=30s")
+    else:
+        kubectl(config, "delete", MANAGED, identity, "--timeout=30s")
+    for what in (("-n", "fleet-default", WANTED, f"gone-{side}"), (MANAGED, identity), ("namespace", identity)):
+        until(lambda what=what: "NotFound" in kubectl(config, "get", *what, check=False))  # type: ignore[misc]
+
+
+def test_local_is_known_from_both_sides(config: Path) -> None:
+    until(lambda: get(config, "-n", "fleet-local", WANTED, "local").get("status", {}).get("clusterName") == "local")
+    assert get(config, MANAGED, "local")["spec"]["internal"] is True
+    refusal = kubectl(config, "-n", "fleet-local", "delete", WANTED, "local", check=False)
+    assert "it is the cluster that this server itself runs on, and can't be deleted" in refusal
+
+
+def test_what_could_not_work_is_refused_with_the_field(config: Path) -> None:
+    broken = IMPORT.format(name="broken") + "  rkeConfig:\n    machinePools:\n    - name: idle\n      machineConfigRef: {}\n"
+    refusal = kubectl(config, "apply", "-f", "-", input=broken, check=False)
+    assert "spec.kubernetesVersion: Required value" in refusal
+    assert "spec.rkeConfig.machinePools[0]: Required value: pool idle needs at least one of" in refusal
+    refusal = kubectl(config, "apply", "-f", "-", input=IMPORT.format(name="c-abcde"), check=False)
+    assert 'metadata.name: Invalid value: "c-abcde"' in refusal
