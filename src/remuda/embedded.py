@@ -165,6 +165,7 @@ class Starting:
 async def _listen(stack: AsyncExitStack, server: Server, embedded: Embedded | None, tls: Files | None) -> None:
     if embedded is not None:
         await server.listen(embedded.front)
+        embedded.listens_at(server.config.host, server.url)
         return
     if tls is None:
         await server.listen()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import os
+from collections import ChainMap
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -27,12 +28,22 @@ from .behind import InProcess
 from .certificates import Files, ServingCertificate
 
 Obj = dict[str, Any]
+_EVERYWHERE = frozenset(("", "0.0.0.0", "::"))
 
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
+    """`told` is where whoever starts to listen says what the settings can't know."""
+
     gateway: Gateway
     front: Front
+    told: dict[str, str]
+
+    def listens_at(self, host: str, url: str) -> None:
+        """Be known by the address that one listens at, as long as nobody says another: an only server has no better one."""
+        if host not in _EVERYWHERE and not self.gateway.ground.takes_turns:
+            # The last of the names that count.
+            self.told["CATTLE_SERVER_URL"] = url
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +83,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
     """A gateway that runs for as long as the block does. Raises CertificateError."""
     config = server.config
     holder: list[Gateway] = []
+    told: dict[str, str] = {}
 
     def hosts() -> list[str]:
         wanted = _host_of(holder[0].services.settings().text("server-url")) if holder else ""
@@ -90,7 +102,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
             entropy=config.entropy,
             access=LocalAccess(server.rbac),
             authority=_CertificateAuthority(certificate),
-            environment=dict(os.environ),
+            environment=ChainMap(dict(os.environ), told),
             data_dir=config.data_dir,
             names=lambda: certificate.serving.names if certificate is not None else (),
             certificates=CertificateAuthenticator(config.clock),
@@ -115,7 +127,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
     running = asyncio.create_task(gateway.run(), name="the gateway")
     server.vital.append(running)
     try:
-        yield Embedded(gateway, front)
+        yield Embedded(gateway, front, told)
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
