@@ -47,9 +47,10 @@ class Standing:
 
     async def _begin(self) -> None:
         working = self._manager.working(self.controller.name)
-        assert working is not None
-        for key in self._keys():
-            working.queue.add(key)
+        # None when it was left out by choice.
+        if working is not None:
+            for key in self._keys():
+                working.queue.add(key)
         await asyncio.get_running_loop().create_future()
 
     async def reconcile(self, key: Key) -> Result:
