@@ -1,4 +1,4 @@
-"""`make demo`: a Remuda server on a temporary directory, and a client that uses it as the Kubernetes it is.
+"""`make demo`: a Remuda server on a temporary directory, a client that uses it as the Kubernetes it is, and a cluster behind it.
 
 The client is kubectl where there is one, else Remuda's own (`REMUDA_DEMO_CLIENT=own` asks for that). Every step is checked;
 the exit code says whether all of them went as told.
@@ -6,6 +6,10 @@ the exit code says whether all of them went as told.
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import hashlib
+import json
 import os
 import re
 import shlex
@@ -16,14 +20,19 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.real import build
 
-HORSES = Path(__file__).resolve().parent / "horses"
-OWN_CLIENT = Path(__file__).resolve().parent / "own_client.py"
+EXAMPLES = Path(__file__).resolve().parent
+HORSES = EXAMPLES / "horses"
+OWN_CLIENT = EXAMPLES / "own_client.py"
 STEP_SECONDS = 60
 
 
@@ -48,41 +57,52 @@ def client_command() -> list[str]:
     return [sys.executable, str(OWN_CLIENT)]
 
 
-class Server:
-    """`remuda serve` as a user would start it, on a port that is free."""
+class Program:
+    """`remuda …` as a user would start it, until it says that it is there."""
 
-    def __init__(self, directory: Path) -> None:
-        arguments = [sys.executable, "-m", "remuda", "serve", "--data-dir", str(directory), "--listen", "127.0.0.1:0"]
-        print(f"$ remuda {' '.join(arguments[3:])}", flush=True)
-        self._log = directory.with_name("server.log").open("w+")
-        started = time.monotonic()
-        self._process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=self._log, text=True)
-        self.kubeconfig = directory / "kubeconfig"
-        lines = []
+    def __init__(self, scratch: Path, name: str, arguments: list[str], there: str) -> None:
+        print(paint("32", f"$ remuda {shlex.join(arguments).replace(str(scratch), '.')} &"), flush=True)
+        self._name = name
+        self._log = (scratch / f"{name}.log").open("w+")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "remuda", *arguments], stdout=subprocess.PIPE, stderr=self._log, text=True, cwd=scratch
+        )
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            print(f"  {line.rstrip()}")
-            lines.append(line)
-            if line.startswith("Ctrl-C"):
-                break
-        if not lines or not self.kubeconfig.exists():
-            raise Wrong(f"the server did not start:\n{self.log()}")
-        print(paint("2", f"  ({time.monotonic() - started:.2f} s from nothing to serving)"))
+            if not line.startswith("The first user"):
+                print(f"  {line.rstrip().replace(str(scratch), '.')}")
+            if line.startswith(there):
+                return
+        raise Wrong(f"{name} did not start:\n{self.log()}")
 
     def log(self) -> str:
         self._log.flush()
         self._log.seek(0)
         return self._log.read()
 
-    def stop(self) -> int:
+    def stop(self) -> None:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
-            return self._process.wait(30)
+            code = self._process.wait(30)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            raise Wrong("the server did not stop in 30 s") from None
+            raise Wrong(f"{self._name} did not stop in 30 s") from None
+        if code != 0:
+            raise Wrong(f"{self._name} ended with exit code {code}:\n{self.log()}")
+
+
+class Server(Program):
+    """`remuda serve` on a port that is free."""
+
+    def __init__(self, scratch: Path, name: str, *options: str) -> None:
+        started = time.monotonic()
+        arguments = ["serve", "--data-dir", str(scratch / name), "--listen", "127.0.0.1:0", *options]
+        super().__init__(scratch, name, arguments, "Ctrl-C")
+        self.data = scratch / name
+        self.kubeconfig = self.data / "kubeconfig"
+        print(paint("2", f"  ({time.monotonic() - started:.2f} s from nothing to serving)"))
 
 
 class Client:
@@ -95,8 +115,8 @@ class Client:
         self._shown = "own_client.py" if own else "kubectl"
         self.name = "with Remuda's own client: there is no kubectl here" if own else "with kubectl"
 
-    def run(self, line: str, *, fails: bool = False, expect: str = "") -> str:
-        shown = f"{self._shown} {line.replace(str(HORSES), 'examples/horses')}"
+    def run(self, line: str, *, fails: bool = False, expect: str = "", quiet: bool = False) -> str:
+        shown = f"{self._shown} {line.replace(str(EXAMPLES), 'examples')}"
         print(paint("32", f"$ {shown}"), flush=True)
         done = subprocess.run(
             [*self._command, *shlex.split(line)],
@@ -107,7 +127,7 @@ class Client:
             timeout=STEP_SECONDS,
             check=False,
         )
-        for told in done.stdout.rstrip().splitlines():
+        for told in [] if quiet else done.stdout.rstrip().splitlines():
             print(f"  {told}", flush=True)
         if (done.returncode != 0) != fails:
             raise Wrong(f"{shown} ended with exit code {done.returncode}")
@@ -182,23 +202,99 @@ def story(client: Client) -> None:
         print(f"  {line}")
 
 
+def told(client: Client, line: str) -> dict[str, Any]:
+    """An object, which is not shown: it may be a secret."""
+    found: dict[str, Any] = json.loads(client.run(f"{line} -o json", quiet=True))
+    return found
+
+
+def remuda(scratch: Path, line: str, said: str = "") -> str:
+    """One of our own commands, which keeps what it has to remember in the scratch directory."""
+    print(paint("32", f"$ remuda {line.replace(str(scratch), '.')}"), flush=True)
+    environment = {**os.environ, "HOME": str(scratch), "XDG_CONFIG_HOME": str(scratch / "config")}
+    done = subprocess.run(
+        [sys.executable, "-m", "remuda", *shlex.split(line)],
+        env=environment,
+        input=said,
+        capture_output=True,
+        text=True,
+        timeout=STEP_SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise Wrong(f"remuda {line} ended with exit code {done.returncode}: {done.stderr}")
+    return done.stdout
+
+
+def appear(what: Callable[[], str]) -> str:
+    """What a controller is about to write."""
+    ends = time.monotonic() + STEP_SECONDS
+    while True:
+        with contextlib.suppress(Wrong):
+            if found := what():
+                return found
+        if time.monotonic() > ends:
+            raise Wrong("a controller did not do its work in time")
+        time.sleep(0.2)
+
+
+def edge_story(scratch: Path, server: Server, client: Client) -> None:
+    say("A cluster somewhere else, into which nobody can connect; here it is another Remuda")
+    edge = Server(scratch, "edge", "--controllers=-capi,-access")
+    try:
+        say("It is asked for, like everything")
+        client.run(f"apply -f {EXAMPLES / 'edge' / 'cluster.yaml'}", expect="created")
+        wanted = "get -n fleet-default cluster.provisioning.cattle.io edge"
+        cluster = appear(lambda: told(client, wanted).get("status", {}).get("clusterName", ""))
+        url = yaml.safe_load(server.kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
+        client.run(f"wait --for=condition=BackingNamespaceCreated cluster.management.cattle.io/{cluster} --timeout=60s")
+        secret = f"get -n {cluster} secret crt-token-default-token"
+        (scratch / "token").touch(mode=0o600)
+        (scratch / "token").write_text(base64.b64decode(appear(lambda: told(client, secret)["data"]["token"])).decode())
+
+        say("Its agent dials out, and is let in by that token")
+        checksum = hashlib.sha256((server.data / "pki" / "ca.crt").read_bytes()).hexdigest()
+        options = ["--kubeconfig", str(edge.kubeconfig), "--server", url, "--token-file", "token", "--ca-checksum", checksum]
+        agent = Program(scratch, "agent", ["cluster-agent", *options], "connected")
+        try:
+            client.run(f"wait --for=condition=Ready cluster.management.cattle.io/{cluster} --timeout=60s", expect="condition met")
+
+            say("Somebody logs in, and is somebody in that cluster, too")
+            password = (server.data / "bootstrap-password").read_text().strip()
+            login = f"login {url} --username admin --ca-file {server.data / 'pki' / 'ca.crt'} --password-stdin"
+            print(f"  {remuda(scratch, login, f'{password}{chr(10)}a much longer password{chr(10)}').rstrip()}")
+            (scratch / "edge.conf").touch(mode=0o600)
+            (scratch / "edge.conf").write_text(remuda(scratch, "kubeconfig edge"))
+            there = Client(scratch / "edge.conf")
+            there.run(f"apply -f {HORSES / 'crd.yaml'}", expect="created")
+            there.run("wait --for=condition=Established crd/horses.ranch.example --timeout=30s", expect="condition met")
+            there.run(f"apply -f {HORSES / 'herd.yaml'}", expect="created")
+            there.run("get horses", expect=r"storm +grey")
+        finally:
+            agent.stop()
+    finally:
+        edge.stop()
+
+
 def main() -> int:
-    with tempfile.TemporaryDirectory(prefix="remuda-demo-") as scratch:
+    with tempfile.TemporaryDirectory(prefix="remuda-demo-") as name:
+        scratch = Path(name)
         say("A Kubernetes API on this machine, with nothing but Python")
         server: Server | None = None
         try:
-            server = Server(Path(scratch) / "data")
-            story(Client(server.kubeconfig))
+            server = Server(scratch, "data")
+            client = Client(server.kubeconfig)
+            story(client)
+            edge_story(scratch, server, client)
             say("And stop: SIGTERM ends the watches and closes the database")
-            code = server.stop()
-            if code != 0:
-                raise Wrong(f"the server ended with exit code {code}:\n{server.log()}")
+            server.stop()
             print(paint("32", "  stopped clean; every step went as told"))
             return 0
         except (Wrong, subprocess.TimeoutExpired) as error:
             print(paint("31", f"\nthe demo failed: {error}"), file=sys.stderr)
             if server is not None:
-                server.stop()
+                with contextlib.suppress(Wrong):
+                    server.stop()
                 print(server.log()[-4000:], file=sys.stderr)
             return 1
 
