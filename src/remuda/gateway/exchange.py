@@ -19,7 +19,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestPayloadError
 from multidict import CIMultiDict
@@ -74,6 +74,7 @@ class Exchange:
         self._has_body = request.body_exists and not request.content.at_eof()
         self._upload: asyncio.Task[None] | None = None
         self._unreadable = ""
+        self._untaken = False
         self._go_on: asyncio.Event | None = None
         self._task = asyncio.current_task()
         self._gone = False
@@ -204,6 +205,7 @@ class Exchange:
             if self._chunked:
                 await stream.write(b"0\r\n\r\n")
         except OSError as error:
+            self._untaken = True
             log.debug("%s took no more of a body: %s", self._what, error)
 
     async def _let_client_go_on(self, said: asyncio.Event) -> None:
@@ -262,6 +264,9 @@ class Exchange:
         if self._upload is not None and not self._upload.done():
             # The client may still be sending what nobody will read.
             response.force_close()
+        elif self._request.version < HttpVersion11 and response.content_length is None:
+            # It knows no chunks: the end of the answer is the end of the connection.
+            response.force_close()
         await response.prepare(self._request)
         whole = await self._pass_on(response, line, body, content)
         if not whole:
@@ -273,7 +278,7 @@ class Exchange:
 
     @property
     def _sent(self) -> bool:
-        return self._upload is None or (self._upload.done() and not self._unreadable)
+        return self._upload is None or (self._upload.done() and not self._unreadable and not self._untaken)
 
     async def _pass_on(self, response: web.StreamResponse, line: Line, body: Body, content: bytes) -> bool:
         """False when the upstream's part ended before its end."""

@@ -14,7 +14,6 @@ import asyncio
 import hashlib
 import logging
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +49,8 @@ ACCOUNT_SECONDS = 600
 # The share of its time after which a token is replaced.
 _SPENT = 0.8
 _MANAGER = "remuda-impersonation"
+# How many clusters are cleaned at a time.
+_AT_ONCE = 8
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,200}[a-z0-9])?")
 
 
@@ -261,22 +262,24 @@ class Impersonation:
 
     async def _clean_up(self) -> None:
         await self._users.synced.wait()
-        while True:
-            await self._work.wait()
-            self._work.clear()
-            while self._gone:
-                user = next(iter(self._gone))
-                del self._gone[user]
-                for cluster in self._downstreams.reached():
-                    await self._quietly(cluster, self._remove(cluster, [account_name(user)], user))
-            while self._to_sweep:
-                cluster = next(iter(self._to_sweep))
-                del self._to_sweep[cluster]
-                await self._quietly(cluster, self._sweep(cluster))
+        turns = asyncio.Semaphore(_AT_ONCE)
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._work.wait()
+                self._work.clear()
+                gone, self._gone = self._gone, {}
+                changed, self._to_sweep = self._to_sweep, {}
+                for user in gone:
+                    for cluster in self._downstreams.reached():
+                        group.create_task(self._quietly(turns, cluster, user))
+                for cluster in changed:
+                    group.create_task(self._quietly(turns, cluster))
 
-    async def _quietly(self, cluster: str, work: Any) -> None:
+    async def _quietly(self, turns: asyncio.Semaphore, cluster: str, user: str = "") -> None:
+        """Remove one user's account, or all of those who are gone. One cluster that does not answer keeps no other waiting."""
         try:
-            await work
+            async with turns:
+                await (self._remove(cluster, account_name(user), user) if user else self._sweep(cluster))
         except (ApiError, OSError) as error:
             log.info("accounts of users who are gone stay in cluster %s until it is connected again: %s", cluster, error)
 
@@ -287,22 +290,21 @@ class Impersonation:
             user = annotations_of(found).get(USER)
             # What others have made is theirs; who is no User object comes by certificate, and may come again.
             if user and _NAME.fullmatch(user) and name_of(found) == account_name(user) and self._users.get("", user) is None:
-                await self._remove(cluster, [name_of(found)], user)
+                await self._remove(cluster, name_of(found), user)
 
-    async def _remove(self, cluster: str, names: Iterable[str], user: str) -> None:
+    async def _remove(self, cluster: str, name: str, user: str) -> None:
         client = self._client(cluster)
         self.forget(cluster, user)
-        for name in names:
-            for resource, namespace in (
-                (CLUSTER_ROLE_BINDINGS, ""),
-                (CLUSTER_ROLES, ""),
-                (SERVICE_ACCOUNTS, IMPERSONATION_NAMESPACE),
-            ):
-                try:
-                    await client.delete(resource, name, namespace)
-                except ApiError as error:
-                    if not error.is_not_found:
-                        raise
+        for resource, namespace in (
+            (CLUSTER_ROLE_BINDINGS, ""),
+            (CLUSTER_ROLES, ""),
+            (SERVICE_ACCOUNTS, IMPERSONATION_NAMESPACE),
+        ):
+            try:
+                await client.delete(resource, name, namespace)
+            except ApiError as error:
+                if not error.is_not_found:
+                    raise
 
 
 async def _may_be(client: Client, account: str, resource: str, name: str) -> bool:

@@ -79,6 +79,14 @@ async def test_an_answer_that_ends_with_its_connection_is_passed_on_in_chunks() 
         assert door.pool.idle == 0
 
 
+async def test_a_client_that_knows_no_chunks_gets_none() -> None:
+    said = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+    async with upstream(saying(said)) as port, gate(port) as door, caller(door.port) as client:
+        client.send(b"GET / HTTP/1.0\r\nHost: gate\r\nConnection: keep-alive\r\n\r\n")
+        head, _, body = (await client.reader.read()).partition(b"\r\n\r\n")
+        assert body == b"abc" and b"chunked" not in head
+
+
 async def test_events_of_a_watch_arrive_one_by_one_and_its_head_before_them() -> None:
     more = asyncio.Event()
 
@@ -381,10 +389,11 @@ async def test_an_upstream_that_is_not_there_is_said_to_be_so() -> None:
 
 @pytest.mark.parametrize("answered", [False, True])
 async def test_a_client_that_leaves_takes_its_request_with_it(answered: bool) -> None:
-    ended = asyncio.Event()
+    asked, ended = asyncio.Event(), asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
+        asked.set()
         if answered:
             writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         await reader.read()
@@ -393,7 +402,7 @@ async def test_a_client_that_leaves_takes_its_request_with_it(answered: bool) ->
     async with upstream(serve) as port, gate(port) as door:
         async with caller(door.port) as client:
             client.send(b"GET /watch HTTP/1.1\r\nHost: g\r\n\r\n")
-            await until(lambda: door.pool.busy == 1)
+            await asked.wait()
             if answered:
                 await client.head()
         await until(lambda: ended.is_set() and door.open == 0)
@@ -402,15 +411,17 @@ async def test_a_client_that_leaves_takes_its_request_with_it(answered: bool) ->
 
 async def test_half_a_body_never_looks_like_a_whole_one() -> None:
     got: list[bytes] = []
+    asked = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
+        asked.set()
         got.append(await reader.read())
 
     async with upstream(serve) as port, gate(port) as door:
         async with caller(door.port) as client:
             client.send(b"POST / HTTP/1.1\r\nHost: g\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
-            await until(lambda: door.pool.busy == 1)
+            await asked.wait()
         await until(lambda: bool(got))
         assert not got[0].endswith(b"0\r\n\r\n")
 
