@@ -10,6 +10,7 @@ from remuda.api import provisioning_cattle_io as provisioning
 from remuda.apiserver.admission import CREATE, DELETE, UPDATE, Attributes
 from remuda.apiserver.users import SYSTEM
 from remuda.kube.errors import ApiError
+from remuda.kube.objects import Key
 from remuda.provisioning.admission import Rules
 
 from .kit import FLEET
@@ -39,6 +40,15 @@ def said(obj: Obj, old: Obj | None = None) -> list[str]:
 
 def fields(obj: Obj, old: Obj | None = None) -> list[str]:
     return [error.field for error in RULES.errors(asked(CREATE if old is None else UPDATE, obj, old))]
+
+
+def test_the_name_of_somebody_elses_cluster_of_cluster_api_is_refused() -> None:
+    rules = Rules(lambda name: None, lambda key: key == Key(FLEET, "prod"))
+    tried = [(name, where) for name in ("prod", "demo") for where in (FLEET, "team")]
+    found = {key: [each.field for each in rules.errors(asked(CREATE, cluster(*key), None))] for key in tried}
+    assert {key for key, errors in found.items() if errors} == {("prod", FLEET)}
+    # One that is there already can still be changed.
+    assert list(rules.errors(asked(UPDATE, cluster("prod"), cluster("prod")))) == []
 
 
 def rke(**config: Any) -> Obj:

@@ -16,6 +16,7 @@ from tests.unit.management.clusters.kit import CA, SECRETS, URL, Obj, World, wor
 from .kit import FLEET, connect, demo, everything
 
 SECRET = ("demo-kubeconfig", FLEET)
+NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 BINDINGS = management.CLUSTER_ROLE_TEMPLATE_BINDINGS
 
 
@@ -168,3 +169,19 @@ async def test_a_user_that_somebody_disabled_stays_so() -> None:
         revision = (await made.client.list(management.USERS))["metadata"]["resourceVersion"]
         await made.settle(30)
         assert (await made.client.list(management.USERS))["metadata"]["resourceVersion"] == revision
+
+
+@pytest.mark.parametrize("type_", ["cluster.x-k8s.io/secret", "Opaque"])
+async def test_a_kubeconfig_that_is_another_clusters_is_left_alone(type_: str) -> None:
+    """One that is only called the same, as a Cluster of Cluster API may be: its controllers would be led to this one."""
+    async with world(everything) as made:
+        uid = (await made.get(NAMESPACES, FLEET))["metadata"]["uid"]
+        owner = {"apiVersion": "v1", "kind": "Namespace", "name": FLEET, "uid": uid}
+        metadata: Obj = {"name": SECRET[0], "namespace": FLEET, "labels": {"cluster.x-k8s.io/cluster-name": "demo"}}
+        if type_ == "Opaque":
+            metadata["ownerReferences"] = [owner]
+        theirs = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": type_, "stringData": {"value": "theirs"}}
+        await made.client.create(SECRETS, theirs, FLEET)
+        await connected(made)
+        assert await made.secret_text(*SECRET, "value") == "theirs"
+        assert (await made.get(SECRETS, *SECRET))["metadata"].get("ownerReferences", []) == metadata.get("ownerReferences", [])

@@ -27,7 +27,7 @@ from remuda.kube.owners import is_owned_by, reference
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
 
-from ..conditions import ERROR, FALSE, TRUE, with_condition, write_status
+from ..conditions import ERROR, FALSE, TRUE, condition_of, with_condition, write_status
 from ..making import make
 from .names import (
     DEFAULT_TOKEN,
@@ -74,6 +74,7 @@ class ManagedClusters:
                 Watch(ROLES, _cluster_of, fields=f"metadata.name={TOKEN_READER}"),
                 *server.watches(self._without_workspace),
             ),
+            when=_matters,
             concurrency=8,
             lane=lambda key: key,
         )
@@ -202,6 +203,18 @@ def _namespace_wait(cluster: Obj, namespace: Obj) -> Wait:
 
 def _cluster_of(obj: Obj) -> Iterable[Key]:
     return (Key("", namespace_of(obj)),)
+
+
+def _matters(new: Obj | None, old: Obj | None) -> bool:
+    """Health is written often, and changes nothing of this."""
+    if new is None or old is None:
+        return True
+    return _read(new) != _read(old)
+
+
+def _read(cluster: Obj) -> tuple[Any, ...]:
+    said = condition_of(cluster, NAMESPACE_CREATED)
+    return cluster.get("spec"), annotations_of(cluster), is_being_deleted(cluster), said
 
 
 def _came_or_went(new: Obj | None, old: Obj | None) -> bool:

@@ -95,10 +95,21 @@ class Server:
         self._features = informers.of(FEATURES)
         self._environment = environment or {}
         self._authority = authority
+        # Asked for at every look at every token, and hardly ever different.
+        self._known: tuple[str, ServerFacts] | None = None
+        for informer in (self._settings, self._features):
+            informer.on_change(self._forget)
+
+    def _forget(self, new: Obj | None, old: Obj | None) -> None:
+        self._known = None
 
     def facts(self) -> ServerFacts:
-        settings = Settings(self._settings.objects(), self._environment)
-        return server_facts(settings, Features(self._features.objects(), self._environment), self._authority())
+        authority = self._authority()
+        if self._known is None or self._known[0] != authority:
+            settings = Settings(self._settings.objects(), self._environment)
+            features = Features(self._features.objects(), self._environment)
+            self._known = authority, server_facts(settings, features, authority)
+        return self._known[1]
 
     def watches(self, to: Keys) -> tuple[Watch, ...]:
         """For a controller whose objects say what settings say; `to` gives the keys of those."""
