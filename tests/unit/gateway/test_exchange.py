@@ -476,3 +476,54 @@ def test_any_bytes_are_chunks_or_refused(pieces: list[bytes]) -> None:
 def test_no_header_becomes_two(name: str, value: str) -> None:
     with pytest.raises(ValueError):
         request_head("GET", "/", [(name, value)])
+
+
+async def test_no_answer_ever_reaches_somebody_else() -> None:
+    """Many clients on few connections, with an upstream and clients that break off, say too much or are slow."""
+    chance = random.Random(7)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head = await reader.readuntil(b"\r\n\r\n")
+            path = head.split(b" ")[1]
+            body = path * chance.randint(1, 400)
+            mood = chance.random()
+            if mood < 0.3:
+                await asyncio.sleep(chance.random() * 0.01)
+            if mood < 0.5:
+                whole = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
+            else:
+                whole = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+            if mood > 0.93:
+                writer.write(whole[: chance.randrange(len(whole))])
+                return
+            writer.write(whole)
+            if mood > 0.88:
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nstolen")
+            elif mood > 0.84:
+                return
+
+    async def ask(port: int, number: int) -> int:
+        whole = 0
+        for turn in range(25):
+            async with caller(port) as client:
+                path = f"/{number}/{turn}"
+                client.send(f"GET {path} HTTP/1.1\r\nHost: g\r\n\r\n".encode())
+                if chance.random() < 0.2:
+                    await asyncio.sleep(chance.random() * 0.005)
+                    continue
+                try:
+                    status, _, body = await client.answer()
+                except (EOFError, ConnectionError):
+                    continue
+                if status == 200:
+                    assert body.replace(path.encode(), b"") == b"", (path, body[:100])
+                    whole += 1
+                else:
+                    assert status == 502
+        return whole
+
+    async with upstream(serve) as port, gate(port) as door:
+        done = await asyncio.gather(*(ask(door.port, number) for number in range(20)))
+        assert sum(done) > 250
+        await until(lambda: door.pool.busy == 0 and door.open == 0)
