@@ -11,7 +11,9 @@ from typing import Any
 
 from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, CLUSTERS, ROLE_TEMPLATES, USERS
 from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
-from remuda.kube.objects import Key, dig, is_being_deleted, metadata, name_of, uid_of
+from remuda.capi.names import SECRET_TYPE as CAPI_SECRET
+from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, metadata, name_of, uid_of
+from remuda.kube.owners import is_owned_by
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, spec_change
 
 from .clusteraccess import Belongings, Given, Snapshot, desired
@@ -26,6 +28,7 @@ from .views import (
     Views,
     came_or_went,
     cluster_of_rbac,
+    is_made_for,
     name_key,
     namespace_key,
     nothing,
@@ -58,6 +61,10 @@ def marks_change(new: Obj | None, old: Obj | None) -> bool:
     if new is None or old is None:
         return True
     return any(metadata(new).get(field) != metadata(old).get(field) for field in ("labels", "ownerReferences"))
+
+
+def _owner_change(new: Obj | None, old: Obj | None) -> bool:
+    return marks_change(new, old) or annotations_of(new or {}) != annotations_of(old or {})
 
 
 def _binding_change(new: Obj | None, old: Obj | None) -> bool:
@@ -93,6 +100,7 @@ class ClusterAccess:
                     Watch(each, views.clusters_of_capi, when=marks_change, labels=CLUSTER_NAME, metadata_only=True)
                     for each in capi
                 ),
+                *(Watch(each, views.clusters_of_capi_cluster, when=_owner_change, metadata_only=True) for each in capi[:1]),
             ),
             concurrency=8,
         )
@@ -134,13 +142,23 @@ class ClusterAccess:
 
     def _belongings(self, provisioning: Obj) -> Belongings:
         views, key = self._views, Key.of(provisioning)
+        capi = views.capi_clusters.get(*key) if views.capi_clusters is not None else None
+        ours = capi is not None and is_made_for(capi, provisioning)
+        # What is labelled with the name is the other one's then.
+        foreign = capi is not None and not ours
 
         def belonging(found: Iterable[Obj]) -> list[Obj]:
             # What was there before the cluster belonged to another one of that name, and maybe to somebody else.
             return [obj for obj in found if _made(obj) >= _made(provisioning)]
 
-        others = {plural: [name_of(obj) for obj in belonging(of.indexed("cluster", key))] for plural, of in views.capi.items()}
-        return Belongings(belonging(views.secrets.indexed("cluster", key)), others)
+        secrets = [
+            secret
+            for secret in belonging(views.secrets.indexed("cluster", key))
+            if ours or is_owned_by(secret, provisioning) or not (foreign or secret.get("type") == CAPI_SECRET)
+        ]
+        kinds = {} if foreign else views.capi
+        others = {plural: [name_of(obj) for obj in belonging(of.indexed("cluster", key))] for plural, of in kinds.items()}
+        return Belongings(secrets, others)
 
     async def _tell(self, binding: Obj, problems: list[str]) -> None:
         views, said = self._views, list(problems)

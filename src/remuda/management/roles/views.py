@@ -16,6 +16,7 @@ from remuda.kube.objects import (
     GroupVersion,
     GroupVersionResource,
     Key,
+    annotations_of,
     dig,
     is_being_deleted,
     labels_of,
@@ -23,6 +24,8 @@ from remuda.kube.objects import (
     namespace_of,
     owner_references_of,
 )
+from remuda.kube.objectsets import OWNER_NAME, OWNER_NAMESPACE
+from remuda.kube.owners import is_owned_by
 from remuda.runtime import Informers, Watch
 
 from .names import CLUSTER, CLUSTER_ROLES, RBAC_KINDS
@@ -63,6 +66,18 @@ def cluster_of_capi(obj: Obj) -> Iterable[Key]:
     return (Key(namespace_of(obj), name),) if name else ()
 
 
+def is_made_for(capi: Obj, provisioning: Obj) -> bool:
+    """Whether a Cluster of Cluster API is there because of this one. That both are called the same says nothing: whoever may make
+    clusters chooses their names."""
+    said = annotations_of(capi)
+    marked = Key(said.get(OWNER_NAMESPACE) or "", said.get(OWNER_NAME) or "") == Key.of(provisioning)
+    return is_owned_by(capi, provisioning) or (marked and _made(capi) >= _made(provisioning))
+
+
+def _made(obj: Obj) -> str:
+    return str((obj.get("metadata") or {}).get("creationTimestamp") or "")
+
+
 def owners_of(kind: str) -> Any:
     """A mapping to the cluster-scoped owners of this kind of ours, also of what is in a namespace."""
 
@@ -97,11 +112,13 @@ class Views:
         self.namespaces = informers.of(NAMESPACES, metadata_only=True)
         kinds = CAPI_KINDS if machines else ()
         self.capi = {each.resource: informers.of(each, labels=CLUSTER_NAME, metadata_only=True) for each in kinds}
+        self.capi_clusters = informers.of(CAPI_CLUSTERS, metadata_only=True) if machines else None
         self.rbac = {kind: informers.of(resource, labels=CLUSTER) for kind, resource in RBAC_KINDS.items()}
         self._index()
 
     def _index(self) -> None:
         self.bindings.add_index("template", lambda obj: (obj.get("roleTemplateName") or "",))
+        self.bindings.add_index("principal", lambda obj: filter(None, (obj.get("userPrincipalName"),)))
         self.bindings.add_index("namespace", lambda obj: (namespace_of(obj),))
         self.templates.add_index("included", lambda obj: obj.get("roleTemplateNames") or ())
         self.global_bindings.add_index("role", lambda obj: (obj.get("globalRoleName") or "",))
@@ -171,9 +188,9 @@ class Views:
         return {Key("", namespace_of(each)) for name in names for each in self.bindings.indexed("template", name)}
 
     def clusters_of_user(self, user: Obj) -> Iterable[Key]:
-        """The clusters with a binding for a principal of the user: rare, so all bindings are looked at."""
-        principals = set(user.get("principalIds") or ())
-        return {Key("", namespace_of(each)) for each in self.bindings.objects() if each.get("userPrincipalName") in principals}
+        """The clusters with a binding for a principal of the user."""
+        found = (each for name in user.get("principalIds") or () for each in self.bindings.indexed("principal", name))
+        return {Key("", namespace_of(each)) for each in found}
 
     def clusters_of_secret(self, secret: Obj) -> Iterable[Key]:
         if self.clusters.get("", namespace_of(secret)) is not None:
@@ -182,6 +199,9 @@ class Views:
 
     def clusters_of_capi(self, obj: Obj) -> Iterable[Key]:
         return self._behind(cluster_of_capi(obj))
+
+    def clusters_of_capi_cluster(self, obj: Obj) -> Iterable[Key]:
+        return self._behind((Key.of(obj),))
 
     def _behind(self, keys: Iterable[Key]) -> Iterable[Key]:
         """The management Clusters of provisioning ones."""
