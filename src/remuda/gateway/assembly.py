@@ -55,6 +55,7 @@ from .importing import Importing
 from .lines import Lines
 from .live import Live
 from .proxy import Proxy
+from .registrationapi import RegistrationApi
 from .registrations import Registrations
 from .registry import ImageRegistry
 from .services import Access, Authority, Services
@@ -129,6 +130,7 @@ class Gateway:
         Facts(services, self.registrations, healthz=self.ground.healthz)
         self.identity = Identity(services)
         Importing(services, self.registrations)
+        RegistrationApi(services, self.registrations)
         ImageRegistry(services)
         self.tunnels = Tunnels(services, self.registrations)
         self.tunnels.takes_turns = self.ground.takes_turns

@@ -79,6 +79,28 @@ def test_what_follows_from_a_cluster_is_there(config: Path) -> None:
         kubectl(config, "get", "namespace", namespace)
 
 
+def test_the_commands_are_told_with_the_token_to_who_may_have_it(gateway: Gateway, config: Path) -> None:
+    cluster = gateway.cluster("told")
+    path = f"/v3/clusterregistrationtokens?clusterId={cluster.id}"
+    until(lambda: len(gateway.administrator().request("GET", path).json["data"]) == 2)
+    found = {each["name"]: each for each in gateway.administrator().request("GET", path).json["data"]}
+    opens, joins = cluster.token(), cluster.token("node-token")
+    assert found["default-token"]["command"] == f"kubectl apply -f {gateway.url}/v3/import/{opens}_{cluster.id}.yaml"
+    assert found["default-token"]["token"] == opens
+    for each in found.values():
+        assert joins in each["nodeCommand"] and opens not in each["nodeCommand"], "nodes never learn what opens the tunnel"
+    assert found["node-token"]["command"] == ""
+    one = f"/v3/clusterregistrationtokens/{cluster.id}:default-token"
+    assert gateway.administrator().request("GET", one).json == found["default-token"]
+    stranger = gateway.user("stranger")
+    assert stranger.request("GET", path).json["data"] == []
+    assert stranger.request("GET", one).status == 404
+    assert gateway.nobody().request("GET", path).status == 401
+    assert gateway.administrator().request("GET", "/v3/clusterregistrationtokens").status == 422
+    shown = kubectl(config, "-n", cluster.id, "get", "clusterregistrationtokens", "-o", "yaml")
+    assert opens not in shown and joins not in shown
+
+
 @pytest.mark.parametrize("side", ["wanted", "managed"])
 def test_deleting_either_of_the_two_deletes_both(config: Path, side: str) -> None:
     identity = applied(config, f"gone-{side}")

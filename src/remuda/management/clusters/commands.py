@@ -78,9 +78,9 @@ def _usable(variables: Iterable[Mapping[str, Any]] | None) -> list[tuple[str, st
 
 
 def revealed(crt: Obj, token: str, node_token: str) -> Obj:
-    """A ClusterRegistrationToken as somebody sees it who may have its token. `node_token`: "" where the cluster has none."""
+    """A ClusterRegistrationToken as somebody sees it who may have its token. What has no token (or not for them) stays open."""
     status = dict(dig(crt, "status") or {})
-    for fields, secret in ((IMPORTING, token), (JOINING, node_token or token)):
+    for fields, secret in ((IMPORTING, token), (JOINING, node_token)):
         for field in fields:
             if isinstance(status.get(field), str) and secret:
                 status[field] = status[field].replace(TOKEN, secret)

@@ -79,6 +79,8 @@ def test_who_may_have_tokens_sees_them_and_nodes_get_their_own() -> None:
     assert all("joins" in found[field] and "opens" not in found[field] for field in JOINING)
     assert found["token"] == "opens"
     assert crt["status"] == commands(URL, "", ID), "what is stored stays as it is"
+    without = revealed(crt, "opens", "")["status"]
+    assert all("{token}" in without[field] and "opens" not in without[field] for field in JOINING), "rather none than that one"
 
 
 def test_the_checksum_of_a_ca_is_that_of_whole_lines() -> None:
