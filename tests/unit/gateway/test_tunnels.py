@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import itertools
 import json
 import shutil
 from collections.abc import AsyncIterator
@@ -162,36 +163,35 @@ def agents(token: str = TOKEN) -> dict[str, str]:
 # --- who is turned away ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("headers", "status", "text", "why"),
-    [
-        ({}, 401, "failed authentication", "no registration token was shown"),
-        ({"Authorization": "Bearer token-abc:def"}, 401, "failed authentication", "no registration token was shown"),
-        ({"Authorization": f"Bearer {TOKEN}"}, 401, "failed authentication", "no registration token was shown"),
-        (agents("z" * 54), 400, "cluster not found", "the registration token is unknown or has expired"),
-        (agents(NODE), 400, "cluster not found", "a node's registration token opens no tunnel"),
-        (agents(LOCAL), 400, "cluster not found", "the registration token's cluster is not there, or is this one"),
-        (agents(OLD), 400, "cluster not found", "the registration token's cluster is not there, or is this one"),
-        ({"X-API-Tunnel-Token": "z" * 54}, 400, "cluster not found", "the registration token is unknown or has expired"),
-        ({"X-API-Tunnel-Token": NODE}, 400, "cluster not found", "a node's registration token opens no tunnel"),
-        (
-            {"X-API-Tunnel-Token": TOKEN},
-            400,
-            "the tunnel params are not JSON in base64",
-            "the tunnel params are not JSON in base64",
-        ),
-        (
-            {"X-API-Tunnel-Token": TOKEN, "X-API-Tunnel-Params": base64.b64encode(b'{"cluster":{"token":"x"}}').decode()},
-            400,
-            "the tunnel params have no cluster.address",
-            "the tunnel params have no cluster.address",
-        ),
-        (agents(), 400, f"Error during upgrade for host [stv-cluster-{ID}]: not a websocket handshake", ""),
-    ],
+AWAY: tuple[tuple[dict[str, str], int, str, str], ...] = (
+    ({}, 401, "failed authentication", "no registration token was shown"),
+    ({"Authorization": "Bearer token-abc:def"}, 401, "failed authentication", "no registration token was shown"),
+    ({"Authorization": f"Bearer {TOKEN}"}, 401, "failed authentication", "no registration token was shown"),
+    (agents("z" * 54), 400, "cluster not found", "the registration token is unknown or has expired"),
+    (agents(NODE), 400, "cluster not found", "a node's registration token opens no tunnel"),
+    (agents(LOCAL), 400, "cluster not found", "the registration token's cluster is not there, or is this one"),
+    (agents(OLD), 400, "cluster not found", "the registration token's cluster is not there, or is this one"),
+    ({"X-API-Tunnel-Token": "z" * 54}, 400, "cluster not found", "the registration token is unknown or has expired"),
+    ({"X-API-Tunnel-Token": NODE}, 400, "cluster not found", "a node's registration token opens no tunnel"),
+    (
+        {"X-API-Tunnel-Token": TOKEN},
+        400,
+        "the tunnel params are not JSON in base64",
+        "the tunnel params are not JSON in base64",
+    ),
+    (
+        {"X-API-Tunnel-Token": TOKEN, "X-API-Tunnel-Params": base64.b64encode(b'{"cluster":{"token":"x"}}').decode()},
+        400,
+        "the tunnel params have no cluster.address",
+        "the tunnel params have no cluster.address",
+    ),
+    (agents(), 400, f"Error during upgrade for host [stv-cluster-{ID}]: not a websocket handshake", ""),
 )
-async def test_who_is_turned_away_and_in_which_words(headers: dict[str, str], status: int, text: str, why: str) -> None:
+
+
+async def test_who_is_turned_away_and_in_which_words() -> None:
     async with place() as found, aiohttp.ClientSession() as http:
-        for path in ("", "/register"):
+        for (headers, status, text, why), path in itertools.product(AWAY, ("", "/register")):
             async with http.get(found.http + path, headers=headers) as answer:
                 assert (answer.status, await answer.text()) == (status, text)
             assert found.management.asked[-1].why == why
