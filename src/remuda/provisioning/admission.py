@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from posixpath import normpath
 from typing import Any
 
+from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import management_cattle_io as management
 from remuda.api.provisioning_cattle_io import GROUP, VERSION
 from remuda.apiserver.admission import CREATE, Attributes
@@ -17,7 +18,8 @@ from remuda.apiserver.source import ObjectSource
 from remuda.kube import semver
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value, required
 from remuda.kube.names import dns_label_problems, label_value_problems
-from remuda.kube.objects import annotations_of, dig, name_of
+from remuda.kube.objects import Key, annotations_of, dig, name_of
+from remuda.kube.objectsets import OWNER_NAME, OWNER_NAMESPACE
 from remuda.management.clusters.admission import concerns, refuse_local
 from remuda.management.clusters.names import FLEET_LOCAL, LOCAL, is_cluster_id, is_legacy
 from remuda.runtime.admission import AdmittedType
@@ -33,6 +35,8 @@ _DIRECTORIES = ("systemAgent", "provisioning", "k8sDistro")
 
 # The workspace of a management Cluster by its name; None when there is no such cluster.
 Workspace = Callable[[str], str | None]
+# Whether there is a Cluster of Cluster API with this key that was made by somebody else.
+Taken = Callable[[Key], bool]
 
 
 def admitted(source: ObjectSource) -> tuple[AdmittedType, ...]:
@@ -42,13 +46,21 @@ def admitted(source: ObjectSource) -> tuple[AdmittedType, ...]:
         found = source.get(management.GROUP, "clusters", "", name)
         return None if found is None else dig(found, "spec", "fleetWorkspaceName") or ""
 
-    rules = Rules(workspace)
+    def taken(key: Key) -> bool:
+        found = source.get(capi.GROUP, "clusters", *key)
+        if found is None:
+            return False
+        said = annotations_of(found)
+        return Key(said.get(OWNER_NAMESPACE) or "", said.get(OWNER_NAME) or "") != key
+
+    rules = Rules(workspace, taken)
     return (AdmittedType(GROUP, VERSION, "clusters", "Cluster", validate=rules.errors, validates_deletion=True),)
 
 
 class Rules:
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, taken: Taken = lambda key: False) -> None:
         self._workspace = workspace
+        self._taken = taken
 
     def errors(self, attributes: Attributes) -> Iterable[FieldError]:
         if attributes.namespace == FLEET_LOCAL:
@@ -69,6 +81,10 @@ class Rules:
             return [invalid_value("metadata.name", name, why)]
         if is_legacy(name) and self._workspace(name) != namespace:
             why = "names of the form c-xxxxx are for clusters.management.cattle.io that there are, in their workspaces"
+            return [invalid_value("metadata.name", name, why)]
+        if self._taken(Key(namespace, name)):
+            # What belongs to a cluster is labelled with its name: whoever makes this one would get the other's secrets.
+            why = "there is a clusters.cluster.x-k8s.io of this name already that was not made for it"
             return [invalid_value("metadata.name", name, why)]
         # It becomes a label of everything that is made for the cluster, and part of host names.
         return [invalid_value("metadata.name", name, why) for why in dns_label_problems(name)]

@@ -13,8 +13,17 @@ from typing import Any
 from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, TOKENS, USERS
 from remuda.capi.cluster_secrets import SECRETS, cluster_secrets, data_of, only_kubeconfigs
 from remuda.capi.names import CLUSTER_NAME, kubeconfig_secret
+from remuda.capi.names import SECRET_TYPE as CLUSTER_SECRET_TYPE
 from remuda.kube.clock import Entropy
-from remuda.kube.objects import Key, is_being_deleted, labels_of, name_of, namespace_of, resource_version_of
+from remuda.kube.objects import (
+    Key,
+    is_being_deleted,
+    labels_of,
+    name_of,
+    namespace_of,
+    owner_references_of,
+    resource_version_of,
+)
 from remuda.kube.objectsets import origin_of
 from remuda.kube.owners import is_owned_by, reference, with_owner
 from remuda.management.clusters.server import Server
@@ -65,8 +74,8 @@ class Kubeconfigs:
         )
 
     async def ensure(self, wanted: Obj, managed: str) -> str:
-        """The name of the Secret, once it is there and good; empty while nobody knows where this server is, or somebody has
-        disabled the user. Raises Unsettled."""
+        """The name of the Secret, once it is there and good; empty while nobody knows where this server is, somebody has
+        disabled the user, or the Secret is another's. Raises Unsettled."""
         facts = self._server.facts()
         if not facts.internal_url:
             return ""
@@ -80,6 +89,9 @@ class Kubeconfigs:
         await self._ensure_binding(wanted, managed)
         name = kubeconfig_secret(key.name)
         secret = self._secrets.get(key.namespace, name) or await find(self._client, SECRETS, name, key.namespace)
+        if secret is not None and _is_anothers(secret, wanted):
+            # Of a cluster that is only called the same; it would be reached where this one is.
+            return ""
         token = self._tokens.get("", user_name(key))
         text = _known_text(secret, token, managed, user_name(key))
         if not text:
@@ -161,6 +173,13 @@ class Kubeconfigs:
             raise Retry(f"the Token {name_of(target)} is being deleted")
         target["metadata"]["resourceVersion"] = resource_version_of(found)
         self._wrote(key, self._tokens, await self._client.update(TOKENS, target))
+
+
+def _is_anothers(secret: Obj, wanted: Obj) -> bool:
+    """Whether a Secret of that name was made for somebody else, as Cluster API does."""
+    if is_owned_by(secret, wanted):
+        return False
+    return bool(owner_references_of(secret)) or secret.get("type") == CLUSTER_SECRET_TYPE
 
 
 def _known_text(secret: Obj | None, token: Obj | None, managed: str, user: str) -> str:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from remuda.api.cluster_x_k8s_io.names import CLUSTERS as CAPI_CLUSTERS
 from remuda.api.cluster_x_k8s_io.names import MACHINES
 from remuda.api.management_cattle_io import (
     CLUSTER_REGISTRATION_TOKENS,
@@ -222,6 +225,43 @@ async def test_what_comes_later_is_given_and_what_goes_is_taken() -> None:
         )
         await here.settle()
         await refused(tenant.get(SECRETS, "late", WORKSPACE))
+
+
+def capi_cluster(name: str) -> Obj:
+    reference = {"apiGroup": "test.io", "kind": "TestCluster", "name": name}
+    return {
+        "apiVersion": "cluster.x-k8s.io/v1beta2",
+        "kind": "Cluster",
+        "metadata": {"name": name, "namespace": WORKSPACE},
+        "spec": {"infrastructureRef": reference},
+    }
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["there before", "comes later"])
+async def test_a_cluster_of_the_same_name_gives_nothing_of_another(first: bool) -> None:
+    """Somebody else's Cluster of Cluster API: its keys, how its machines are started, and the machines are not the tenant's."""
+    name = f"{A}-prov"
+    async with house() as here:
+        if first:
+            await here.create(CAPI_CLUSTERS, capi_cluster(name))
+        await here.grant("user", "u-tenant")
+        await here.cluster(A, creator="u-tenant")
+        # Somebody may bring their own keys before there is the cluster.
+        mark = {"cluster.x-k8s.io/cluster-name": name}
+        await here.create(SECRETS, secret(f"{name}-ca", labels=mark, type_="cluster.x-k8s.io/secret"))
+        await here.settle(2)
+        tenant = here.as_("u-tenant")
+        await refused(tenant.get(SECRETS, f"{name}-ca", WORKSPACE))
+        if not first:
+            await here.create(CAPI_CLUSTERS, capi_cluster(name))
+        await here.create(MACHINES, machine("machine-of-another", name))
+        await here.create(SECRETS, secret("bootstrap", labels=mark))
+        await here.settle(2)
+        await refused(tenant.get(SECRETS, f"{name}-ca", WORKSPACE))
+        await refused(tenant.get(SECRETS, "bootstrap", WORKSPACE))
+        await refused(tenant.get(MACHINES, "machine-of-another", WORKSPACE))
+        await refused(tenant.delete(MACHINES, "machine-of-another", WORKSPACE))
+        assert await tenant.get(PROVISIONING_CLUSTERS, name, WORKSPACE)
 
 
 async def test_a_role_template_that_changes_changes_what_it_gives() -> None:
