@@ -142,16 +142,23 @@ class ClusterAccess:
 
     def _belongings(self, provisioning: Obj) -> Belongings:
         views, key = self._views, Key.of(provisioning)
-        cluster = views.capi_clusters.get(*key) if views.capi_clusters is not None else None
-        # Somebody else may have a Cluster of Cluster API that is only called the same.
-        is_ours = cluster is not None and is_made_of(cluster, provisioning)
+        capi = views.capi_clusters.get(*key) if views.capi_clusters is not None else None
+        ours = capi is not None and is_made_for(capi, provisioning)
+        # What is labelled with the name is the other one's then.
+        foreign = capi is not None and not ours
 
         def belonging(found: Iterable[Obj]) -> list[Obj]:
-            return [obj for obj in found if _belongs(obj, provisioning, is_ours)]
+            # What was there before the cluster belonged to another one of that name, and maybe to somebody else.
+            return [obj for obj in found if _made(obj) >= _made(provisioning)]
 
-        others = {plural: [name_of(obj) for obj in belonging(of.indexed("cluster", key))] for plural, of in views.capi.items()}
-        others[CAPI_CLUSTERS.resource] = [key.name] if is_ours else []
-        return Belongings(belonging(views.secrets.indexed("cluster", key)), others)
+        secrets = [
+            secret
+            for secret in belonging(views.secrets.indexed("cluster", key))
+            if ours or is_owned_by(secret, provisioning) or not (foreign or secret.get("type") == CAPI_SECRET)
+        ]
+        kinds = {} if foreign else views.capi
+        others = {plural: [name_of(obj) for obj in belonging(of.indexed("cluster", key))] for plural, of in kinds.items()}
+        return Belongings(secrets, others)
 
     async def _tell(self, binding: Obj, problems: list[str]) -> None:
         views, said = self._views, list(problems)

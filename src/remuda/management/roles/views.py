@@ -17,7 +17,6 @@ from remuda.kube.objects import (
     GroupVersionResource,
     Key,
     annotations_of,
-    annotations_of,
     dig,
     is_being_deleted,
     labels_of,
@@ -25,8 +24,6 @@ from remuda.kube.objects import (
     namespace_of,
     owner_references_of,
 )
-from remuda.kube.objectsets import OWNER_NAME, OWNER_NAMESPACE
-from remuda.kube.owners import is_owned_by
 from remuda.kube.objectsets import OWNER_NAME, OWNER_NAMESPACE
 from remuda.kube.owners import is_owned_by
 from remuda.runtime import Informers, Watch
@@ -41,10 +38,9 @@ Obj = dict[str, Any]
 SECRETS = GroupVersionResource("", "v1", "secrets")
 NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 # What Cluster API's kinds in a workspace are given by name.
-CAPI_KINDS = (MACHINES, MACHINE_SETS, MACHINE_DEPLOYMENTS)
+CAPI_KINDS = (CAPI_CLUSTERS, MACHINES, MACHINE_SETS, MACHINE_DEPLOYMENTS)
 CAPI_GROUP, CLUSTER_NAME = "cluster.x-k8s.io", "cluster.x-k8s.io/cluster-name"
-_RANCHER_LABEL = "rke.cattle.io/cluster-name"
-_CLUSTER_LABELS = (CLUSTER_NAME, _RANCHER_LABEL)
+_CLUSTER_LABELS = (CLUSTER_NAME, "rke.cattle.io/cluster-name")
 
 
 def without_data(secret: Obj) -> Obj:
@@ -64,20 +60,8 @@ def cluster_of_secret(secret: Obj) -> Iterable[Key]:
     return [Key(namespace_of(secret), name) for name in sorted(named - {""})]
 
 
-def is_made_of(obj: Obj, provisioning: Obj) -> bool:
-    """Whether a controller made something of this Cluster, as opposed to somebody of a name that happens to be the same."""
-    said = annotations_of(obj)
-    origin = Key(said.get(OWNER_NAMESPACE) or "", said.get(OWNER_NAME) or "")
-    return is_owned_by(obj, provisioning) or origin == Key.of(provisioning)
-
-
-def says_its_rancher_cluster(obj: Obj, provisioning: Obj) -> bool:
-    """By the label of Rancher's own controllers, which no other provider of Cluster API sets."""
-    return labels_of(obj).get(_RANCHER_LABEL) == name_of(provisioning)
-
-
 def cluster_of_capi(obj: Obj) -> Iterable[Key]:
-    """A machine's cluster by its label."""
+    """A machine's cluster by its label; a Cluster of Cluster API has the name of the provisioning Cluster it is for."""
     name = labels_of(obj).get(CLUSTER_NAME)
     return (Key(namespace_of(obj), name),) if name else ()
 
@@ -127,7 +111,6 @@ class Views:
         self.cluster_roles = informers.of(CLUSTER_ROLES)
         self.namespaces = informers.of(NAMESPACES, metadata_only=True)
         kinds = CAPI_KINDS if machines else ()
-        self.capi_clusters = informers.of(CAPI_CLUSTERS, metadata_only=True) if machines else None
         self.capi = {each.resource: informers.of(each, labels=CLUSTER_NAME, metadata_only=True) for each in kinds}
         self.capi_clusters = informers.of(CAPI_CLUSTERS, metadata_only=True) if machines else None
         self.rbac = {kind: informers.of(resource, labels=CLUSTER) for kind, resource in RBAC_KINDS.items()}
@@ -213,10 +196,6 @@ class Views:
         if self.clusters.get("", namespace_of(secret)) is not None:
             return (Key("", namespace_of(secret)),)
         return self._behind(cluster_of_secret(secret))
-
-    def clusters_of_capi_cluster(self, cluster: Obj) -> Iterable[Key]:
-        """A Cluster of Cluster API has the name of the provisioning Cluster that it was made of."""
-        return self._behind((Key.of(cluster),))
 
     def clusters_of_capi(self, obj: Obj) -> Iterable[Key]:
         return self._behind(cluster_of_capi(obj))
