@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from pathlib import Path
@@ -99,6 +100,21 @@ def test_the_commands_are_told_with_the_token_to_who_may_have_it(gateway: Gatewa
     assert gateway.administrator().request("GET", "/v3/clusterregistrationtokens").status == 422
     shown = kubectl(config, "-n", cluster.id, "get", "clusterregistrationtokens", "-o", "yaml")
     assert opens not in shown and joins not in shown
+
+
+def test_a_token_is_replaced_and_made_worthless_as_the_page_says(gateway: Gateway, config: Path) -> None:
+    cluster = gateway.cluster("page")
+    page = (Path(__file__).resolve().parents[3] / "docs" / "clusters.md").read_text()
+    said = re.findall(r"`kubectl (-n c-m-bcdfg245 [^`]+)`", page)
+    rotate, revoke = (re.sub(r'"\$\(date\)"', "now", each).replace("c-m-bcdfg245", cluster.id).split() for each in said)
+    first = cluster.token()
+    kubectl(config, *rotate)
+    until(lambda: cluster.token() != first)
+    second, secret = cluster.token(), get(config, "-n", cluster.id, "secret", "crt-token-default-token")
+    assert base64.b64decode(secret["data"]["previousToken"]).decode() == first
+    kubectl(config, *revoke)
+    until(lambda: cluster.token() not in ("", second))
+    assert "previousToken" not in get(config, "-n", cluster.id, "secret", "crt-token-default-token")["data"]
 
 
 @pytest.mark.parametrize("side", ["wanted", "managed"])

@@ -12,11 +12,11 @@ from typing import Any
 from remuda.api.management_cattle_io import GROUP, VERSION
 from remuda.apiserver.admission import CREATE, DELETE, UPDATE, Attributes
 from remuda.kube.errors import FieldError, invalid_value
-from remuda.kube.names import dns_label_problems
+from remuda.kube.names import DNS1123_SUBDOMAIN_MAX, dns_label_problems
 from remuda.kube.objects import dig, is_being_deleted, name_of, with_path
 from remuda.runtime.admission import AdmittedType
 
-from .names import LOCAL, is_cluster_id
+from .names import LOCAL, is_cluster_id, token_secret
 from .rotation import LONGEST_TTL, SHORTEST_GRACE, SHORTEST_TTL
 
 Obj = dict[str, Any]
@@ -90,6 +90,11 @@ def registration_errors(attributes: Attributes) -> Iterable[FieldError]:
     if not concerns(attributes):
         return []
     errors: list[FieldError] = []
+    own = attributes.name or name_of(attributes.obj or {})
+    if attributes.operation == CREATE and len(token_secret(own)) > DNS1123_SUBDOMAIN_MAX:
+        errors.append(
+            invalid_value("metadata.name", own, f"is part of a Secret's name: {token_secret('')}<name> would be too long")
+        )
     name = dig(attributes.obj, "spec", "clusterName")
     if attributes.operation == UPDATE and _changed(attributes, "spec", "clusterName"):
         errors.append(invalid_value("spec.clusterName", name or "", _IMMUTABLE))

@@ -99,6 +99,11 @@ def test_how_long_a_token_may_last_and_for_which_cluster(spec: Obj, fields: list
     assert refused(CLUSTER_REGISTRATION_TOKENS, crt(**spec), name="default-token", namespace=ID) == fields
 
 
+def test_a_token_has_a_secret_of_its_name() -> None:
+    long = "x" * 244
+    assert refused(CLUSTER_REGISTRATION_TOKENS, crt(), name=long, namespace=ID) == ["metadata.name"]
+
+
 def test_a_token_stays_for_its_cluster() -> None:
     found = refused(CLUSTER_REGISTRATION_TOKENS, crt(clusterName="c-other"), crt(), "default-token", ID)
     assert found == ["spec.clusterName"]
