@@ -112,7 +112,8 @@ _NOT_FROM_CLUSTERS = frozenset(
         "x-powered-by",
     )
 )
-_NOT_FROM_CLUSTERS_PREFIXES = ("access-control-", "cross-origin-", "x-api-", "x-cattle-")
+# The last three would have a web server in front of us fetch something else in place of the answer.
+_NOT_FROM_CLUSTERS_PREFIXES = ("access-control-", "cross-origin-", "x-api-", "x-cattle-", "x-accel-", "x-sendfile", "x-lighttpd-")
 
 _EVERY_ANSWER: Mapping[str, str] = {
     "Strict-Transport-Security": "max-age=31536000",

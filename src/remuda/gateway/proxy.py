@@ -10,8 +10,7 @@ when to come again), then the request goes on with the token of the user's own s
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from aiohttp import web
@@ -34,6 +33,7 @@ from .downstreams import LOCAL, Reach, TunnelDownstreams
 from .exchange import Exchange
 from .headers import PROXIED_ANSWER, Cleaned, Headers, for_cluster, from_cluster, upgrade_of, without_shown_tokens
 from .impersonation import Impersonation, headers_for
+from .redirects import moved
 from .routing import Who
 from .services import Services
 from .targets import judge
@@ -45,7 +45,6 @@ RETRY_AFTER = 5
 PROVISIONED = "Provisioned"
 # What an API server knows; TRACE would show our own headers to whoever asks.
 _METHODS = "GET HEAD POST PUT PATCH DELETE OPTIONS"
-_SHELLS = re.compile(r"/api/v1/namespaces/[^/]+/pods/[^/]+/(?:exec|attach)/?")
 
 Account = tuple[str, str]
 """Namespace and name of a service account of the cluster's own."""
@@ -70,7 +69,7 @@ class Proxy:
         cluster = asked.cluster = asked.parameters["cluster"]
         await self._check_access(asked.user, cluster)
         prefix, path = _split(asked.target.path)
-        if _SHELLS.fullmatch(path) and not self._services.features().enabled("pod-shell"):
+        if _opens_shell(asked.target.segments[3:]) and not self._services.features().enabled("pod-shell"):
             raise ApiError(403, "Forbidden", "pod-shell feature is disabled")
         target = f"{path}?{asked.target.query}" if asked.target.query else path
         if cluster == LOCAL:
@@ -166,6 +165,14 @@ class Proxy:
         kept = without_shown_tokens(cleaned.headers)
         if kept != cleaned.headers:
             asked.forged = (*asked.forged, "sec-websocket-protocol")
+
+        def home(headers: Headers) -> list[tuple[str, str]]:
+            def told(location: str) -> str:
+                return moved(location, prefix, reach.address, target, request.headers.get("Host", ""))
+
+            found = ((name, told(value) if name.lower() == "location" else value) for name, value in from_cluster(headers))
+            return [(name, value) for name, value in found if value or name.lower() != "location"]
+
         async with Exchange(request, reach.pool, clock, what=f"cluster {reach.cluster}") as exchange:
             for attempt in (1, 2):
                 identity = await self._identity(reach.cluster, who)
@@ -177,7 +184,7 @@ class Proxy:
                 if attempt == 2 or not exchange.repeatable:
                     raise errors.unavailable(f"cluster {reach.cluster} does not know the user's service account any more", 1)
             try:
-                return await exchange.answer(lambda headers: _at_home(from_cluster(headers), prefix, reach.address))
+                return await exchange.answer(home)
             finally:
                 asked.why = asked.why or exchange.noted
 
@@ -207,17 +214,15 @@ def _carry(request: web.BaseRequest, headers: Mapping[str, str]) -> None:
         request.before_headers = put
 
 
+def _opens_shell(segments: Sequence[str]) -> bool:
+    """By what the path means: a letter of it may come encoded."""
+    match segments:
+        case ["api", "v1", "namespaces", _, "pods", _, "exec" | "attach"]:
+            return True
+    return False
+
+
 def _split(path: str) -> tuple[str, str]:
     """`/k8s/clusters/<id>` and what follows it, as they were written."""
     parts = path.split("/", 4)
     return "/".join(parts[:4]), f"/{parts[4]}" if len(parts) > 4 else "/"
-
-
-def _at_home(headers: Headers, prefix: str, address: str) -> list[tuple[str, str]]:
-    """Where a cluster sends somebody on within itself, that is below our prefix to them."""
-    return [(name, _moved(value, prefix, address) if name.lower() == "location" else value) for name, value in headers]
-
-
-def _moved(location: str, prefix: str, address: str) -> str:
-    path = location.removeprefix(f"https://{address}")
-    return prefix + path if path.startswith("/") and not path.startswith("//") else location
