@@ -88,6 +88,22 @@ def origin_problem(headers: Iterable[tuple[str, str]], ours: Iterable[str], *, r
     return "the request does not say which origin it comes from" if required else ""
 
 
+def added_by_browser_problem(method: str, headers: Iterable[tuple[str, str]], *, upgrade: bool = False) -> str:
+    """Why a request to the Kubernetes API is a foreign page's, done with what its browser adds by itself: a client certificate,
+    or Basic that it remembers; "" when it is not. A body without a type may be sent from anywhere, and is JSON there.
+
+    Only what browsers say of the page counts: `kubectl proxy` passes on an Origin of its own.
+    """
+    if method.upper() in SAFE_METHODS and not upgrade:
+        return ""
+    said = _grouped(headers)
+    if any(value.strip()[:7].lower() == "bearer " for value in said.get("authorization", [])):
+        return ""
+    if any(value.strip().lower() not in ("same-origin", "none") for value in said.get("sec-fetch-site", [])):
+        return "the request comes from a page of another site"
+    return ""
+
+
 def problem(
     method: str, headers: Iterable[tuple[str, str]], session: Presented | None, ours: Iterable[str], *, upgrade: bool = False
 ) -> str:

@@ -182,7 +182,10 @@ class Door:
         asked = visit.asked
         _carry(asked.request, PROXIED_ANSWER)
         visit.quiet = bool(asked.target.segments) and asked.target.segments[0] in _QUIET
-        if "Authorization" in asked.request.headers:
+        headers = asked.request.headers
+        if problem := csrf.added_by_browser_problem(asked.request.method, headers.items(), upgrade=bool(visit.upgrade)):
+            raise errors.forbidden("", "", "", problem)
+        if "Authorization" in headers:
             asked.caller = await self._callers.identify(asked, HERE)
             if asked.caller is not None:
                 self._admit(visit, Who.USER)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from remuda.gateway.credentials import Presented, presented
 from remuda.gateway.csrf import (
+    added_by_browser_problem,
     cookie_counts,
     csrf_cookie,
     ended_cookies,
@@ -197,3 +198,19 @@ def test_a_token_is_good_for_its_session_and_no_other_and_shows_nothing_of_it(se
 def test_an_origin_is_its_own_origin(text: str) -> None:
     origin = origin_of(text)
     assert not origin or origin_of(origin) == origin
+
+
+@pytest.mark.parametrize("shown", [[], [("Authorization", "Basic dG9rZW4tYTpi")]])
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "Cross-Site"])
+def test_a_foreign_page_does_nothing_with_what_its_browser_adds(shown: list[tuple[str, str]], site: str) -> None:
+    told = [*shown, ("Sec-Fetch-Site", site)]
+    for method in ("POST", "PUT", "PATCH", "DELETE"):
+        assert added_by_browser_problem(method, told)
+        assert not added_by_browser_problem(method, [("authorization", "bearer token-a:b"), *told[-1:]])
+        # A page that `kubectl proxy` shows, and whatever is no page.
+        assert not added_by_browser_problem(
+            method, [*shown, ("Sec-Fetch-Site", "same-origin"), ("Origin", "http://localhost:8001")]
+        )
+        assert not added_by_browser_problem(method, shown)
+    assert not added_by_browser_problem("GET", told)
+    assert added_by_browser_problem("GET", told, upgrade=True)
