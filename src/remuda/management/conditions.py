@@ -8,18 +8,21 @@ writes it is bound to the revision that it was computed from.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from remuda.client.api import Client
 from remuda.kube.clock import rfc3339
+from remuda.kube.errors import ApiError
 from remuda.kube.mergepatch import create_merge_patch
-from remuda.kube.objects import GroupVersionResource, dig, name_of, namespace_of, resource_version_of, with_path
+from remuda.kube.objects import GroupVersionResource, dig, name_of, namespace_of, resource_version_of, uid_of, with_path
 
 Obj = dict[str, Any]
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 ERROR = "Error"
 _STATE = ("status", "reason", "message")
+_TRIES = 3
 
 
 def conditions_of(obj: Obj) -> list[Obj]:
@@ -70,3 +73,25 @@ async def write_status(
     return await client.patch(
         resource, name_of(before), patch, namespace_of(before), subresource=subresource, field_manager=field_manager
     )
+
+
+async def tell_status(
+    client: Client, resource: GroupVersionResource, obj: Obj, told: Callable[[Obj], Obj], *, field_manager: str = ""
+) -> Obj | None:
+    """The same for what `told` makes of the object; when somebody else was faster, of what they wrote.
+
+    For what does not follow from what others write: several look at a new object at the same time, and each that had to begin
+    anew would cost as much again.
+    """
+    latest = obj
+    for attempt in range(_TRIES):
+        try:
+            return await write_status(client, resource, latest, told(latest), field_manager=field_manager)
+        except ApiError as error:
+            if not error.is_conflict or attempt == _TRIES - 1:
+                raise
+        latest = await client.get(resource, name_of(obj), namespace_of(obj))
+        if uid_of(latest) != uid_of(obj):
+            # Another one of the same name, of which its own event tells.
+            return None
+    raise AssertionError("unreachable")

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from remuda.management.conditions import condition_of, conditions_of, is_true, with_condition, without_condition
+from typing import Any, cast
+
+import pytest
+
+from remuda.api.management_cattle_io import CLUSTERS
+from remuda.client.api import Client
+from remuda.kube.errors import ApiError
+from remuda.kube.mergepatch import apply_merge_patch
+from remuda.kube.objects import GroupVersionResource, with_path
+from remuda.management.conditions import condition_of, conditions_of, is_true, tell_status, with_condition, without_condition
 
 AT, LATER = 1_800_000_000.0, 1_800_000_060.0
 AT_TEXT, LATER_TEXT = "2027-01-15T08:00:00Z", "2027-01-15T08:01:00Z"
@@ -35,3 +44,52 @@ def test_what_is_not_there_is_not_taken_away() -> None:
     made = with_condition({}, "Ready", "True", now=AT)
     assert without_condition(made, "Other") is made
     assert conditions_of(without_condition(made, "Ready")) == []
+
+
+class _Quicker:
+    """A client of a server on which somebody else is always quicker, so many times."""
+
+    def __init__(self, obj: dict[str, Any], times: int) -> None:
+        self.stored, self._times = obj, times
+        self.asked = 0
+
+    async def get(self, resource: GroupVersionResource, name: str, namespace: str = "") -> dict[str, Any]:
+        return self.stored
+
+    async def patch(self, resource: GroupVersionResource, name: str, body: Any, namespace: str = "", **options: Any) -> Any:
+        self.asked += 1
+        if self._times:
+            self._times -= 1
+            other = with_condition(self.stored, f"Other{self._times}", "True", now=AT)
+            self.stored = with_path(other, ("metadata", "resourceVersion"), str(self.asked + 1))
+        if body["metadata"]["resourceVersion"] != self.stored["metadata"]["resourceVersion"]:
+            raise ApiError(409, "Conflict", "somebody was quicker")
+        self.stored = apply_merge_patch(self.stored, body)
+        return self.stored
+
+
+def _ready(obj: dict[str, Any]) -> dict[str, Any]:
+    return with_condition(obj, "Ready", "True", now=AT)
+
+
+async def test_what_is_told_is_put_beside_what_others_wrote_meanwhile() -> None:
+    obj = {"metadata": {"name": "c-1", "uid": "1", "resourceVersion": "1"}}
+    client = _Quicker(obj, 2)
+    written = await tell_status(cast(Client, client), CLUSTERS, obj, _ready)
+    assert written is not None
+    assert [each["type"] for each in conditions_of(written)] == ["Other1", "Other0", "Ready"]
+    assert await tell_status(cast(Client, client), CLUSTERS, written, _ready) is None
+    assert client.asked == 3
+
+
+async def test_who_is_never_quick_enough_begins_anew() -> None:
+    obj = {"metadata": {"name": "c-1", "uid": "1", "resourceVersion": "1"}}
+    with pytest.raises(ApiError, match="quicker"):
+        await tell_status(cast(Client, _Quicker(obj, 9)), CLUSTERS, obj, _ready)
+
+
+async def test_another_object_of_the_same_name_is_told_nothing() -> None:
+    obj = {"metadata": {"name": "c-1", "uid": "1", "resourceVersion": "1"}}
+    client = _Quicker({"metadata": {"name": "c-1", "uid": "2", "resourceVersion": "9"}}, 0)
+    assert await tell_status(cast(Client, client), CLUSTERS, obj, _ready) is None
+    assert conditions_of(client.stored) == []

@@ -27,7 +27,7 @@ from remuda.kube.owners import is_owned_by, reference
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
 
-from ..conditions import ERROR, FALSE, TRUE, condition_of, with_condition, write_status
+from ..conditions import ERROR, FALSE, TRUE, condition_of, tell_status, with_condition
 from ..making import make
 from .names import (
     DEFAULT_TOKEN,
@@ -118,8 +118,12 @@ class ManagedClusters:
         return None if annotations_of(cluster).get(EXTERNALLY_MANAGED) == "true" else self._server.facts().workspace
 
     async def _say(self, cluster: Obj, status: str, reason: str = "", message: str = "") -> None:
-        said = with_condition(cluster, NAMESPACE_CREATED, status, reason, message, now=self._manager.clock.time())
-        written = await write_status(self._client, CLUSTERS, cluster, said, field_manager=CONTROLLER)
+        now = self._manager.clock.time()
+
+        def told(latest: Obj) -> Obj:
+            return with_condition(latest, NAMESPACE_CREATED, status, reason, message, now=now)
+
+        written = await tell_status(self._client, CLUSTERS, cluster, told, field_manager=CONTROLLER)
         if written is not None:
             self._manager.freshness.wrote((CONTROLLER, Key.of(cluster)), self._clusters, written)
 

@@ -18,7 +18,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, annotations_of, dig, is_being_deleted, with_path
 from remuda.runtime import DONE, Controller, Manager, Result, logger, synced
 
-from ..conditions import write_status
+from ..conditions import tell_status
 from ..downstreams import Downstreams
 from ..making import find
 from .facts import Summary, summary_of
@@ -88,8 +88,10 @@ class ClusterHealth:
         cluster = self._clusters.get(*key)
         if cluster is None:
             return DONE
-        said = judged(cluster, seen, self._clock.time())
-        written = await write_status(self._client, CLUSTERS, cluster, said, field_manager=CONTROLLER)
+        now = self._clock.time()
+        written = await tell_status(
+            self._client, CLUSTERS, cluster, lambda latest: judged(latest, seen, now), field_manager=CONTROLLER
+        )
         if written is not None:
             self._manager.freshness.wrote(who, self._clusters, written)
         pause = _AGAIN if 0 < memory.failures < _TRIES else EVERY
