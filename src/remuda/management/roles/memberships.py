@@ -19,7 +19,7 @@ from remuda.api.management_cattle_io import (
 from remuda.client.api import Client
 from remuda.kube import jsonio
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import Key, annotations_of, is_being_deleted, labels_of, name_of
+from remuda.kube.objects import Key, annotations_of, finalizers_of, is_being_deleted, labels_of, name_of, resource_version_of
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, spec_change
 
 from .builtin import CLUSTER_OWNER
@@ -30,6 +30,8 @@ Obj = dict[str, Any]
 
 NAME = "cluster-memberships"
 _SUBJECT = ("userName", "userPrincipalName", "groupPrincipalName")
+_ABOUT = ("clusterName", "roleTemplateName", "groupName", *_SUBJECT)
+_INHERITED = "crtb-grb-"
 
 
 def _cluster_change(new: Obj | None, old: Obj | None) -> bool:
@@ -39,8 +41,13 @@ def _cluster_change(new: Obj | None, old: Obj | None) -> bool:
 
 
 def _inherited(obj: Obj) -> list[Key]:
-    """The cluster of a binding that we made."""
-    return [Key("", obj["metadata"].get("namespace") or "")] if GLOBAL_BINDING_OWNER in labels_of(obj) else []
+    """The cluster of a binding that we made, or that is called like one."""
+    ours = GLOBAL_BINDING_OWNER in labels_of(obj) or name_of(obj).startswith(_INHERITED)
+    return [Key("", obj["metadata"].get("namespace") or "")] if ours else []
+
+
+def _inherited_change(new: Obj | None, old: Obj | None) -> bool:
+    return spec_change(new, old) or is_being_deleted(new or {}) != is_being_deleted(old or {})
 
 
 def creators_templates(cluster: Obj, templates: list[Obj]) -> list[str] | None:
@@ -65,7 +72,7 @@ def inherited_bindings(cluster: str, inheriting: list[tuple[Obj, Obj]]) -> dict[
     for binding, role in inheriting:
         subject = {field: binding[field] for field in _SUBJECT if binding.get(field)}
         for template in role["inheritedClusterRoles"]:
-            name = f"crtb-grb-{digest(name_of(binding), template, *(f'{key}={value}' for key, value in subject.items()))}"
+            name = f"{_INHERITED}{digest(name_of(binding), template, *(f'{key}={value}' for key, value in subject.items()))}"
             labels = {GLOBAL_BINDING_OWNER: label_value(name_of(binding))}
             found[name] = binding_object(cluster, name, template, subject, labels)
     return found
@@ -81,7 +88,7 @@ class Memberships:
             CLUSTERS,
             when=_cluster_change,
             watches=(
-                Watch(CLUSTER_ROLE_TEMPLATE_BINDINGS, _inherited, when=spec_change),
+                Watch(CLUSTER_ROLE_TEMPLATE_BINDINGS, _inherited, when=_inherited_change),
                 Watch(GLOBAL_ROLE_BINDINGS, self._everywhere, when=spec_change),
                 Watch(GLOBAL_ROLES, self._of_role, when=spec_change),
                 Watch(ROLE_TEMPLATES, self._of_template),
@@ -125,8 +132,14 @@ class Memberships:
             if GLOBAL_BINDING_OWNER in labels_of(each) and name_of(each) not in wanted:
                 await self._delete(each)
         for name, binding in wanted.items():
-            if bindings.get(cluster, name) is None:
+            found = bindings.get(cluster, name)
+            if found is None:
                 await self._create(binding)
+            elif is_being_deleted(found):
+                await self._let_go(found)
+            elif any((found.get(field) or "") != (binding.get(field) or "") for field in _ABOUT):
+                # A cluster's owner may write bindings there, but must not keep others' away by taking their names.
+                await self._delete(found)
 
     async def _give_to_creator(self, cluster: Obj) -> None:
         templates = creators_templates(cluster, list(self._views.templates.objects()))
@@ -148,6 +161,17 @@ class Memberships:
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
+
+    async def _let_go(self, binding: Obj) -> None:
+        """Nobody is waited for: a finalizer on it only keeps the next one from being made."""
+        if finalizers_of(binding):
+            namespace, name = Key.of(binding)
+            patch = {"metadata": {"resourceVersion": resource_version_of(binding), "finalizers": None}}
+            try:
+                await self._client.patch(CLUSTER_ROLE_TEMPLATE_BINDINGS, name, patch, namespace)
+            except ApiError as error:
+                if not error.is_not_found:
+                    raise
 
     async def _delete(self, binding: Obj) -> None:
         try:

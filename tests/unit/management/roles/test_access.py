@@ -264,6 +264,37 @@ async def test_a_cluster_of_the_same_name_gives_nothing_of_another(first: bool) 
         assert await tenant.get(PROVISIONING_CLUSTERS, name, WORKSPACE)
 
 
+async def test_an_owner_keeps_nobody_away_who_may_see_every_cluster() -> None:
+    async with house() as here:
+        await here.grant("user", "u-tenant")
+        await here.grant("read-only", "u-auditor")
+        await here.cluster(A, creator="u-tenant")
+        (name,) = [each for each in await here.names(CLUSTER_ROLE_TEMPLATE_BINDINGS, A) if each.startswith("crtb-grb-")]
+        tenant, auditor = here.as_("u-tenant"), person("u-auditor")
+        seeing = Action(auditor, "list", *CLUSTER_ROLE_TEMPLATE_BINDINGS, "", A)
+        of_it = Action(auditor, "get", *GroupVersionResource("management.cattle.io", "v3", "nodes"), "", A, "x")
+
+        async def is_given() -> None:
+            await here.settle(3)
+            found = await here.client.get(CLUSTER_ROLE_TEMPLATE_BINDINGS, name, A)
+            assert (found["userName"], found["roleTemplateName"]) == ("u-auditor", "cluster-readonly")
+            assert "deletionTimestamp" not in found["metadata"]
+            assert all(here.server.rbac.authorize(action).allowed for action in (seeing, of_it))
+
+        await is_given()
+        # It stays there for ever, on its way out.
+        held = {"metadata": {"finalizers": ["tenant.example/never"]}}
+        await tenant.patch(CLUSTER_ROLE_TEMPLATE_BINDINGS, name, held, A)
+        await tenant.delete(CLUSTER_ROLE_TEMPLATE_BINDINGS, name, A)
+        await is_given()
+        # Its name is somebody else's.
+        await tenant.delete(CLUSTER_ROLE_TEMPLATE_BINDINGS, name, A)
+        taken = cluster_binding(A, "cluster-readonly", "u-nobody")
+        taken["metadata"]["name"] = name
+        await tenant.create(CLUSTER_ROLE_TEMPLATE_BINDINGS, taken, A)
+        await is_given()
+
+
 async def test_a_role_template_that_changes_changes_what_it_gives() -> None:
     async with house() as here:
         await here.cluster(A)
