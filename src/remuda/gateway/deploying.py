@@ -31,7 +31,7 @@ from remuda.management.making import find
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
 
 from .importing import wanted
-from .manifest import objects
+from .manifest import TOLD, objects
 from .registrations import SECRETS, Registrations
 from .services import Services
 
@@ -56,12 +56,16 @@ class AgentDeployment:
         self.controller = Controller(
             CONTROLLER,
             CLUSTERS,
-            watches=(Watch(SETTINGS, lambda _: list(self._clusters.keys())),),
+            watches=(Watch(SETTINGS, self._connected, _setting_matters),),
             when=_matters,
             concurrency=4,
             lane=lambda key: key,
         )
         while_working(manager, lambda: registrations.on_change(self._look), lambda: downstreams.on_change(self._look))
+
+    def _connected(self, _: Obj) -> list[Key]:
+        """The others are looked at when they come."""
+        return [Key.of(each) for each in self._clusters.objects() if self._downstreams.is_connected(name_of(each))]
 
     def _look(self, cluster: str) -> None:
         working = self._manager.working(CONTROLLER)
@@ -148,3 +152,7 @@ def _matters(new: Obj | None, old: Obj | None) -> bool:
     if new is None or old is None:
         return True
     return new.get("spec") != old.get("spec") or annotations_of(new).get(FORCE) != annotations_of(old).get(FORCE)
+
+
+def _setting_matters(new: Obj | None, old: Obj | None) -> bool:
+    return name_of(new or old or {}) in TOLD and (new or {}).get("value") != (old or {}).get("value")

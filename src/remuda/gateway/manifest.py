@@ -36,6 +36,18 @@ from remuda.management.settings import Settings
 
 Obj = dict[str, Any]
 
+# The settings that a manifest follows from, with what its caller asks them for.
+TOLD: Final = frozenset(
+    {
+        "agent-image",
+        "agent-tls-mode",
+        "cacerts",
+        "cluster-agent-default-affinity",
+        "server-url",
+        "system-default-registry",
+        "system-default-registry-pull-secrets",
+    }
+)
 _CREATOR: Final = {"cattle.io/creator": "norman"}
 _APP: Final = {"app": AGENT}
 _RBAC: Final = "rbac.authorization.k8s.io/v1"

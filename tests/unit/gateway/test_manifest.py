@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from remuda.gateway.manifest import Wanted, objects, render, resolve_image
+from remuda.gateway import importing
+from remuda.gateway.manifest import TOLD, Wanted, objects, render, resolve_image
+from remuda.gateway.services import Services
 from remuda.kube import yamlio
-from remuda.management.settings import Settings
+from remuda.management.settings import Effective, Settings
 
 Obj = dict[str, Any]
 SERVER, TOKEN = "https://remuda.example.com", "b" * 54
@@ -180,3 +183,17 @@ def test_images_are_pulled_with_the_given_secrets() -> None:
     (secret,) = (each for each in objects(made) if each.get("type") == "kubernetes.io/dockerconfigjson")
     assert secret["metadata"]["labels"] == {"management.cattle.io/cattle-cluster-agent-pull-secret": "true"}
     assert pod(made)["imagePullSecrets"] == [{"name": "reg"}]
+
+
+async def test_what_a_manifest_follows_from_is_known() -> None:
+    asked: set[str] = set()
+
+    class Listening(Settings):
+        def effective(self, name: str) -> Effective:
+            asked.add(name)
+            return super().effective(name)
+
+    services = cast(Services, SimpleNamespace(settings=Listening, authority=SimpleNamespace(ca=""), client=None))
+    cluster = {"metadata": {"name": "c-m-abcdefgh"}, "spec": {}}
+    render(await importing.wanted(services, cluster, TOKEN, SERVER))
+    assert asked == TOLD

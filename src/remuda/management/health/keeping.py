@@ -1,7 +1,7 @@
 """The controller that looks after each cluster: is its agent there, does its API answer, what does it consist of.
 
-Every fifteen seconds or so, and at once when a session comes or goes. An API that does not answer is asked again twice before it
-counts as ill; an agent that does not answer counts as gone.
+Every fifteen seconds or so, and at once when a session comes or goes; where there is none, a look now and then is enough. An API
+that does not answer is asked again twice before it counts as ill; an agent that does not answer counts as gone.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ Obj = dict[str, Any]
 CONTROLLER: Final = "cluster-health"
 EVERY: Final = 15.0
 _AGAIN: Final = 5.0
+_AWAY: Final = 60.0
 _TRIES: Final = 3
 _API_SECONDS: Final = 10.0
 # Versions and keys change with an upgrade.
@@ -95,6 +96,9 @@ class ClusterHealth:
         if written is not None:
             self._manager.freshness.wrote(who, self._clusters, written)
         pause = _AGAIN if 0 < memory.failures < _TRIES else EVERY
+        if seen.problem and not self._agents.is_connected(key.name):
+            # Who comes is told of. Of many clusters most may never have come.
+            pause = _AWAY
         return Result(after=pause * self._manager.rng.uniform(0.9, 1.1))
 
     async def _see(self, cluster: Obj, memory: _Memory) -> Seen:
