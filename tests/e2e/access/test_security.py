@@ -364,6 +364,7 @@ def test_a_request_with_two_ends_is_the_last_on_its_connection(
         answer = raw(gateway, request, 3)
         assert re.match(rb"HTTP/1\.[01] 4", answer), answer[:300]
         assert len(re.findall(rb"HTTP/1\.[01] \d", answer)) == 1, answer
+        assert b"aiohttp" not in answer
         until(lambda: len(gateway.audit()) > before, 3)  # noqa: B023
         told = gateway.audit()[before:]
         assert any(line["result"] == "refused" for line in told), told

@@ -76,6 +76,9 @@ class Connection(RequestHandler):
     ) -> web.StreamResponse:
         if self._watchman is not None and isinstance(exc, HttpProcessingError):
             self._watchman.misread(self, exc.message)
+            if isinstance(request, Request):
+                # Which versions of what we are made of is nobody's business.
+                request.before_headers = lambda response: response.headers.pop("Server", None)
         return super().handle_error(request, status, exc, message)
 
     @property
@@ -125,7 +128,7 @@ class Connection(RequestHandler):
 class Request(web.BaseRequest):
     """A request that lets somebody put headers on every answer to it, also on one that is a stream and begins somewhere deep."""
 
-    before_headers: Callable[[web.StreamResponse], None] | None = None
+    before_headers: Callable[[web.StreamResponse], object] | None = None
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         if self.before_headers is not None:
