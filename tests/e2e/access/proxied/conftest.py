@@ -23,7 +23,7 @@ from tests.real.cluster import RealCluster
 
 # These show names that each of the clusters has of its own, and would here be of the same one.
 _OWN_NAMES = ("test_cluster_info", "test_looking[get clusterrolebindings]", "test_looking[get clusterroles]")
-_SAMPLE = 1 if os.environ.get("REMUDA_SOAK") == "1" else 12
+_SAMPLE = 1 if os.environ.get("REMUDA_SOAK") == "1" else 24
 
 __all__ = ["endpoints", "etcd", "kubectl", "pair", "real", "remuda"]
 
