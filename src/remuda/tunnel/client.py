@@ -15,6 +15,7 @@ import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import aiohttp
 from yarl import URL
@@ -54,19 +55,41 @@ class Server:
     proxy: str | None = field(default=None, repr=False)
 
     def context(self) -> ssl.SSLContext:
-        try:
-            context = ssl.create_default_context(cadata=self.ca.decode("ascii") if self.ca else None)
-        except (ssl.SSLError, UnicodeDecodeError):
-            raise TunnelError(f"the certificate authority for {self.url} is not PEM") from None
-        if self.system_too:
-            context.load_default_certs()
-        # Authorities made by older installers lack an extension that Python demands since 3.13, and Go does not.
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self.ca and not self.insecure and not self.system_too:
+            return _trusting(self.ca, self.url)
+        context = _context()
         if self.insecure:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
+            return context
+        if self.ca:
+            _load(context, self.ca, self.url)
+        # Read anew each time: whom the system believes may have changed.
+        context.load_default_certs()
         return context
+
+
+def _context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # Authorities made by older installers lack an extension that Python demands since 3.13, and Go does not.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _load(context: ssl.SSLContext, ca: bytes, url: str) -> None:
+    try:
+        context.load_verify_locations(cadata=ca.decode("ascii"))
+    except (ssl.SSLError, UnicodeDecodeError):
+        raise TunnelError(f"the certificate authority for {url} is not PEM") from None
+
+
+@lru_cache(maxsize=4)
+def _trusting(ca: bytes, url: str) -> ssl.SSLContext:
+    """Both tunnels of an agent, and those of every agent in a process, share one."""
+    context = _context()
+    _load(context, ca, url)
+    return context
 
 
 class TunnelClient:
