@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,12 +76,21 @@ class Credential:
 
 
 def context_names(clusters: Iterable[Obj]) -> dict[str, str]:
-    """A context's name for each cluster's: what people call it, with its id where two are called the same."""
+    """A context's name for each cluster's: what people call it, with its id where two are called the same.
+
+    No two are ever the same: whoever names a cluster must not be able to take another's place in somebody's kubeconfig.
+    """
     shown = {name_of(cluster): str(dig(cluster, "spec", "displayName") or name_of(cluster)) for cluster in clusters}
-    taken: dict[str, int] = {}
-    for name in shown.values():
-        taken[name] = taken.get(name, 0) + 1
-    return {identity: name if taken[name] == 1 else f"{name}-{identity}" for identity, name in shown.items()}
+    ambiguous = _ambiguous(shown)
+    told = {identity: f"{name}-{identity}" if identity in ambiguous else name for identity, name in shown.items()}
+    ambiguous = _ambiguous(told)
+    return {identity: identity if identity in ambiguous else name for identity, name in told.items()}
+
+
+def _ambiguous(names: Mapping[str, str]) -> set[str]:
+    """The clusters whose names others have, too, or are others' ids."""
+    counted = Counter(names.values())
+    return {identity for identity, name in names.items() if name != identity and (counted[name] > 1 or name in names)}
 
 
 def endpoints(cluster: Obj, context: str, base: str, ca: str, nodes: Sequence[Obj] = ()) -> list[Endpoint]:
@@ -131,8 +141,14 @@ def kubeconfig(entries: Sequence[Entry]) -> Obj:
     clusters: list[Obj] = []
     users: dict[str, Obj] = {}
     contexts: list[Obj] = []
+    ours = {entry.endpoint.context for entry in entries if not entry.endpoint.direct}
     for entry in entries:
         context = entry.endpoint.context
+        if entry.endpoint.direct:
+            if context in ours:
+                # Its owner chose the name of another's context.
+                continue
+            ours.add(context)
         cluster: Obj = {"server": entry.endpoint.server}
         if entry.endpoint.ca.strip():
             cluster["certificate-authority-data"] = base64.b64encode(entry.endpoint.ca.encode()).decode()
@@ -219,7 +235,8 @@ class Kubeconfigs:
             entries.append(Entry(first, user, credential))
             if direct and others and credential.token:
                 bound = credential if alone else await self._credential(asked, base, name_of(cluster))
-                entries += [Entry(endpoint, first.context, bound) for endpoint in others]
+                # By its id, which can't be made to look like anybody's name.
+                entries += [Entry(endpoint, name_of(cluster), bound) for endpoint in others]
         return entries
 
     async def _credential(self, asked: Asked, base: str, bound: str) -> Credential:

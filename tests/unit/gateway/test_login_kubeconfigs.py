@@ -41,6 +41,30 @@ def test_contexts_are_called_as_people_call_their_clusters() -> None:
     assert found == {"c-a": "prod", "c-b": "test-c-b", "c-c": "test-c-c", "local": "local"}
 
 
+def test_no_name_takes_the_place_of_anothers_context() -> None:
+    """By looking like another's name with its id, or like its id."""
+    victims = [cluster("c-m-a", "prod"), cluster("c-m-b", "prod"), cluster("c-m-c")]
+    attackers = [cluster("c-x", "prod-c-m-a"), cluster("c-y", "c-m-c"), cluster("c-z-c-m-b", "prod"), cluster("c-w", "c-m-a")]
+    found = context_names([*attackers, *victims])
+    assert len(set(found.values())) == len(found) == 7
+    assert found["c-m-c"] == "c-m-c"
+    assert found["c-m-a"] in ("prod-c-m-a", "c-m-a") and found["c-m-b"] in ("prod-c-m-b", "c-m-b")
+    ids = set(found)
+    assert all(name == identity or name not in ids for identity, name in found.items())
+
+
+def test_a_direct_way_never_has_the_name_of_another_context() -> None:
+    trap, prod = (
+        Endpoint("prod", "https://evil.example", "", direct=True),
+        Endpoint("prod", "https://remuda/k8s/clusters/c-b", ""),
+    )
+    first = Endpoint("trap", "https://remuda/k8s/clusters/c-a", "")
+    whole = Credential(token="whole:s")
+    config = kubeconfig([Entry(first, "u", whole), Entry(trap, "c-a", Credential(token="bound:s")), Entry(prod, "u", whole)])
+    assert [entry["cluster"]["server"] for entry in config["clusters"] if entry["name"] == "prod"] == [prod.server]
+    assert [entry["context"]["user"] for entry in config["contexts"]] == ["u", "u"]
+
+
 def test_a_cluster_is_reached_through_us_and_directly_only_if_it_says_so() -> None:
     through = Endpoint("prod", "https://remuda.example/k8s/clusters/c-a", CA)
     base = "https://remuda.example"
@@ -121,6 +145,24 @@ async def test_a_kubeconfig_for_all_has_a_context_for_each_that_one_may_see() ->
         for body in ({"clusters": "prod"}, {"clusters": [1]}):
             assert (await here.ask("POST", "/v3/clusters?action=generateKubeconfig", body, token=jo)).status == 422
         assert (await here.ask("POST", "/v3/clusters", {}, token=jo)).status == 400
+
+
+async def test_a_cluster_called_like_the_reader_gets_no_more_of_their_token() -> None:
+    async with house() as here:
+        admin = await here.admin()
+        await here.made.client.create(CLUSTERS, cluster("c-b", "prod"))
+        await here.seen()
+        (reader,) = [entry["name"] for entry in (await generated(here, admin, "/v3/clusters"))["users"]]
+        trap = {"enabled": True, "fqdn": "evil.example"}
+        await here.made.client.create(CLUSTERS, cluster("c-a", reader, localClusterAuthEndpoint=trap))
+        await here.seen()
+        config = await generated(here, admin, "/v3/clusters", {"direct": True})
+        users = {entry["name"]: entry["user"]["token"] for entry in config["users"]}
+        servers = {entry["name"]: entry["cluster"]["server"] for entry in config["clusters"]}
+        shown = {servers[entry["context"]["cluster"]]: users[entry["context"]["user"]] for entry in config["contexts"]}
+        bound = {token["metadata"]["name"]: token["clusterName"] for token in await here.tokens()}
+        assert bound[shown["https://evil.example"].partition(":")[0]] == "c-a"
+        assert [bound[token.partition(":")[0]] for server, token in shown.items() if "evil" not in server] == ["", ""]
 
 
 async def test_a_clusters_owner_does_not_get_a_token_for_other_clusters() -> None:
