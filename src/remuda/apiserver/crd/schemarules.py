@@ -18,6 +18,9 @@ from .structural import conversion_problem
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _META = ("metadata", "kind", "apiVersion")
 REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
+_PLAIN = frozenset(
+    ("type", "description", "title", "format", "enum", "pattern", "nullable", "minimum", "maximum", "minLength", "maxLength")
+)
 _BREAK = re.compile(r"[\n\r]")
 
 
@@ -65,7 +68,7 @@ def schema_errors(schema: Obj, path: str, options: Options, context: celrules.Co
 def _visit(
     schema: Any, path: str, place: _Place, root: bool, options: Options, context: celrules.Context | None, found: Findings
 ) -> None:
-    if not isinstance(schema, dict):
+    if not isinstance(schema, dict) or _nothing_to_refuse(schema):
         return
     # Rules are compiled only where nothing at or below is wrong, so each place keeps its own findings first.
     here = Findings()
@@ -88,6 +91,12 @@ def _visit(
             here.rules.extend(celrules.rule_errors(rules, at, context, place.uncorrelatable, options.ignore_rule_cost))
     found.schema.extend(here.schema)
     found.rules.extend(here.rules)
+
+
+def _nothing_to_refuse(schema: Obj) -> bool:
+    """Most schemas are leaves of which only the type matters here."""
+    kind = schema.get("type")
+    return kind in TYPES and _PLAIN.issuperset(schema)
 
 
 def _visit_fields(

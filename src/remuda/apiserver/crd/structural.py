@@ -26,11 +26,18 @@ _UNSUPPORTED = (
     ("additionalItems", "additionalItems"),
     ("definitions", "definitions"),
 )
+# Most schemas are leaves with a type and a description: where nothing of these is said there is nothing further to look at.
+_ONE, _SEVERAL = ("not", "items", "additionalItems", "additionalProperties"), ("properties", "patternProperties")
+_HOLDING = frozenset((*_ALTERNATIVES, *_ONE, *_SEVERAL, "definitions", "dependencies"))
+_READ = _HOLDING | {name for name, _ in _UNSUPPORTED} | {"x-kubernetes-preserve-unknown-fields"}
+# What is said about values alone; beside a type it makes no schema less structural.
+_BOUNDS = ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+_PLAIN = frozenset((*_BOUNDS, "type", "description", "title", "format", "default", "enum", "nullable"))
 
 
 def conversion_problem(schema: Any) -> str:
     """Why a schema can't even be read as a structural one; empty when it can. The first problem is the one that is told."""
-    if not isinstance(schema, dict):
+    if not isinstance(schema, dict) or _READ.isdisjoint(schema):
         return ""
     for name, shown in _UNSUPPORTED:
         if schema.get(name) or (name == "additionalItems" and schema.get(name) is not None):
@@ -58,6 +65,8 @@ def every_schema(schema: Any) -> Iterator[Obj]:
         if not isinstance(current, dict):
             continue
         yield current
+        if _HOLDING.isdisjoint(current):
+            continue
         items = current.get("items")
         stack.extend(items if isinstance(items, list) else [items])
         for name in ("allOf", "anyOf", "oneOf"):
@@ -83,6 +92,8 @@ def _invariants(schema: Any, level: str, path: str, errors: list[FieldError]) ->
     if not isinstance(schema, dict):
         return
     kind = schema.get("type") or ""
+    if kind and kind != "array" and level != _ROOT and _PLAIN.issuperset(schema):
+        return
     items = schema.get("items")
     if kind == "array" and not isinstance(items, dict):
         errors.append(required(f"{path}.items", "must be specified"))

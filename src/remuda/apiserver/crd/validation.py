@@ -79,6 +79,8 @@ def validate_status_update(crd: Obj, old: Obj) -> Errors:
 
 def warnings(crd: Obj, old: Obj | None) -> list[str]:
     """Formats that nobody knows are kept, but their author is told."""
+    if old is not None and old.get("spec") == crd.get("spec"):
+        return []
     known = set(_unknown_formats(old)) if old is not None else set()
     return [f'unrecognized format "{name}"' for name in _unknown_formats(crd) if name not in known]
 
