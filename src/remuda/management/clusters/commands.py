@@ -22,7 +22,8 @@ FIELDS = (*IMPORTING, *JOINING)
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What a shell, or PowerShell, would look into between double quotes.
-_SHELL, _POWERSHELL = re.compile(r'(["$`\\])'), re.compile(r'(["$`])')
+# The latter also takes the quotation marks of books for those of its own.
+_SHELL, _POWERSHELL = re.compile(r'(["$`\\])'), re.compile('(["$`\u201c\u201d\u201e])')
 
 
 def commands(url: str, checksum: str, cluster: str, variables: Iterable[Mapping[str, Any]] | None = None) -> dict[str, str]:

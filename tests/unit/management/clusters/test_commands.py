@@ -87,3 +87,8 @@ def test_the_checksum_of_a_ca_is_that_of_whole_lines() -> None:
     wanted = hashlib.sha256(b"PEM\n").hexdigest()
     assert ca_checksum("PEM") == ca_checksum("PEM\n") == wanted
     assert ca_checksum("") == ""
+
+
+def test_powershell_takes_other_quotation_marks_for_its_own() -> None:
+    found = commands(URL, "", ID, [{"name": "A", "value": "\u201d; reboot; \u201c\u201e"}])
+    assert found["windowsNodeCommand"].startswith('$env:A="`\u201d; reboot; `\u201c`\u201e"; curl.exe')
