@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import pytest
-
 from remuda.api.management_cattle_io import API_VERSION, FLEET_WORKSPACES
 from remuda.fleet.fleetworkspace import FleetWorkspaces, standing
 from remuda.runtime import Reconciler
@@ -21,14 +19,14 @@ def workspace(name: str, **metadata: object) -> Obj:
     return {"apiVersion": API_VERSION, "kind": "FleetWorkspace", "metadata": {"name": name, **metadata}}
 
 
-@pytest.mark.parametrize("name", ["fleet-local", "fleet-default"])
-async def test_the_ones_that_clusters_need_are_always_there(name: str) -> None:
+async def test_the_ones_that_clusters_need_are_always_there() -> None:
     async with world(everything) as made:
-        assert await made.find(NAMESPACES, name) is not None
-        await made.delete(FLEET_WORKSPACES, name)
-        await made.settle(60)
-        assert await made.find(FLEET_WORKSPACES, name) is not None
-        assert await made.find(NAMESPACES, name) is not None
+        for name in ("fleet-local", "fleet-default"):
+            assert await made.find(NAMESPACES, name) is not None
+            await made.delete(FLEET_WORKSPACES, name)
+            await made.settle(60)
+            assert await made.find(FLEET_WORKSPACES, name) is not None
+            assert await made.find(NAMESPACES, name) is not None
 
 
 async def test_the_default_one_is_what_the_setting_says() -> None:

@@ -131,9 +131,9 @@ def undisturbed() -> dict[str, Any]:
 
 
 def sample(what: str, most: int) -> list[int]:
-    """Some of the writes, or all of them; a failing test shows which."""
+    """One of the writes, or all of them; a failing test shows which."""
     numbers = range(1, most)
-    return list(numbers) if SOAK else sorted(dice(what).sample(numbers, 2))
+    return list(numbers) if SOAK else [dice(what).choice(numbers)]
 
 
 @pytest.mark.soak
