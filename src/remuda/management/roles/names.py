@@ -12,7 +12,6 @@ from typing import Final
 
 from remuda.kube.names import label_value_problems
 from remuda.kube.objects import GroupVersionResource
-from remuda.kube.safenames import safe_concat
 
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 RBAC_VERSION: Final = f"{RBAC_GROUP}/v1"
@@ -74,5 +73,6 @@ def cluster_member(cluster: str) -> str:
 
 
 def workspace_role(cluster: str, *, admin: bool) -> str:
-    """`cluster` is the provisioning Cluster's name."""
-    return safe_concat("r-cluster", cluster, "admin" if admin else "view")
+    """`cluster` is the provisioning Cluster's name. It is not cut: whoever names a cluster could find one whose short form is that of
+    another, and would be bound to that one's Role."""
+    return f"r-cluster-{cluster}-{'admin' if admin else 'view'}"

@@ -21,7 +21,8 @@ from remuda.api.management_cattle_io import (
 from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.apiserver.authz import Action
 from remuda.kube.objects import GroupVersionResource
-from remuda.management.roles.names import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES
+from remuda.kube.safenames import safe_concat
+from remuda.management.roles.names import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, workspace_role
 
 from .kit import SECRETS, WORKSPACE, House, cluster_binding, house, person, refused, secret
 
@@ -262,6 +263,15 @@ async def test_a_cluster_of_the_same_name_gives_nothing_of_another(first: bool) 
         await refused(tenant.get(MACHINES, "machine-of-another", WORKSPACE))
         await refused(tenant.delete(MACHINES, "machine-of-another", WORKSPACE))
         assert await tenant.get(PROVISIONING_CLUSTERS, name, WORKSPACE)
+
+
+def test_two_clusters_never_share_a_role() -> None:
+    """Long names that a short form would make one of, of which anybody finds as many as they like."""
+    names = [f"{'a' * 48}{end}" for end in ("236", "346")]
+    assert safe_concat("r-cluster", names[0], "admin") == safe_concat("r-cluster", names[1], "admin")
+    assert len({workspace_role(name, admin=admin) for name in names for admin in (True, False)}) == 4
+    longest = workspace_role("x" * 63, admin=True)
+    assert longest == f"r-cluster-{'x' * 63}-admin"
 
 
 async def test_an_owner_keeps_nobody_away_who_may_see_every_cluster() -> None:
