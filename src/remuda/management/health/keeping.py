@@ -13,7 +13,7 @@ from typing import Any, Final
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.client.api import Client
 from remuda.kube import jsonio
-from remuda.kube.clock import deadline
+from remuda.kube.clock import deadline, time_of
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, annotations_of, dig, is_being_deleted, with_path
 from remuda.runtime import DONE, Controller, Manager, Result, logger, synced
@@ -34,6 +34,9 @@ CONTROLLER: Final = "cluster-health"
 EVERY: Final = 15.0
 _AGAIN: Final = 5.0
 _AWAY: Final = 60.0
+# A new cluster is written by others first; what there is to say of it can wait for that.
+_NEW: Final = 2.0
+_LATER: Final = 0.5
 _TRIES: Final = 3
 _API_SECONDS: Final = 10.0
 # Versions and keys change with an upgrade.
@@ -83,7 +86,11 @@ class ClusterHealth:
             self._memories.pop(key.name, None)
             self._manager.freshness.forget(who)
             return DONE
-        memory = self._memories.setdefault(key.name, _Memory())
+        memory = self._memories.get(key.name)
+        if memory is None:
+            memory = self._memories[key.name] = _Memory()
+            if self._is_new(cluster):
+                return Result(after=_LATER)
         seen = await self._see(cluster, memory)
         # It may have changed while others were asked.
         cluster = self._clusters.get(*key)
@@ -100,6 +107,11 @@ class ClusterHealth:
             # Who comes is told of. Of many clusters most may never have come.
             pause = _AWAY
         return Result(after=pause * self._manager.rng.uniform(0.9, 1.1))
+
+    def _is_new(self, cluster: Obj) -> bool:
+        made = time_of(dig(cluster, "metadata", "creationTimestamp"))
+        away = not is_internal(cluster) and not self._agents.is_connected(str(dig(cluster, "metadata", "name")))
+        return away and made is not None and self._clock.time() - made < _NEW
 
     async def _see(self, cluster: Obj, memory: _Memory) -> Seen:
         name = str(dig(cluster, "metadata", "name"))
