@@ -30,6 +30,8 @@ from typing import Any, Protocol, Self
 
 import yaml
 
+from remuda.kube.clock import Entropy
+from remuda.management.users.tokens import Wish, make_token
 from tests.api.harness import Answer, Endpoint
 from tests.e2e.serving import Served, eventually
 from tests.real import need
@@ -39,7 +41,8 @@ Obj = dict[str, Any]
 REPOSITORY = Path(__file__).resolve().parents[3]
 PASSWORD = "correct horse battery staple"
 CLUSTERS = "/apis/provisioning.cattle.io/v1/namespaces/fleet-default/clusters"
-MANAGED = "/apis/management.cattle.io/v3/clusters"
+MANAGEMENT = "/apis/management.cattle.io/v3"
+MANAGED = f"{MANAGEMENT}/clusters"
 
 
 class Program:
@@ -192,31 +195,57 @@ class Gateway(Served):
         return Person(self, answer.json["token"], name)
 
     def administrator(self) -> Person:
-        """The first user, with the bootstrap password changed as must be."""
+        """Somebody who may do everything."""
         if self._administrator is None:
-            changed = f"{PASSWORD} indeed"
-            first = self.once("admin", PASSWORD)
-            body = {"currentPassword": PASSWORD, "newPassword": changed}
-            answer = first.request("POST", "/v3/users?action=changepassword", body)
-            assert answer.status == 200, (answer.status, answer.body)
-            self._administrator = self.login("admin", changed)
+            self._administrator = self.user("administrator", "admin")
         return self._administrator
 
-    def user(self, name: str, role: str = "user") -> Person:
-        """A new user with a global role (`user`, `admin`, `user-base`), logged in."""
-        body = json.dumps({"username": name, "password": PASSWORD}).encode()
-        answer = self.endpoint.request("POST", "/v3/users", body, {"Content-Type": "application/json"})
-        assert answer.status == 201, (answer.status, answer.body)
-        self.made(
-            "/apis/management.cattle.io/v3/globalrolebindings",
+    def first_user(self) -> Person:
+        """The one whom the bootstrap password made, with that password changed as must be."""
+        changed = f"{PASSWORD} indeed"
+        first = self.once("admin", PASSWORD)
+        body = {"currentPassword": PASSWORD, "newPassword": changed}
+        answer = first.request("POST", "/v3/users?action=changepassword", body)
+        assert answer.status == 200, (answer.status, answer.body)
+        return self.login("admin", changed)
+
+    def user(self, name: str, role: str = "user", *, password: str = "") -> Person:
+        """A new user with a global role (`user`, `admin`, `user-base`), and a token.
+
+        With a password it is one that logged in. Looking at a password costs half a second, so others are handed a token.
+        """
+        identity = self._with_password(name, password) if password else self._without_password(name)
+        binding = self.made(
+            f"{MANAGEMENT}/globalrolebindings",
             {
                 "kind": "GlobalRoleBinding",
                 "metadata": {"generateName": "grb-"},
                 "globalRoleName": role,
-                "userName": answer.json["id"],
+                "userName": identity,
             },
         )
-        return self.once(name, PASSWORD)
+        path = f"{MANAGEMENT}/globalrolebindings/{binding['metadata']['name']}"
+        endpoint = self.endpoint
+        eventually(lambda: endpoint.request("GET", path).json.get("status", {}).get("summary") == "Complete")
+        if password:
+            return self.once(name, password)
+        token = make_token(Wish(identity, 3600), time.time(), Entropy())
+        self.made(f"{MANAGEMENT}/tokens", token.manifest)
+        person = Person(self, token.presented.text, name)
+        eventually(lambda: person.request("GET", "/v3/users?me=true").status == 200, why=f"{name}'s token is not known")
+        return person
+
+    def _with_password(self, name: str, password: str) -> str:
+        body = json.dumps({"username": name, "password": password}).encode()
+        answer = self.endpoint.request("POST", "/v3/users", body, {"Content-Type": "application/json"})
+        assert answer.status == 201, (answer.status, answer.body)
+        return str(answer.json["id"])
+
+    def _without_password(self, name: str) -> str:
+        # The kind may be younger than the server.
+        eventually(lambda: self.endpoint.request("GET", f"{MANAGEMENT}/globalroles/user").status == 200)
+        made = self.made(f"{MANAGEMENT}/users", {"kind": "User", "metadata": {"generateName": "u-"}, "username": name})
+        return str(made["metadata"]["name"])
 
     def once(self, name: str, password: str) -> Person:
         """Logged in, once the user is known."""
@@ -460,11 +489,17 @@ def kubectl(kubeconfig: Path, *arguments: str, prefix: Sequence[str] = (), check
     return f"{done.stdout}{done.stderr}"
 
 
-def until(true: Callable[[], object], seconds: float = 30, log: Program | Served | None = None) -> None:
-    """Waits, and when it was in vain shows what somebody told meanwhile."""
+def until(
+    true: Callable[[], object],
+    seconds: float = 30,
+    log: Program | Served | str | None = None,
+    why: str = "it did not become true in time",
+) -> None:
+    """Waits, and when it was in vain says why, or shows what somebody told meanwhile."""
     end = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < end, "it did not become true in time" if log is None else log.told()[-4000:]
+        told = log if isinstance(log, str) else why if log is None else log.told()[-4000:]
+        assert time.monotonic() < end, told
         time.sleep(0.02)
 
 

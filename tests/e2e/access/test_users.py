@@ -34,7 +34,9 @@ def fresh(directory: Path) -> Gateway:
 
 
 def users(gateway: Gateway) -> list[Obj]:
-    return list(gateway.endpoint.request("GET", USERS).json.get("items") or [])
+    """Who can log in; not those that controllers have for themselves."""
+    found = gateway.endpoint.request("GET", USERS).json.get("items") or []
+    return [user for user in found if user.get("username")]
 
 
 class Home:
