@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import machine, table
-from tests.bench.access import proxy, tunnel
+from tests.bench.access import proxy, tunnel, tunnel_agents
 from tests.bench.access.tunnel import MIB, OURS, THEIRS
 from tests.bench.loader import raise_file_limit
 from tests.bench.servers import ServerError
@@ -25,6 +25,7 @@ Found = dict[str, Any]
 HALF_OF_GO = Goal(0.5, True, against=THEIRS)
 PER_AGENT = Goal(150, False, absolute=True)
 ADDED = Goal(1, False, absolute=True)
+BACK = Goal(60, False, absolute=True)
 
 
 def main(arguments: list[str]) -> int:
@@ -65,8 +66,13 @@ def bench(scratch: Path, quick: bool) -> Found:
     proxied, direct = proxy.measured(scratch, quick)
     print("\nThe proxy on loopback, through a tunnel\n")
     print(table.table(_proxy_rows(quick), Side("proxied", "proxied", proxied), [Side("direct", "direct", direct)]))
+    _say(f"{agents} agents of one server, which is killed")
+    (scratch / "agents").mkdir()
+    many = tunnel_agents.measure(scratch / "agents", agents)
+    print(f"\n{agents:,} agents of one `remuda serve`, two tunnels each\n")
+    print(table.table(_agent_rows(), Side("Remuda", OURS, many), []))
     print(f"\ntook {time.monotonic() - began:.0f} s")
-    return {"machine": where, **found, "proxied": proxied, "direct": direct}
+    return {"machine": where, **found, "proxied": proxied, "direct": direct, "agents": many}
 
 
 def _rows(size: int, agents: int) -> list[Row]:
@@ -80,6 +86,16 @@ def _rows(size: int, agents: int) -> list[Row]:
         Row("cpu_percent", f"CPU for {agents:,} quiet clients, % of a core", 1),
         Row("server_mib", f"memory gained by the server for a slow reader of {total}, MiB", 0),
         Row("client_mib", "… by the client, MiB", 0),
+    ]
+
+
+def _agent_rows() -> list[Row]:
+    return [
+        Row("agent_kilobytes", "memory of the server per agent and its cluster's caches, KB", 0, PER_AGENT),
+        Row("agent_cpu_percent", "CPU of the server while nothing happens, % of a core", 1),
+        Row("agents_first", "until all are there for the first time, s", 1),
+        Row("agents_connected", "… and every cluster says so, s more", 1),
+        Row("agents_back", "until all are back after the server was killed and started, s", 1, BACK),
     ]
 
 
