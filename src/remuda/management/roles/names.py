@@ -73,6 +73,6 @@ def cluster_member(cluster: str) -> str:
 
 
 def workspace_role(cluster: str, *, admin: bool) -> str:
-    """`cluster` is the provisioning Cluster's name. It is not cut: whoever names a cluster could find one whose short form is that of
-    another, and would be bound to that one's Role."""
+    """`cluster` is the provisioning Cluster's name. It is not cut: whoever names a cluster could find one whose short form is
+    that of another, and would be bound to that one's Role."""
     return f"r-cluster-{cluster}-{'admin' if admin else 'view'}"
