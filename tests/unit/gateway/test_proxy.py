@@ -9,8 +9,11 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
+from aiohttp import web
 
 from remuda.api.management_cattle_io import CLUSTERS
+from remuda.apiserver.http.paths import Target
+from remuda.apiserver.users import User
 from remuda.gateway import proxy as proxying
 from remuda.gateway.impersonation import SERVICE_ACCOUNTS, account_name
 from remuda.gateway.targets import judge
@@ -306,3 +309,31 @@ async def test_three_hundred_watches_at_once(found: World) -> None:
     reach = found.downstreams.reach(CLUSTER)
     assert reach is not None
     assert await wait_until(SYSTEM_CLOCK, lambda: reach.pool.busy == 0, 10, 0.01)
+
+
+async def test_a_cluster_sends_nobody_to_another_one(found: World) -> None:
+    """Whoever follows shows their token again, and does there what they wanted to do here."""
+
+    async def away(request: web.BaseRequest, target: Target, user: User) -> web.StreamResponse:
+        return web.Response(status=307, headers={"Location": target.query["to"], "X-Accel-Redirect": "/v3/tokens"})
+
+    found.server.handler.paths["/away"] = away
+    host = f"127.0.0.1:{found.port}"
+    reach = found.downstreams.reach(CLUSTER)
+    assert reach is not None
+    leading = {
+        "/api": f"/k8s/clusters/{CLUSTER}/api",
+        f"https://{reach.address}/api": f"/k8s/clusters/{CLUSTER}/api",
+        "../k8s/clusters/c-other/api": f"/k8s/clusters/{CLUSTER}/k8s/clusters/c-other/api",
+        "https://login.example/": "https://login.example/",
+        f"http://{host}/k8s/clusters/c-other/api/v1/namespaces/prod": None,
+        f"https://{host}/v3/tokens": None,
+        f"//{host}/v3/tokens": None,
+    }
+    async with found.session() as session:
+        for to, seen in leading.items():
+            asked = session.delete(f"{found.url}/away", params={"to": to}, allow_redirects=False)
+            async with asked as response:
+                assert (response.status, response.headers.get("Location")) == (307, seen)
+                assert "X-Accel-Redirect" not in response.headers
+    del found.server.handler.paths["/away"]
