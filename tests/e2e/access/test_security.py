@@ -34,13 +34,13 @@ WEBSOCKET = {
 
 @pytest.fixture(scope="module")
 def admin(gateway: Gateway) -> Person:
-    return gateway.administrator()
+    return gateway.first_user()
 
 
 @pytest.fixture(scope="module")
 def alice(gateway: Gateway, imported: Imported) -> Person:
     """Owns the cluster."""
-    person = gateway.user("alice")
+    person = gateway.user("alice", password=PASSWORD)
     gateway.bind(imported.id, person)
     until(lambda: person.request("GET", imported.path("/api/v1/namespaces")).status == 200, 30, gateway)
     return person
