@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -46,15 +47,25 @@ def imported(gateway: Gateway, downstream: Embedded) -> Iterator[Imported]:
 
 
 @pytest.fixture(scope="session")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the agent's image, as `make images` makes it."""
+def images(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """A directory with the agent's image, as `make images` makes it: made once, also when several workers need it."""
     if shutil.which("apt-get") is None:
         need.absent("images are built from Debian's packages")
-    directory = images_directory({"REMUDA_IMAGES": str(tmp_path_factory.mktemp("images"))})
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if hasattr(request.config, "workerinput") else base
+    directory = images_directory({"REMUDA_IMAGES": str(shared / "images")})
+    with (shared / "images.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (shared / "images.made").exists():
+            _make_images(directory)
+            (shared / "images.made").touch()
+    return directory
+
+
+def _make_images(directory: Path) -> None:
     try:
         built = build(cache_directory(os.environ) / "downloads")
     except (DebianError, WheelError) as error:
         need.absent(str(error))
     Layout(directory / REPOSITORY).write(built.image, ("latest",))
     assert sum(packed for _, _, packed in built.summary) < 30_000_000
-    return directory
