@@ -7,9 +7,10 @@ from typing import Any
 
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.kube.objects import Key, dig, name_of
+from remuda.kube.objects import Key, annotations_of, dig, metadata, name_of
 from remuda.kube.objectsets import origin_of
 from remuda.management.clusters.names import is_legacy
+from remuda.management.roles.names import CREATOR
 from remuda.runtime import Informers
 
 from .names import FROM_MANAGED, FROM_WANTED, is_administrated, managed_name_of
@@ -32,7 +33,8 @@ class Views:
 
     def managed_of(self, wanted: Obj) -> list[Obj]:
         """The management Clusters that were made from it: one, if nobody interfered."""
-        return sorted(self.managed.indexed(_BY_ORIGIN, Key.of(wanted)), key=name_of)
+        found = self.managed.indexed(_BY_ORIGIN, Key.of(wanted))
+        return sorted((each for each in found if not _is_of_another(each, wanted)), key=name_of)
 
     def wanted_of(self, managed: Obj) -> list[Obj]:
         """Those that a management Cluster was made from, or that were made from it; not whoever only says so."""
@@ -48,6 +50,17 @@ class Views:
 
     def in_workspace(self, name: str) -> list[Obj]:
         return self.managed.indexed(_BY_WORKSPACE, name)
+
+
+def _is_of_another(managed: Obj, wanted: Obj) -> bool:
+    """Whether a management Cluster was made from an older one of the same name, which somebody else had and removed by force.
+    Where it says nobody, it may be one that is only just being made from this one."""
+    had, has = (annotations_of(each).get(CREATOR) or "" for each in (managed, wanted))
+    return had != has and (bool(had) or _made(managed) < _made(wanted))
+
+
+def _made(obj: Obj) -> str:
+    return str(metadata(obj).get("creationTimestamp") or "")
 
 
 def _ids(wanted: Obj) -> Iterable[Hashable]:
