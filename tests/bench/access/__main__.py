@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import machine, table
-from tests.bench.access import proxy, tunnel, tunnel_agents
+from tests.bench.access import clusters, proxy, tunnel, tunnel_agents
 from tests.bench.access.tunnel import MIB, OURS, THEIRS
 from tests.bench.loader import raise_file_limit
 from tests.bench.servers import ServerError
@@ -58,6 +58,9 @@ def bench(scratch: Path, quick: bool) -> Found:
         found[name] = tunnel.bulk(name, name, size)
         _say(f"{agents} quiet clients of {name}")
         found[name] |= tunnel.idle(name, agents)
+    _say(f"{agents} quiet clients of {OURS} with TLS")
+    (scratch / "tls").mkdir()
+    found[OURS] |= tunnel.idle_with_tls(scratch / "tls", agents)
     _say("a slow reader")
     found[OURS] |= tunnel.slow_reader(size)
     print(f"\n{where}\n\nThe tunnel on loopback\n")
@@ -71,8 +74,13 @@ def bench(scratch: Path, quick: bool) -> Found:
     many = tunnel_agents.measure(scratch / "agents", agents)
     print(f"\n{agents:,} agents of one `remuda serve`, two tunnels each\n")
     print(table.table(_agent_rows(), Side("Remuda", OURS, many), []))
+    load = clusters.Load(100, 20) if quick else clusters.Load(1000, 200)
+    _say(f"{load.clusters} clusters and {load.users} users")
+    kept = clusters.measured(scratch, load)
+    print(f"\n{load.clusters:,} imported clusters that nobody has connected, and {load.users:,} users\n")
+    print(table.table(clusters.rows(load), Side("Remuda", OURS, kept), []))
     print(f"\ntook {time.monotonic() - began:.0f} s")
-    return {"machine": where, **found, "proxied": proxied, "direct": direct, "agents": many}
+    return {"machine": where, **found, "proxied": proxied, "direct": direct, "agents": many, "clusters": kept}
 
 
 def _rows(size: int, agents: int) -> list[Row]:
@@ -83,6 +91,7 @@ def _rows(size: int, agents: int) -> list[Row]:
         Row("down_cpu", "CPU per GiB from the cluster, both sides, s", 1),
         Row("up_cpu", "CPU per GiB into the cluster, both sides, s", 1),
         Row("kilobytes", f"memory per quiet client at {agents:,}, KB", 0, PER_AGENT),
+        Row("tls_kilobytes", "… with TLS (an agent is two clients), KB", 0, PER_AGENT),
         Row("cpu_percent", f"CPU for {agents:,} quiet clients, % of a core", 1),
         Row("server_mib", f"memory gained by the server for a slow reader of {total}, MiB", 0),
         Row("client_mib", "… by the client, MiB", 0),

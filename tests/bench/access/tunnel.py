@@ -6,6 +6,7 @@ each side in a process of its own. CPU is that of both sides of the tunnel.
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -14,10 +15,11 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from tests.bench import processes
 from tests.bench.servers import ServerError
-from tests.real import build
+from tests.real import build, pki
 
 OURS, THEIRS = "remuda", "remotedialer"
 MIB = 1 << 20
@@ -35,8 +37,9 @@ def sides() -> dict[str, list[str]]:
 
 
 @contextmanager
-def started(*command: str) -> Iterator[Process]:
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+def started(*command: str, tls: Path | None = None) -> Iterator[Process]:
+    environment = os.environ | ({"TUNNEL_TLS": str(tls)} if tls is not None else {})
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
     try:
         yield process
     finally:
@@ -86,18 +89,24 @@ def bulk(server: str, client: str, size: int) -> Found:
         return found
 
 
-def idle(server: str, count: int) -> Found:
+def idle_with_tls(scratch: Path, count: int) -> Found:
+    """The same of ours, with TLS as the gateway has it."""
+    pki.Authority(scratch).serving("serving", ("127.0.0.1",))
+    return {"tls_kilobytes": idle(OURS, count, scratch)["kilobytes"]}
+
+
+def idle(server: str, count: int, tls: Path | None = None) -> Found:
     """Memory of a server per client that is connected and quiet, in KB."""
     commands = sides()
-    with started(*commands[server], "server") as serving:
+    with started(*commands[server], "server", tls=tls) as serving:
         port = line(serving)
-        url = f"ws://127.0.0.1:{port}/connect"
+        url = f"ws://127.0.0.1:{port}/connect" if tls is None else f"wss://127.0.0.1:{line(serving)}/connect"
         # Whatever a first session makes a program load counts as the program.
-        with started(*commands[OURS], "client", url, "c-first") as first:
+        with started(*commands[OURS], "client", url, "c-first", tls=tls) as first:
             line(first)
             _until_known(port, 1)
             before = processes.resident_mib((serving.pid,))
-            with started(*commands[OURS], "client", url, "c-bench", str(count)) as clients:
+            with started(*commands[OURS], "client", url, "c-bench", str(count), tls=tls) as clients:
                 for _ in range(count):
                     line(clients)
                 _until_known(port, count + 1)

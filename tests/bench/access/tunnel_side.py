@@ -1,14 +1,18 @@
 """Our two sides of a tunnel as programs with the same words as the Go ones in `tests/real/remotedialer`.
 
 `python -m tests.bench.access.tunnel_side server` prints its port and has /connect, /clients and /forward;
-`… client URL KEY [COUNT]` keeps a session, or so many with keys of their own, and prints `connected` for each.
+`… client URL KEY [COUNT]` keeps a session, or so many with keys of their own, and prints `connected` for each. With a
+directory of certificates in $TUNNEL_TLS (:mod:`tests.real.pki`) a second port, in the next line, speaks TLS.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import ssl
 import sys
+from pathlib import Path
 
 import uvloop
 from aiohttp import web
@@ -18,6 +22,7 @@ from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.tunnel import Server, Session, TunnelClient, TunnelServer, join
 
 TOKEN = "right"
+TLS = Path(os.environ["TUNNEL_TLS"]) if "TUNNEL_TLS" in os.environ else None
 
 
 async def authorize(request: web.Request) -> str | None:
@@ -47,16 +52,23 @@ async def serve() -> None:
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     print(runner.addresses[0][1], flush=True)
+    if TLS is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(TLS / "serving.crt", TLS / "serving.key")
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+        print(runner.addresses[1][1], flush=True)
     await asyncio.get_running_loop().create_future()
 
 
 async def connect(url: str, key: str, count: int) -> None:
+    server = Server(url, (TLS / "ca.crt").read_bytes() if TLS is not None else b"", proxy="")
+
     async def greet(session: Session) -> None:
         print("connected", flush=True)
 
     def client(name: str) -> TunnelClient:
         headers = {"X-API-Tunnel-Token": TOKEN, "X-Key": name}
-        return TunnelClient(Server(url, proxy=""), lambda: headers, lambda *_: True, SYSTEM_CLOCK, Rng(), connected=greet)
+        return TunnelClient(server, lambda: headers, lambda *_: True, SYSTEM_CLOCK, Rng(), connected=greet)
 
     async with asyncio.TaskGroup() as group:
         for number in range(count):
