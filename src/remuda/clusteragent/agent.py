@@ -21,7 +21,7 @@ from .attachment import Attachment, Surroundings, ended
 from .cluster import ClusterError, Introduction, OwnCluster
 from .settings import Settings, SettingsError, Source
 
-LOOK_EVERY = 10.0
+LOOK_EVERY = 3.0
 ASK_EVERY = 60.0
 PROVEN_AFTER = 5.0
 

@@ -24,7 +24,7 @@ from remuda.kube.clock import Clock, rfc3339
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY = 10.0
+LOOK_EVERY = 3.0
 RENEW_EVERY = 12 * 3600.0
 _LARGEST = 1 << 20
 
