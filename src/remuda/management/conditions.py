@@ -22,6 +22,8 @@ Obj = dict[str, Any]
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 ERROR = "Error"
 _STATE = ("status", "reason", "message")
+# What a cluster says of itself is anybody's to say, at any length, and everybody who watches clusters would get it.
+_LONGEST_MESSAGE = 4096
 _TRIES = 3
 
 
@@ -43,6 +45,8 @@ def with_condition(obj: Obj, kind: str, status: str, reason: str = "", message: 
     """`obj` with this condition; the same object when it says so already."""
     before = conditions_of(obj)
     old = condition_of(obj, kind)
+    if len(message) > _LONGEST_MESSAGE:
+        message = f"{message[: _LONGEST_MESSAGE - 1]}…"
     wanted = {"type": kind, "status": status, "reason": reason, "message": message}
     wanted = {field: value for field, value in wanted.items() if value}
     if old is not None and all((old.get(field) or "") == (wanted.get(field) or "") for field in _STATE):

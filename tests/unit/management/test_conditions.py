@@ -29,6 +29,13 @@ def test_a_condition_is_set_once() -> None:
     assert with_condition(made, "Created", "True", now=LATER) is made
 
 
+def test_a_message_has_its_bounds() -> None:
+    made = with_condition({}, "Ready", "False", "Error", "x" * (1 << 20), now=AT)
+    message = (condition_of(made, "Ready") or {})["message"]
+    assert len(message) == 4096 and message.endswith("…")
+    assert with_condition(made, "Ready", "False", "Error", "x" * (1 << 20), now=LATER) is made
+
+
 def test_another_message_moves_the_update_and_another_status_the_transition() -> None:
     made = with_condition(with_condition({}, "Ready", "False", "Error", "first", now=AT), "Other", "True", now=AT)
     said = with_condition(made, "Ready", "False", "Error", "second", now=LATER)

@@ -41,6 +41,9 @@ _TRIES: Final = 3
 _API_SECONDS: Final = 10.0
 # Versions and keys change with an upgrade.
 _FACTS_FOR: Final = 300.0
+# What is kept of what a cluster says, which may be anybody's program.
+_LONGEST: Final = 256
+_LARGEST_KEYS: Final = 256 * 1024
 SECRETS: Final = GroupVersionResource("", "v1", "secrets")
 CREDENTIALS: Final = "cattle-global-data"
 KEYS: Final = "jwks"
@@ -174,7 +177,7 @@ class ClusterHealth:
         if secret is None or not isinstance(keys, dict) or not keys.get("keys"):
             return
         wanted = base64.b64encode(jsonio.dumps_sorted(keys)).decode()
-        if dig(secret, "data", KEYS) != wanted:
+        if len(wanted) <= _LARGEST_KEYS and dig(secret, "data", KEYS) != wanted:
             patch = with_path({}, ("data", KEYS), wanted)
             await self._client.patch(SECRETS, name, patch, CREDENTIALS, field_manager=CONTROLLER)
 
@@ -183,7 +186,7 @@ async def _version(client: Client) -> Obj | None:
     found = await client.raw("GET", "/version")
     if not isinstance(found, dict):
         return None
-    return {name: str(value) for name, value in found.items() if isinstance(value, str) and name in _VERSION}
+    return {name: value[:_LONGEST] for name, value in found.items() if isinstance(value, str) and name in _VERSION}
 
 
 _VERSION = ("major", "minor", "gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform")
