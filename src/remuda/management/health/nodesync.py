@@ -12,11 +12,13 @@ from remuda.api.management_cattle_io import CLUSTERS
 from remuda.api.management_cattle_io import NODES as MANAGEMENT_NODES
 from remuda.kube.mergepatch import create_merge_patch
 from remuda.kube.objects import Key, is_being_deleted, name_of, namespace_of
-from remuda.runtime import DONE, Controller, Manager, Result, synced
+from remuda.runtime import DONE, Controller, Manager, Result, logger, synced
 
 from ..making import make, remove
 from .following import Followings
 from .machines import management_node
+
+log = logger(__name__)
 
 Obj = dict[str, Any]
 
@@ -24,6 +26,8 @@ CONTROLLER: Final = "node-sync"
 # Pods come and go all the time, and what a node has to spare need not be told more often than this.
 _REST: Final = 10.0
 _BY_CLUSTER = "cluster"
+# Twice what Kubernetes is made for. A cluster's owner can make nodes of nothing, and each would be kept here, too.
+MOST_NODES: Final = 10_000
 
 
 class NodeSync:
@@ -64,6 +68,9 @@ class NodeSync:
                 await remove(self._client, MANAGEMENT_NODES, before)
             return DONE
         wanted = management_node(key.namespace, node, following.load(name_of(node)), before, self._manager.clock.time())
+        if before is None and len(self._nodes.indexed(_BY_CLUSTER, key.namespace)) >= MOST_NODES:
+            log.warning("cluster %s has more nodes than are kept here", key.namespace)
+            return DONE
         if before is None:
             written = await make(self._client, MANAGEMENT_NODES, wanted, CONTROLLER)
         else:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+import pytest
+
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.api.management_cattle_io import NODES as MANAGEMENT_NODES
+from remuda.management.health import nodesync
 from remuda.management.health.following import NODES, PODS
 from remuda.management.health.machines import machine_name
 
@@ -137,6 +140,18 @@ async def test_every_node_has_a_management_node() -> None:
         await found.up.settle(15)
         assert (await found.cluster())["status"]["requested"] == {"cpu": "100m", "pods": "1"}
         assert (await found.cluster())["status"]["nodeCount"] == 2
+
+
+async def test_no_more_nodes_are_kept_than_a_cluster_can_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nodesync, "MOST_NODES", 2)
+    async with place() as found:
+        await found.up.patch(CLUSTERS, ID, {"status": DEPLOYED})
+        await found.connect()
+        for name in ("one", "two", "three", "four"):
+            await add_node(found, name)
+            await found.up.settle(15)
+        kept = {each["metadata"]["name"] for each in await found.up.list(MANAGEMENT_NODES, ID)}
+        assert kept == {machine_name("one"), machine_name("two")}
 
 
 async def test_a_management_node_follows_its_node_and_keeps_what_people_asked_for() -> None:
