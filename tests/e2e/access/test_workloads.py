@@ -198,6 +198,21 @@ def test_somebody_else_gets_no_shell(gateway: Gateway, cluster: Cluster, pod: st
     assert "forbidden" in kubectl(other, "exec", pod, "--", "id", check=False).lower()
 
 
+def test_a_shell_ends_when_the_tunnel_is_cut_and_the_next_one_works(
+    config: Path, pod: str, cluster: Cluster, namespace: Namespace, real: Real
+) -> None:
+    agents = ("-n", "cattle-system", "delete", "pods", "-l", "app=cattle-cluster-agent", "--grace-period=0", "--force")
+    with running(config, "exec", pod, "--", "sh", "-c", "while true; do echo here; sleep 0.2; done") as shell:
+        assert shell.stdout is not None
+        assert shell.stdout.readline() == "here\n"
+        kubectl(real.kubeconfig, *agents, prefix=namespace.prefix)
+        while shell.stdout.readline():
+            pass
+        assert shell.wait(30) != 0
+    until(lambda: kubectl(config, "exec", pod, "--", "echo", "again", check=False) == "again\n", 90, "no shell any more")
+    cluster.until("Connected", "True", 60)
+
+
 def page(port: int) -> bytes:
     with socket.create_connection(("127.0.0.1", port), 10) as connection:
         connection.sendall(b"GET /page HTTP/1.0\r\n\r\n")
