@@ -92,7 +92,7 @@ class ClusterAccess:
                 Watch(CLUSTER_ROLE_TEMPLATE_BINDINGS, namespace_key, when=_binding_change),
                 Watch(ROLE_TEMPLATES, views.clusters_of_template, when=spec_change),
                 Watch(CLUSTER_ROLES, nothing),
-                Watch(NAMESPACES, name_key, when=came_or_went, metadata_only=True),
+                Watch(NAMESPACES, name_key, when=came_or_went),
                 Watch(USERS, views.clusters_of_user, when=principals_change),
                 Watch(PROVISIONING_CLUSTERS, provisioning_key, when=_other_cluster),
                 Watch(SECRETS, views.clusters_of_secret, when=marks_change, transform=without_data),

@@ -55,7 +55,7 @@ class GlobalRoles:
             when=spec_change,
             watches=(
                 *rbac_watches(GLOBAL_ROLE_OWNER, _ROLE_KINDS, owner),
-                Watch(NAMESPACES, self._speaking_of, when=came_or_went, metadata_only=True),
+                Watch(NAMESPACES, self._speaking_of, when=came_or_went),
             ),
         )
 
@@ -91,7 +91,7 @@ class GlobalRoleBindings:
             watches=(
                 *rbac_watches(GLOBAL_BINDING_OWNER, _BINDING_KINDS, owner),
                 Watch(GLOBAL_ROLES, self._of_role, when=spec_change),
-                Watch(NAMESPACES, self._speaking_of, when=came_or_went, metadata_only=True),
+                Watch(NAMESPACES, self._speaking_of, when=came_or_went),
                 Watch(USERS, self._of_user, when=principals_change),
             ),
             concurrency=4,

@@ -92,7 +92,7 @@ class Memberships:
                 Watch(GLOBAL_ROLE_BINDINGS, self._everywhere, when=spec_change),
                 Watch(GLOBAL_ROLES, self._of_role, when=spec_change),
                 Watch(ROLE_TEMPLATES, self._of_template),
-                Watch(NAMESPACES, name_key, when=came_or_went, metadata_only=True),
+                Watch(NAMESPACES, name_key, when=came_or_went),
             ),
             concurrency=8,
         )

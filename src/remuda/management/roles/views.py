@@ -109,7 +109,7 @@ class Views:
         self.provisioning = informers.of(PROVISIONING_CLUSTERS)
         self.secrets = informers.of(SECRETS, transform=without_data)
         self.cluster_roles = informers.of(CLUSTER_ROLES)
-        self.namespaces = informers.of(NAMESPACES, metadata_only=True)
+        self.namespaces = informers.of(NAMESPACES)
         kinds = CAPI_KINDS if machines else ()
         self.capi = {each.resource: informers.of(each, labels=CLUSTER_NAME, metadata_only=True) for each in kinds}
         self.capi_clusters = informers.of(CAPI_CLUSTERS, metadata_only=True) if machines else None
