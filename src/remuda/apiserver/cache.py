@@ -95,11 +95,13 @@ class Cache:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         if mutation.DETECTOR is not None:
-            mutation.DETECTOR.verify()
-            # Or a session of many servers would look at the objects of all that ever were, again and again.
+            # Forgotten first, past revisions too: what is held is watched on, and a session of many servers would look at the
+            # objects of all that ever were, again and again.
+            self._parsed.forget()
             for bucket in self.buckets():
                 for entry in bucket.entries.values():
                     entry.forget()
+            mutation.DETECTOR.verify()
 
     async def _follow(self, started: asyncio.Future[None]) -> None:
         try:

@@ -90,6 +90,13 @@ class Parsed:
             if not old.keep_parsed:
                 old.forget()
 
+    def forget(self) -> None:
+        """All of them."""
+        for entry, _ in self._entries:
+            entry.forget()
+        self._entries.clear()
+        self._bytes = 0
+
 
 class Entry:
     """An object at one revision. Immutable but for what it remembers of itself."""

@@ -88,3 +88,13 @@ async def test_an_in_process_client_that_changes_what_it_was_given_is_found_at_s
         given["data"]["a"] = "2"
     assert [told for told in detector.violations if "default/shared" in told]
     assert len(detector.violations) == 1
+
+
+async def test_a_server_that_stopped_leaves_nothing_to_watch(detector: Detector) -> None:
+    async with running(Config(data_dir=None), listen=False) as server:
+        client = InProcessClient(server)
+        metadata = {"name": "changing", "namespace": "default"}
+        await client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+        await client.patch(CONFIG_MAPS, "changing", {"data": {"a": "1"}}, "default")
+        assert detector.watched
+    assert (detector.watched, detector.violations) == (0, [])
