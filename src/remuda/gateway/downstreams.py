@@ -44,8 +44,9 @@ SECRETS = GroupVersionResource("", "v1", "secrets")
 # Rancher's own client waits as long.
 REQUEST_SECONDS = 45.0
 _CONNECTIONS, _WATCHES = 16, 256
-# A list of thousands of nodes fits; a cluster that wants our memory gets no more of it.
-LARGEST_ANSWER = 128 << 20
+# A page of five hundred large pods fits. A cluster that wants our memory, or our time (reading this much takes seconds in which
+# nobody else is served), gets no more of it.
+LARGEST_ANSWER = 32 << 20
 _BY_SECRET = "serviceAccountTokenSecret"
 _ENDPOINT = re.compile(r"https://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::([0-9]{1,5}))?/?", re.ASCII)
 

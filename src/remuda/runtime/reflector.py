@@ -26,6 +26,8 @@ Obj = dict[str, Any]
 
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _PAGE = 500
+# Of one kind. More than any Kubernetes is made for; but the other side may be anybody's program, with pages that never end.
+_MOST_REMOTE = 500_000
 # The server ends a watch after a while of its own choosing; asking for an end bounds how long a dead one can go unnoticed.
 _WATCH_SECONDS, _OVERDUE_SECONDS = 300, 60
 
@@ -190,6 +192,7 @@ class Reflector:
             found.extend(_typed(page) if self._transform is None else map(self._transform, _typed(page)))
             metadata = page.get("metadata") or {}
             token = metadata.get("continue") or ""
+            self._check_size(len(found))
             if not token:
                 return str(metadata.get("resourceVersion") or "0"), found
             # In-process a page comes without waiting: at the start of a full server, requests go between the pages.
@@ -225,6 +228,11 @@ class Reflector:
                     gathered.pop(Key.of(obj), None)
                 else:
                     gathered[Key.of(obj)] = obj
+                    self._check_size(len(gathered))
+
+    def _check_size(self, count: int) -> None:
+        if count > _MOST_REMOTE and self._client.remote:
+            raise ApiError(500, "InternalError", f"the list of {self.resource.group_resource} does not end")
 
     def _tell(self, type_: str, obj: Obj) -> None:
         if type_ == "DELETED":

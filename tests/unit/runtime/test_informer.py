@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from remuda.apiserver.server import Config, Server
+from remuda.client.api import WatchEvent
 from remuda.client.inprocess import InProcessClient
 from remuda.kube import jsonio
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
+from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, labels_of, name_of
 from remuda.kube.selectors import parse_labels
-from remuda.runtime import Informer, Informers, synced
+from remuda.runtime import Informer, Informers, reflector, synced
+from remuda.runtime.reflector import Reflector
 
 Obj = dict[str, Any]
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
@@ -160,3 +163,34 @@ async def test_a_handler_that_fails_takes_nothing_from_the_others(server: Server
         assert informer.reflector.listings == 1
         assert [name_of(obj) for obj in informer.select(parse_labels("app!=web"), "default")] == ["a", "b", "c"]
         assert informer.select(parse_labels("app!=web"), "other") == []
+
+
+@pytest.mark.parametrize("streams", [True, False], ids=["as a stream", "in pages"])
+async def test_a_list_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch, streams: bool) -> None:
+    """Of a cluster whose API may be anybody's program."""
+    monkeypatch.setattr(reflector, "_MOST_REMOTE", 1000)
+    made = [0]
+
+    def config_map() -> Obj:
+        made[0] += 1
+        metadata = {"name": f"c{made[0]}", "namespace": "default", "resourceVersion": "1"}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+    class Endless:
+        remote = True
+
+        async def list(self, *about: Any, limit: int = 0, **more: Any) -> Obj:
+            return {"metadata": {"continue": "more"}, "items": [config_map() for _ in range(limit)]}
+
+        async def watch(self, *about: Any, **more: Any) -> AsyncIterator[WatchEvent]:
+            while True:
+                yield WatchEvent("ADDED", config_map())
+
+    class Nobody:
+        def __getattr__(self, name: str) -> Any:
+            raise AssertionError("nothing of it is told")
+
+    found = Reflector(cast(Any, Endless()), CONFIG_MAPS, cast(Any, Nobody()), SYSTEM_CLOCK, Rng(1))
+    with pytest.raises(ApiError, match="does not end"):
+        await (found._watch({}) if streams else found._list())
+    assert made[0] <= 1501
