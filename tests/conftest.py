@@ -6,6 +6,7 @@ of the session reports to one file; if anything is in it at the end the session 
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from pathlib import Path
@@ -28,6 +29,12 @@ def pytest_configure(config: pytest.Config) -> None:
     os.close(handle)
     os.environ[_ENVIRONMENT] = name
     config.stash[_reported] = Path(name)
+
+
+def pytest_collection_finish() -> None:
+    # What was imported stays to the end: the collector need not walk through all of it again and again.
+    gc.collect()
+    gc.freeze()
 
 
 def _found(config: pytest.Config) -> list[str]:
