@@ -325,7 +325,8 @@ class Bench:
         names = [name_of(each) for each in await self.all_of(CLUSTERS) if name_of(each) != "local"]
         found |= await self.make_people()
         await asyncio.sleep(10)
-        found |= await self.idle(30)
+        # As long as clusters that are away are left alone.
+        found |= await self.idle(60)
 
         async def edit(number: int) -> None:
             patch = {"spec": {"agentEnvVars": [{"name": "A", "value": "b"}]}}
