@@ -63,7 +63,8 @@ class Program:
     def start(self) -> None:
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", **self.environ}
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen([*self.prefix, *self.command()], stdout=log, stderr=log, env=environment)
+            command = [*self.prefix, *self.command()]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
 
     @property
     def alive(self) -> bool:
@@ -86,7 +87,8 @@ class Program:
     def kill(self) -> None:
         if self.alive:
             assert self.process is not None
-            self.process.kill()
+            # With all that a prefix such as faketime, which does not become what it starts, has below it.
+            os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait(30)
 
     def __enter__(self) -> Self:
