@@ -211,16 +211,15 @@ async def clean(client: Client, cluster: str, left: Left) -> None:
     await _clean_impersonation(client, cluster, left)
     namespace = await find(client, NAMESPACES, NAMESPACE)
     binding = await find(client, BINDINGS, ADMIN_BINDING)
-    if namespace is not None:
-        await _clean_namespace(client, cluster, namespace, binding, left)
-    if binding is None:
-        return
-    if not is_ours(binding, cluster):
-        left.add(BINDINGS, ADMIN_BINDING, "it was not made for this cluster")
-        return
     role = await find(client, ROLES, ADMIN_ROLE)
-    if role is not None and is_ours(role, cluster):
+    if binding is not None and not is_ours(binding, cluster):
+        left.add(BINDINGS, ADMIN_BINDING, "it was not made for this cluster")
+    elif binding is not None and role is not None and is_ours(role, cluster):
         await _hand_over(client, ROLES, role, binding)
+    if namespace is not None and not is_being_deleted(namespace):
+        await _clean_namespace(client, cluster, namespace, binding, left)
+    if binding is None or not is_ours(binding, cluster):
+        return
     await _delete(client, BINDINGS, binding, propagation="Background")
 
 
@@ -264,7 +263,11 @@ async def _clean_impersonation(client: Client, cluster: str, left: Left) -> None
 async def _clean_namespace(client: Client, cluster: str, namespace: Obj, binding: Obj | None, left: Left) -> None:
     others = await _others(client, cluster)
     if is_ours(namespace, cluster) and not others:
-        await _delete(client, NAMESPACES, namespace)
+        if binding is not None and is_ours(binding, cluster):
+            # Deleted now, it would take our account along before we are done.
+            await _hand_over(client, NAMESPACES, namespace, binding)
+        else:
+            await _delete(client, NAMESPACES, namespace)
         return
     why = f"{others[0]} runs in it" if others else "it was not made for this cluster"
     left.add(NAMESPACES, NAMESPACE, why)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from remuda.api.management_cattle_io import CLUSTERS
+from remuda.client.api import Client
 from remuda.gateway.impersonation import Grant, objects_for
 from remuda.gateway.manifest import Wanted, objects
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource, annotations_of, name_of, namespace_of
@@ -18,6 +19,8 @@ from remuda.management.health.removal import (
     ROLES,
     SECRETS,
     SERVICES,
+    Left,
+    clean,
 )
 from remuda.management.settings import Settings
 
@@ -75,6 +78,25 @@ async def test_nothing_of_ours_is_left_in_a_cluster_that_can_be_reached() -> Non
         assert await found.up.find(CLUSTERS, ID) is None
         assert await left(found) == []
         assert ("DownstreamCleaned", "everything that we made in the cluster was removed") in await told(found)
+
+
+async def test_the_account_that_cleans_is_there_until_the_end() -> None:
+    """Its namespace takes it along: whoever deletes that first may do nothing more."""
+    async with place() as found:
+        await imported(found)
+        asked: list[tuple[str, str]] = []
+
+        class Followed:
+            def __getattr__(self, verb: str) -> Any:
+                async def call(resource: GroupVersionResource, *arguments: Any, **named: Any) -> Any:
+                    asked.append((verb, f"{resource.resource} {arguments[0] if arguments else ''}"))
+                    return await getattr(found.below, verb)(resource, *arguments, **named)
+
+                return call
+
+        await clean(cast(Client, Followed()), ID, Left())
+    assert asked[-1] == ("delete", "clusterrolebindings cattle-admin-binding")
+    assert ("delete", "namespaces cattle-system") not in asked
 
 
 async def test_what_is_somebody_elses_stays() -> None:
