@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .exits import Code, Failure
+from .log_options import log_options
 from .signals import stop_on_signals
 
 if TYPE_CHECKING:
@@ -74,8 +75,7 @@ def _place(text: str | Place) -> Place:
     show_default=True,
     help="Without --token: the mounted Secret that has server and token.",
 )
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of log lines.")
-@click.option("-v", "--verbose", count=True, help="Log more; twice for even more.")
+@log_options
 def command(
     kubeconfig: Path | None,
     context: str,

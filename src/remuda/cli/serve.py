@@ -17,14 +17,16 @@ import click
 
 from remuda import __version__
 
+from .choosing import chosen_by
 from .core_options import core_options
 from .etcd_options import Sharing, etcd_options
 from .exits import Failure
 from .leader_options import leader_options
+from .log_options import log_options
 from .loops import collect_seldom, loop_factory, raise_file_limit
 from .places import Listen, data_dir_option, listen_option, parse_duration, parse_interval
 from .signals import stop_on_signals
-from .tls_options import tls_options
+from .tls_options import tls_options, tls_san_option
 
 if TYPE_CHECKING:
     from remuda.apiserver.server import Config, Server
@@ -39,13 +41,7 @@ ROLES = ("api",)
 @click.command()
 @data_dir_option
 @listen_option
-@click.option(
-    "--tls-san",
-    multiple=True,
-    metavar="NAME[,NAME…]",
-    envvar="REMUDA_TLS_SAN",
-    help="More names and addresses by which clients reach this server, for its certificate.",
-)
+@tls_san_option("server")
 @tls_options
 @etcd_options
 @click.option("--only", type=click.Choice(ROLES), help="Serve the API alone, without controllers.")
@@ -83,8 +79,7 @@ ROLES = ("api",)
 )
 @leader_options
 @core_options
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Form of log lines.")
-@click.option("-v", "--verbose", count=True, help="Log more; twice for even more.")
+@log_options
 def command(
     data_dir: Path,
     listen: Listen,
@@ -107,10 +102,12 @@ def command(
     directory. With --etcd the state is there instead, and several servers may share it: the controllers of one of them work at
     a time. SIGTERM or Ctrl-C ends watches, lets requests finish and stops; a second Ctrl-C stops at once.
     """
+    from remuda.embedded import chosen
+
     from . import logs
 
     logs.set_up(log_format, verbose)
-    choice = _choice(wanted)
+    choice = chosen_by(chosen, wanted)
     _check_history(sharing)
     from remuda.apiserver.server import Config
 
@@ -118,7 +115,7 @@ def command(
         data_dir=data_dir.absolute(),
         host=listen.host,
         port=listen.port,
-        names=tuple(name.strip() for text in tls_san for name in text.split(",") if name.strip()),
+        names=tls_san,
         history_seconds=history,
         window_seconds=max(watch_window, 1),
         etcd=sharing.etcd,
@@ -136,16 +133,6 @@ def _check_history(sharing: Sharing) -> None:
     given = click.get_current_context().get_parameter_source("history")
     if sharing.etcd is not None and given is click.core.ParameterSource.COMMANDLINE:
         raise click.BadParameter("is not for --etcd, which forgets what is older than --watch-window", param_hint="--history")
-
-
-def _choice(wanted: str) -> Choice:
-    from remuda.embedded import chosen
-    from remuda.runtime.choice import UnknownController
-
-    try:
-        return chosen(wanted)
-    except UnknownController as error:
-        raise click.BadParameter(str(error), param_hint="--controllers") from error
 
 
 async def _serve(

@@ -1,4 +1,4 @@
-"""`--tls-cert-file` and its companions: a certificate that others signed, for whoever listens."""
+"""`--tls-san` for the certificate that our own CA signs, or `--tls-cert-file` and its companions for one that others did."""
 
 from __future__ import annotations
 
@@ -29,6 +29,22 @@ def tls_options(function: F) -> F:
         return function(*args, tls=_files(tls_cert_file, tls_private_key_file, tls_ca_file), **options)
 
     return with_tls  # type: ignore[return-value]
+
+
+def tls_san_option(what: str) -> Callable[[F], F]:
+    """`--tls-san` for this kind of listener; the command gets all names that were said, however they were put together."""
+
+    def names(context: click.Context, parameter: click.Parameter, said: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name.strip() for text in said for name in text.split(",") if name.strip())
+
+    return click.option(
+        "--tls-san",
+        multiple=True,
+        metavar="NAME[,NAME…]",
+        envvar="REMUDA_TLS_SAN",
+        callback=names,
+        help=f"More names and addresses by which clients reach this {what}, for its certificate.",
+    )
 
 
 def _files(certificate: Path | None, key: Path | None, ca: Path | None) -> Files | None:
