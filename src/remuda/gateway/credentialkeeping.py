@@ -17,6 +17,7 @@ from remuda.kube.clock import Clock, Entropy
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, name_of, resource_version_of, uid_of
 from remuda.management.conditions import FALSE, TRUE, conditions_of, with_condition, write_status
+from remuda.management.making import discard, find
 
 from .contact import IMPORTED, Params, Stored
 
@@ -53,12 +54,9 @@ class CredentialKeeper:
 
     async def known(self, name: str) -> Known | None:
         """What is known of a cluster; None when there is none."""
-        try:
-            cluster = await self._client.get(CLUSTERS, name)
-        except ApiError as error:
-            if error.is_not_found:
-                return None
-            raise
+        cluster = await find(self._client, CLUSTERS, name)
+        if cluster is None:
+            return None
         endpoint, ca = _text(cluster, "status", "apiEndpoint"), _text(cluster, "status", "caCert")
         reference = _text(cluster, "status", "serviceAccountTokenSecret")
         if not (endpoint or ca or reference):
@@ -67,14 +65,7 @@ class CredentialKeeper:
         return Known(cluster, Stored(endpoint, _decoded(secret, CREDENTIAL), ca), _decoded(secret, KEYS))
 
     async def _secret(self, name: str) -> Obj:
-        if not name:
-            return {}
-        try:
-            return await self._client.get(SECRETS, name, CREDENTIALS_NAMESPACE)
-        except ApiError as error:
-            if error.is_not_found:
-                return {}
-            raise
+        return (await find(self._client, SECRETS, name, CREDENTIALS_NAMESPACE) if name else None) or {}
 
     async def store(self, known: Known, params: Params) -> None:
         """Keep what an agent said. Raises a conflict when the cluster is not any more what was judged."""
@@ -128,11 +119,7 @@ class CredentialKeeper:
                 raise ApiError(409, "Conflict", "the cluster was changed in the meantime")
 
     async def _forget(self, secret: str) -> None:
-        try:
-            await self._client.delete(SECRETS, secret, CREDENTIALS_NAMESPACE)
-        except ApiError as error:
-            if not error.is_not_found:
-                raise
+        await discard(self._client, SECRETS, secret, CREDENTIALS_NAMESPACE)
 
     async def refused(self, known: Known, why: str) -> None:
         """Say on the cluster that somebody with its token was turned away."""

@@ -13,7 +13,6 @@ from typing import Any, Final
 from remuda.api.management_cattle_io import CLUSTERS, SETTINGS
 from remuda.client.api import Client
 from remuda.kube.clock import deadline
-from remuda.kube.errors import ApiError
 from remuda.kube.objects import (
     GroupVersionKind,
     GroupVersionResource,
@@ -27,7 +26,7 @@ from remuda.management.clusters.names import DEFAULT_TOKEN
 from remuda.management.downstreams import Downstreams
 from remuda.management.footprint import AGENT, CREDENTIALS_PREFIX, MADE_FOR, NAMESPACE, STAMP
 from remuda.management.health.ports import while_working
-from remuda.management.making import find
+from remuda.management.making import discard, find
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
 
 from .importing import wanted
@@ -141,11 +140,7 @@ async def _forget_old_tokens(client: Client, deployment: Obj, cluster: str) -> N
     for secret in (await client.list(SECRETS, NAMESPACE, metadata_only=True))["items"]:
         name = name_of(secret)
         if name.startswith(CREDENTIALS_PREFIX) and name != used and annotations_of(secret).get(MADE_FOR) == cluster:
-            try:
-                await client.delete(SECRETS, name, NAMESPACE)
-            except ApiError as error:
-                if not error.is_not_found:
-                    raise
+            await discard(client, SECRETS, name, NAMESPACE)
 
 
 def _matters(new: Obj | None, old: Obj | None) -> bool:

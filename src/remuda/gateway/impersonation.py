@@ -23,6 +23,7 @@ from remuda.client.api import Client
 from remuda.kube.errors import ApiError, unavailable
 from remuda.kube.objects import GroupVersionResource, annotations_of, dig, name_of
 from remuda.management.footprint import IMPERSONATION_NAMESPACE, MADE_FOR
+from remuda.management.making import discard
 
 from .downstreams import TunnelDownstreams
 from .services import Services
@@ -300,11 +301,7 @@ class Impersonation:
             (CLUSTER_ROLES, ""),
             (SERVICE_ACCOUNTS, IMPERSONATION_NAMESPACE),
         ):
-            try:
-                await client.delete(resource, name, namespace)
-            except ApiError as error:
-                if not error.is_not_found:
-                    raise
+            await discard(client, resource, name, namespace)
 
 
 async def _may_be(client: Client, account: str, resource: str, name: str) -> bool:

@@ -25,6 +25,7 @@ from remuda.apiserver.users import User
 from remuda.kube import conditions, errors
 from remuda.kube.clock import deadline
 from remuda.kube.errors import ApiError
+from remuda.management.making import find
 
 from .acting import acting
 from .asking import Asked
@@ -103,13 +104,8 @@ class Proxy:
 
     async def _check_token(self, token: str, user: str) -> None:
         """Nobody is said to have come with a token of somebody else."""
-        try:
-            found = await self._services.client.get(TOKENS, token)
-        except ApiError as error:
-            if not error.is_not_found:
-                raise
-            found = {}
-        if found.get("userId") != user:
+        found = await find(self._services.client, TOKENS, token)
+        if found is None or found.get("userId") != user:
             raise errors.forbidden("", "", "", "request token user does not match impersonated user")
 
     # --- where to -------------------------------------------------------------------------------------------------------

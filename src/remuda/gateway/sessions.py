@@ -15,8 +15,9 @@ from remuda.api.management_cattle_io import TOKENS
 from remuda.kube.clock import deadline
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import name_of, resource_version_of
+from remuda.management.making import remove
 from remuda.management.settings import Settings
-from remuda.management.users.controllers import remove, user_of_token
+from remuda.management.users.controllers import user_of_token
 from remuda.management.users.people import identity_of
 from remuda.management.users.tokens import NewToken, Wish, ends_at, make_token
 
@@ -162,7 +163,7 @@ class Sessions:
 
     async def end(self, token: Obj) -> None:
         """Once this returns the token lets nobody in here, not even who copied it."""
-        await remove(self._services.client, token)
+        await remove(self._services.client, TOKENS, token)
         await self.seen(self._gone(token))
 
     async def end_others(self, user: str, current: str) -> int:

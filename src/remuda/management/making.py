@@ -31,10 +31,19 @@ async def find(client: Client, resource: GroupVersionResource, name: str, namesp
         raise
 
 
-async def remove(client: Client, resource: GroupVersionResource, obj: Obj) -> None:
+async def discard(client: Client, resource: GroupVersionResource, name: str, namespace: str = "") -> None:
+    """Delete whatever has this name; it may be gone."""
+    try:
+        await client.delete(resource, name, namespace)
+    except ApiError as error:
+        if not error.is_not_found:
+            raise
+
+
+async def remove(client: Client, resource: GroupVersionResource, obj: Obj, propagation: str = "") -> None:
     """Delete this very object, not another of the same name; it may be gone."""
     try:
-        await client.delete(resource, name_of(obj), namespace_of(obj), uid=uid_of(obj))
+        await client.delete(resource, name_of(obj), namespace_of(obj), propagation=propagation, uid=uid_of(obj))
     except ApiError as error:
         if not (error.is_not_found or error.is_conflict):
             raise

@@ -46,7 +46,7 @@ from ..footprint import (
     NAMESPACE,
     SERVICE_ACCOUNT,
 )
-from ..making import find
+from ..making import find, remove
 from .judging import is_administrated, is_internal
 from .ports import while_working
 
@@ -207,7 +207,7 @@ async def clean(client: Client, cluster: str, left: Left) -> None:
     for resource in (BINDINGS, ROLES, PRIORITIES):
         for obj in await _ours(client, resource, cluster):
             if (resource, name_of(obj)) not in last:
-                await _delete(client, resource, obj)
+                await remove(client, resource, obj)
     await _clean_impersonation(client, cluster, left)
     namespace = await find(client, NAMESPACES, NAMESPACE)
     binding = await find(client, BINDINGS, ADMIN_BINDING)
@@ -220,20 +220,12 @@ async def clean(client: Client, cluster: str, left: Left) -> None:
         await _clean_namespace(client, cluster, namespace, binding, left)
     if binding is None or not is_ours(binding, cluster):
         return
-    await _delete(client, BINDINGS, binding, propagation="Background")
+    await remove(client, BINDINGS, binding, propagation="Background")
 
 
 async def _ours(client: Client, resource: GroupVersionResource, cluster: str, namespace: str = "") -> Iterable[Obj]:
     listed = await client.list(resource, namespace, metadata_only=True)
     return [obj for obj in listed["items"] if is_ours(obj, cluster)]
-
-
-async def _delete(client: Client, resource: GroupVersionResource, obj: Obj, propagation: str = "") -> None:
-    try:
-        await client.delete(resource, name_of(obj), namespace_of(obj), propagation=propagation, uid=uid_of(obj))
-    except ApiError as error:
-        if not (error.is_not_found or error.is_conflict):
-            raise
 
 
 async def _hand_over(client: Client, resource: GroupVersionResource, obj: Obj, owner: Obj) -> None:
@@ -248,7 +240,7 @@ async def _clean_impersonation(client: Client, cluster: str, left: Left) -> None
     if namespace is None:
         return
     for account in await _ours(client, ACCOUNTS, cluster, IMPERSONATION_NAMESPACE):
-        await _delete(client, ACCOUNTS, account)
+        await remove(client, ACCOUNTS, account)
     others = [
         name_of(account)
         for account in (await client.list(ACCOUNTS, IMPERSONATION_NAMESPACE, metadata_only=True))["items"]
@@ -257,7 +249,7 @@ async def _clean_impersonation(client: Client, cluster: str, left: Left) -> None
     if others:
         left.add(NAMESPACES, IMPERSONATION_NAMESPACE, f"it has service accounts of others, such as {others[0]}")
     elif not is_being_deleted(namespace):
-        await _delete(client, NAMESPACES, namespace)
+        await remove(client, NAMESPACES, namespace)
 
 
 async def _clean_namespace(client: Client, cluster: str, namespace: Obj, binding: Obj | None, left: Left) -> None:
@@ -267,16 +259,16 @@ async def _clean_namespace(client: Client, cluster: str, namespace: Obj, binding
             # Deleted now, it would take our account along before we are done.
             await _hand_over(client, NAMESPACES, namespace, binding)
         else:
-            await _delete(client, NAMESPACES, namespace)
+            await remove(client, NAMESPACES, namespace)
         return
     why = f"{others[0]} runs in it" if others else "it was not made for this cluster"
     left.add(NAMESPACES, NAMESPACE, why)
     for resource in (SERVICES, BUDGETS, SECRETS, DEPLOYMENTS):
         for obj in await _ours(client, resource, cluster, NAMESPACE):
-            await _delete(client, resource, obj, propagation="Background")
+            await remove(client, resource, obj, propagation="Background")
     aggregation = await find(client, SECRETS, AGGREGATION_SECRET, NAMESPACE)
     if aggregation is not None:
-        await _delete(client, SECRETS, aggregation)
+        await remove(client, SECRETS, aggregation)
     account = await find(client, ACCOUNTS, SERVICE_ACCOUNT, NAMESPACE)
     if account is not None and is_ours(account, cluster) and binding is not None and is_ours(binding, cluster):
         await _hand_over(client, ACCOUNTS, account, binding)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, GLOBAL_ROLE_BINDINGS, USERS
-from remuda.kube.errors import ApiError
-from remuda.kube.objects import GroupVersionResource, Key, name_of, namespace_of, uid_of
+from remuda.kube.objects import Key
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger
 
+from ..making import find, remove
 from .views import Views, came_or_went, nothing
 
 log = logger(__name__)
@@ -27,26 +27,10 @@ class DepartedUsers:
         self.controller = Controller(NAME, USERS, when=came_or_went, watches=known, resync=0)
 
     async def reconcile(self, key: Key) -> Result:
-        if self._views.users.get(*key) is not None or not await self._is_gone(key.name):
+        if self._views.users.get(*key) is not None or await find(self._client, USERS, key.name) is not None:
             return DONE
         for resource, informer in self._kinds.items():
             for binding in informer.indexed("user", key.name):
-                await self._delete(resource, name_of(binding), namespace_of(binding), uid_of(binding))
+                await remove(self._client, resource, binding)
                 log.info("%s %s went with its user", resource.resource, Key.of(binding))
         return DONE
-
-    async def _is_gone(self, name: str) -> bool:
-        try:
-            await self._client.get(USERS, name)
-        except ApiError as error:
-            if not error.is_not_found:
-                raise
-            return True
-        return False
-
-    async def _delete(self, resource: GroupVersionResource, name: str, namespace: str, uid: str) -> None:
-        try:
-            await self._client.delete(resource, name, namespace, uid=uid)
-        except ApiError as error:
-            if not error.is_not_found and not error.is_conflict:
-                raise

@@ -22,6 +22,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, finalizers_of, is_being_deleted, labels_of, name_of, resource_version_of
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, spec_change
 
+from ..making import discard
 from .builtin import CLUSTER_OWNER
 from .names import CREATOR, CREATOR_BINDINGS, GLOBAL_BINDING_OWNER, LOCAL, NO_CREATOR_RBAC, digest, label_value
 from .views import NAMESPACES, Views, came_or_went, name_key
@@ -130,7 +131,7 @@ class Memberships:
         wanted = inherited_bindings(cluster, self._views.inheriting())
         for each in bindings.indexed("namespace", cluster):
             if GLOBAL_BINDING_OWNER in labels_of(each) and name_of(each) not in wanted:
-                await self._delete(each)
+                await discard(self._client, CLUSTER_ROLE_TEMPLATE_BINDINGS, *reversed(Key.of(each)))
         for name, binding in wanted.items():
             found = bindings.get(cluster, name)
             if found is None:
@@ -139,7 +140,7 @@ class Memberships:
                 await self._let_go(found)
             elif any((found.get(field) or "") != (binding.get(field) or "") for field in _ABOUT):
                 # A cluster's owner may write bindings there, but must not keep others' away by taking their names.
-                await self._delete(found)
+                await discard(self._client, CLUSTER_ROLE_TEMPLATE_BINDINGS, *reversed(Key.of(found)))
 
     async def _give_to_creator(self, cluster: Obj) -> None:
         templates = creators_templates(cluster, list(self._views.templates.objects()))
@@ -172,10 +173,3 @@ class Memberships:
             except ApiError as error:
                 if not error.is_not_found:
                     raise
-
-    async def _delete(self, binding: Obj) -> None:
-        try:
-            await self._client.delete(CLUSTER_ROLE_TEMPLATE_BINDINGS, *reversed(Key.of(binding)))
-        except ApiError as error:
-            if not error.is_not_found:
-                raise

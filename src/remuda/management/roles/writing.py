@@ -9,6 +9,7 @@ from remuda.client.api import Client
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, labels_of, name_of, namespace_of, owner_references_of
 
+from ..making import discard
 from .names import RBAC_KINDS
 
 Obj = dict[str, Any]
@@ -55,7 +56,7 @@ async def bring_about(
     desired = {Id.of(obj): obj for obj in wanted}
     for id_ in existing:
         if id_ not in desired:
-            await _delete(client, id_)
+            await discard(client, RBAC_KINDS[id_.kind], id_.name, id_.namespace)
     problems = [await _put(client, id_, obj, existing.get(id_), may_write, wrote) for id_, obj in desired.items()]
     return [problem for problem in problems if problem]
 
@@ -70,7 +71,7 @@ async def _put(client: Client, id_: Id, wanted: Obj, known: Obj | None, may_writ
         return f"{id_.kind} {id_.name} is there already, and is not Remuda's"
     if found.get("roleRef") != wanted.get("roleRef"):
         # It can't be changed.
-        await _delete(client, id_)
+        await discard(client, RBAC_KINDS[id_.kind], id_.name, id_.namespace)
         made = await _create(client, id_, wanted, wrote)
         return made if isinstance(made, str) else f"{id_.kind} {id_.name} came back while it was replaced"
     if patch := difference(found, wanted):
@@ -91,14 +92,6 @@ async def _create(client: Client, id_: Id, wanted: Obj, wrote: Wrote) -> Obj | s
         if error.reason != "AlreadyExists":
             raise
     return await client.get(resource, id_.name, id_.namespace)
-
-
-async def _delete(client: Client, id_: Id) -> None:
-    try:
-        await client.delete(RBAC_KINDS[id_.kind], id_.name, id_.namespace)
-    except ApiError as error:
-        if not error.is_not_found:
-            raise
 
 
 def difference(existing: Obj, wanted: Obj) -> Obj:

@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from remuda.api.management_cattle_io import TOKENS, USERS
 from remuda.client.api import Client, Obj
 from remuda.kube.clock import Clock
-from remuda.kube.errors import ApiError
-from remuda.kube.objects import Key, is_being_deleted, name_of, resource_version_of, uid_of
+from remuda.kube.objects import Key, is_being_deleted, name_of, resource_version_of
 from remuda.runtime import DONE, Controller, Informers, Result, Watch, logger
 
+from ..making import find, remove
 from .keeping import PasswordSecrets
 from .people import is_enabled, local_principal
 from .tokens import ends_at
@@ -56,26 +56,17 @@ class UserController:
         if user is not None and is_enabled(user):
             await self._ensure_principal(user)
             return DONE
-        if user is None and not await self._is_gone(key.name):
+        # For sure: the cache of tokens may be newer than that of users.
+        if user is None and await find(self._client, USERS, key.name) is not None:
             return DONE
         tokens = self._tokens.indexed(_BY_USER, key.name)
         for token in tokens:
-            await remove(self._client, token)
+            await remove(self._client, TOKENS, token)
         if tokens:
             log.info("%d tokens went with the user, who is %s", len(tokens), "gone" if user is None else "disabled")
         if user is None or is_being_deleted(user):
             await self._passwords.remove(key.name)
         return DONE
-
-    async def _is_gone(self, name: str) -> bool:
-        """For sure: the cache of tokens may be newer than that of users."""
-        try:
-            await self._client.get(USERS, name)
-        except ApiError as error:
-            if not error.is_not_found:
-                raise
-            return True
-        return False
 
     async def _ensure_principal(self, user: Obj) -> None:
         wanted = local_principal(name_of(user))
@@ -106,14 +97,5 @@ class TokenController:
         left = ends + _GRACE_SECONDS - self._clock.time()
         if left > 0:
             return Result(after=min(left, _LONGEST_PAUSE))
-        await remove(self._client, token)
+        await remove(self._client, TOKENS, token)
         return DONE
-
-
-async def remove(client: Client, token: Obj) -> None:
-    """Remove just this token, not one of the same name that was made since."""
-    try:
-        await client.delete(TOKENS, name_of(token), uid=uid_of(token))
-    except ApiError as error:
-        if not error.is_not_found and not error.is_conflict:
-            raise

@@ -26,6 +26,7 @@ from remuda.kube.clock import Clock, Entropy
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig, labels_of
 
+from ..making import find
 from .keeping import SECRETS, PasswordSecrets, ensure_namespace
 from .passwords import BOOTSTRAP_VARIABLES, PasswordError, bootstrap_password
 from .people import (
@@ -117,12 +118,7 @@ class FirstUser:
     # --- what was chosen ----------------------------------------------------------------------------------------------------
 
     async def _chosen(self) -> _Chosen:
-        try:
-            secret = await self._client.get(SECRETS, SECRET, SYSTEM_NAMESPACE)
-        except ApiError as error:
-            if not error.is_not_found:
-                raise
-            secret = await self._create()
+        secret = await find(self._client, SECRETS, SECRET, SYSTEM_NAMESPACE) or await self._create()
         chosen = _read(secret)
         if chosen.done or (chosen.user and chosen.password):
             return chosen

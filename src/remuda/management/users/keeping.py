@@ -14,6 +14,7 @@ from remuda.client.api import Client
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, uid_of
 
+from ..making import discard, find
 from .people import identity_of
 
 Obj = dict[str, Any]
@@ -32,13 +33,8 @@ class PasswordSecrets:
 
     async def read(self, user: str) -> str | None:
         """The hash of a user's password by the user's id; None when there is none, or one that is not of our kind."""
-        try:
-            secret = await self._client.get(SECRETS, user, NAMESPACE)
-        except ApiError as error:
-            if error.is_not_found:
-                return None
-            raise
-        if dig(secret, "metadata", "annotations", KIND_ANNOTATION) != KIND:
+        secret = await find(self._client, SECRETS, user, NAMESPACE)
+        if secret is None or dig(secret, "metadata", "annotations", KIND_ANNOTATION) != KIND:
             return None
         try:
             return base64.b64decode(str(dig(secret, "data", _KEY) or ""), validate=True).decode("ascii") or None
@@ -65,11 +61,7 @@ class PasswordSecrets:
         await self._client.patch(SECRETS, identity_of(user), change, NAMESPACE)
 
     async def remove(self, user: str) -> None:
-        try:
-            await self._client.delete(SECRETS, user, NAMESPACE)
-        except ApiError as error:
-            if not error.is_not_found:
-                raise
+        await discard(self._client, SECRETS, user, NAMESPACE)
 
 
 def _secret(user: Obj, hashed: str) -> Obj:
@@ -88,12 +80,7 @@ def _secret(user: Obj, hashed: str) -> Obj:
 
 
 async def ensure_namespace(client: Client, name: str) -> None:
-    try:
-        await client.get(NAMESPACES, name)
-    except ApiError as error:
-        if not error.is_not_found:
-            raise
-    else:
+    if await find(client, NAMESPACES, name) is not None:
         return
     try:
         await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
