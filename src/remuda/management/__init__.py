@@ -1,6 +1,6 @@
 """Who there is and what they may do, and the clusters there are: the controllers of `management.cattle.io`.
 
-Rooms: `users`, `roles`, `clusters`, `health`, `settings`, `features`. What they need of a cluster behind a tunnel they ask for
+Rooms: `users`, `roles`, `clusters`, `health`, `clusterauth`, `settings`, `features`. What they need of a cluster behind a tunnel they ask for
 through :mod:`.downstreams`, which the gateway fulfils.
 """
 
@@ -24,6 +24,7 @@ CONTROLLERS: tuple[str, ...] = (
     "node-sync",
     "cluster-removal",
     "cluster-deploy",
+    "cluster-auth",
     "provisioning-cluster",
     "cluster-management",
     "system-namespace",

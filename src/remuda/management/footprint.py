@@ -17,6 +17,8 @@ PROXY_ROLE: Final = "proxy-clusterrole-kubeapiserver"
 PROXY_BINDING: Final = "proxy-role-binding-kubernetes-master"
 BUDGET: Final = "cattle-cluster-agent-pod-disruption-budget"
 PRIORITY_CLASS: Final = "cattle-cluster-agent-priority-class"
+# Who checks tokens for the cluster's API server, where it has an authorised endpoint.
+AUTH: Final = "kube-api-auth"
 # A label of the Secrets that images are pulled with.
 PULL_SECRET: Final = "management.cattle.io/cattle-cluster-agent-pull-secret"
 CREDENTIALS_PREFIX: Final = "cattle-credentials-"

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from remuda.api.installation import CRDS
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.client.api import Client
 from remuda.kube.clock import deadline, time_of
@@ -70,12 +71,13 @@ ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
 SECRETS = GroupVersionResource("", "v1", "secrets")
 SERVICES = GroupVersionResource("", "v1", "services")
 DEPLOYMENTS = GroupVersionResource("apps", "v1", "deployments")
+DAEMON_SETS = GroupVersionResource("apps", "v1", "daemonsets")
 BUDGETS = GroupVersionResource("policy", "v1", "poddisruptionbudgets")
 # What somebody else may run beside us.
 _WORKLOADS = (
     DEPLOYMENTS,
     GroupVersionResource("apps", "v1", "statefulsets"),
-    GroupVersionResource("apps", "v1", "daemonsets"),
+    DAEMON_SETS,
     GroupVersionResource("batch", "v1", "cronjobs"),
     GroupVersionResource("batch", "v1", "jobs"),
 )
@@ -204,7 +206,7 @@ def is_ours(obj: Obj, cluster: str) -> bool:
 async def clean(client: Client, cluster: str, left: Left) -> None:
     """Remove what is ours. Whatever is begun here ends also when this is cut off in the middle: it can be begun again."""
     last = {(BINDINGS, ADMIN_BINDING), (ROLES, ADMIN_ROLE)}
-    for resource in (BINDINGS, ROLES, PRIORITIES):
+    for resource in (BINDINGS, ROLES, PRIORITIES, CRDS):
         for obj in await _ours(client, resource, cluster):
             if (resource, name_of(obj)) not in last:
                 await remove(client, resource, obj)
@@ -263,9 +265,10 @@ async def _clean_namespace(client: Client, cluster: str, namespace: Obj, binding
         return
     why = f"{others[0]} runs in it" if others else "it was not made for this cluster"
     left.add(NAMESPACES, NAMESPACE, why)
-    for resource in (SERVICES, BUDGETS, SECRETS, DEPLOYMENTS):
+    for resource in (SERVICES, BUDGETS, SECRETS, DEPLOYMENTS, DAEMON_SETS, ACCOUNTS):
         for obj in await _ours(client, resource, cluster, NAMESPACE):
-            await remove(client, resource, obj, propagation="Background")
+            if (resource, name_of(obj)) != (ACCOUNTS, SERVICE_ACCOUNT):
+                await remove(client, resource, obj, propagation="Background")
     aggregation = await find(client, SECRETS, AGGREGATION_SECRET, NAMESPACE)
     if aggregation is not None:
         await remove(client, SECRETS, aggregation)

@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, CLUSTERS, ROLE_TEMPLATES, USERS
+from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, CLUSTERS, ROLE_TEMPLATES, TOKENS, USERS
 from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.capi.names import SECRET_TYPE as CAPI_SECRET
 from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, metadata, name_of, uid_of
 from remuda.kube.owners import is_owned_by
-from remuda.runtime import DONE, Controller, Manager, Result, Watch, spec_change
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, spec_change
 
+from ..making import remove
+from ..users.people import is_enabled
 from .clusteraccess import Belongings, Given, Snapshot, desired
 from .globalroles import principals_change
+from .leaving import leaving
 from .names import CLUSTER, CLUSTER_ROLES, RBAC_KINDS
 from .states import COMPLETE, ERROR, condition, generation, say, summary, summed
 from .views import (
@@ -37,6 +40,8 @@ from .views import (
     without_data,
 )
 from .writing import bring_about
+
+log = logger(__name__)
 
 Obj = dict[str, Any]
 
@@ -74,6 +79,10 @@ def _binding_change(new: Obj | None, old: Obj | None) -> bool:
     return summary(new, "summaryRemote") != summary(old, "summaryRemote")
 
 
+def _user_change(new: Obj | None, old: Obj | None) -> bool:
+    return principals_change(new, old) or (new is not None and old is not None and is_enabled(new) != is_enabled(old))
+
+
 def _made(obj: Obj) -> str:
     return str(metadata(obj).get("creationTimestamp") or "")
 
@@ -93,7 +102,8 @@ class ClusterAccess:
                 Watch(ROLE_TEMPLATES, views.clusters_of_template, when=spec_change),
                 Watch(CLUSTER_ROLES, nothing),
                 Watch(NAMESPACES, name_key, when=came_or_went),
-                Watch(USERS, views.clusters_of_user, when=principals_change),
+                Watch(USERS, views.clusters_of_user, when=_user_change),
+                Watch(TOKENS, nothing),
                 Watch(PROVISIONING_CLUSTERS, provisioning_key, when=_other_cluster),
                 Watch(SECRETS, views.clusters_of_secret, when=marks_change, transform=without_data),
                 *(
@@ -116,11 +126,28 @@ class ClusterAccess:
         def wrote(kind: str, obj: Obj) -> None:
             self._fresh.wrote((NAME, key), views.rbac[kind], obj)
 
-        wanted = desired(self._snapshot(cluster))
-        problems = await bring_about(self._client, wanted, views.existing(key.name), wrote=wrote)
+        snapshot = self._snapshot(cluster)
+        wanted, existing = desired(snapshot), views.existing(key.name)
+        left = leaving([Key.of(each) for each, _ in snapshot.provisioning], existing.values(), wanted)
+        if left:
+            log.info("owners of the cluster have left, or were disabled: %s", ", ".join(sorted(left)))
+        # Before, so that a crash in between is made good; after, since they may have read what was made in the meantime.
+        await self._replace_tokens(key.name, left)
+        problems = await bring_about(self._client, wanted, existing, wrote=wrote)
+        await self._replace_tokens(key.name, left)
         for binding in views.bindings_of(key.name):
             await self._tell(binding, problems)
         return Result(after=_AGAIN) if problems and not is_being_deleted(cluster) else DONE
+
+    async def _replace_tokens(self, cluster: str, left: set[str]) -> None:
+        """Whoever owned the cluster may know the token that our controllers get in with. Its keeper makes a new one."""
+        for token in self._views.tokens.indexed("opens", cluster) if left else ():
+            if left - {f"User/{token.get('userId')}"}:
+                await remove(self._client, TOKENS, token)
+
+    def _is_shut_out(self, subject: Obj) -> bool:
+        user = self._views.users.get("", subject["name"]) if subject["kind"] == "User" else None
+        return user is not None and not is_enabled(user)
 
     def _snapshot(self, cluster: Obj) -> Snapshot:
         views, name = self._views, name_of(cluster)
@@ -129,7 +156,7 @@ class ClusterAccess:
             template = binding.get("roleTemplateName") or ""
             included = views.included(template)
             subject = views.subject_of(binding)
-            if included and subject is not None:
+            if included and subject is not None and not self._is_shut_out(subject):
                 rules = [rule for each in included for rule in views.rules_of(each)]
                 given.append(Given(Key.of(binding), template, subject, rules))
         provisioning = sorted(views.provisioning.indexed("cluster", name), key=Key.of)

@@ -21,8 +21,6 @@ class DepartedUsers:
         self._client = manager.client
         self._views = views
         self._kinds = {CLUSTER_ROLE_TEMPLATE_BINDINGS: views.bindings, GLOBAL_ROLE_BINDINGS: views.global_bindings}
-        for informer in self._kinds.values():
-            informer.add_index("user", lambda obj: filter(None, (obj.get("userName"),)))
         known = tuple(Watch(resource, nothing) for resource in self._kinds)
         self.controller = Controller(NAME, USERS, when=came_or_went, watches=known, resync=0)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..users.people import LOCAL_PRINCIPAL
 from .names import RBAC_GROUP
 
 Obj = dict[str, Any]
 
-LOCAL_PRINCIPAL = "local://"
 USER_FIELDS = ("userName", "userPrincipalName")
 GROUP_FIELDS = ("groupName", "groupPrincipalName")
 # Nobody who is not known is ever given anything.

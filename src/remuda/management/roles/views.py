@@ -7,7 +7,14 @@ from typing import Any
 
 from remuda.api.cluster_x_k8s_io.names import CLUSTERS as CAPI_CLUSTERS
 from remuda.api.cluster_x_k8s_io.names import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
-from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, CLUSTERS, GLOBAL_ROLE_BINDINGS, GROUP, USERS
+from remuda.api.management_cattle_io import (
+    CLUSTER_ROLE_TEMPLATE_BINDINGS,
+    CLUSTERS,
+    GLOBAL_ROLE_BINDINGS,
+    GROUP,
+    TOKENS,
+    USERS,
+)
 from remuda.api.management_cattle_io import GLOBAL_ROLES as GLOBAL_ROLE_KIND
 from remuda.api.management_cattle_io import ROLE_TEMPLATES as ROLE_TEMPLATE_KIND
 from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
@@ -28,6 +35,7 @@ from remuda.kube.objectsets import OWNER_NAME, OWNER_NAMESPACE
 from remuda.kube.owners import is_owned_by
 from remuda.runtime import Informers, Watch
 
+from .leaving import opens
 from .names import CLUSTER, CLUSTER_ROLES, RBAC_KINDS
 from .rules import included, rules_of_template
 from .subjects import subject_of
@@ -113,17 +121,21 @@ class Views:
         kinds = CAPI_KINDS if machines else ()
         self.capi = {each.resource: informers.of(each, labels=CLUSTER_NAME, metadata_only=True) for each in kinds}
         self.capi_clusters = informers.of(CAPI_CLUSTERS, metadata_only=True) if machines else None
+        self.tokens = informers.of(TOKENS)
         self.rbac = {kind: informers.of(resource, labels=CLUSTER) for kind, resource in RBAC_KINDS.items()}
         self._index()
 
     def _index(self) -> None:
         self.bindings.add_index("template", lambda obj: (obj.get("roleTemplateName") or "",))
+        for bindings in (self.bindings, self.global_bindings):
+            bindings.add_index("user", lambda obj: filter(None, (obj.get("userName"),)))
         self.bindings.add_index("principal", lambda obj: filter(None, (obj.get("userPrincipalName"),)))
         self.bindings.add_index("namespace", lambda obj: (namespace_of(obj),))
         self.templates.add_index("included", lambda obj: obj.get("roleTemplateNames") or ())
         self.global_bindings.add_index("role", lambda obj: (obj.get("globalRoleName") or "",))
         self.users.add_index("principal", lambda obj: obj.get("principalIds") or ())
         self.provisioning.add_index("cluster", lambda obj: (dig(obj, "status", "clusterName") or "",))
+        self.tokens.add_index("opens", opens)
         self.secrets.add_index("cluster", cluster_of_secret)
         self.secrets.add_index("namespace", lambda obj: (namespace_of(obj),))
         for informer in self.capi.values():
@@ -188,8 +200,9 @@ class Views:
         return {Key("", namespace_of(each)) for name in names for each in self.bindings.indexed("template", name)}
 
     def clusters_of_user(self, user: Obj) -> Iterable[Key]:
-        """The clusters with a binding for a principal of the user."""
-        found = (each for name in user.get("principalIds") or () for each in self.bindings.indexed("principal", name))
+        """The clusters with a binding for the user, or for a principal of theirs."""
+        found = [each for name in user.get("principalIds") or () for each in self.bindings.indexed("principal", name)]
+        found += self.bindings.indexed("user", name_of(user))
         return {Key("", namespace_of(each)) for each in found}
 
     def clusters_of_secret(self, secret: Obj) -> Iterable[Key]:

@@ -12,6 +12,7 @@ somebody else's Kubernetes, where there is none, the Secret stays that place. Ei
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -87,6 +88,8 @@ class FirstUser:
         self._say = say
         self._file = data_dir / FILE if data_dir is not None else None
         self._passwords = PasswordSecrets(client)
+        # Set when there is nothing left to do, also when that was so from the start.
+        self.made = asyncio.Event()
 
     async def run(self) -> None:
         """Until the first user is there; the kinds it is made of may not be served yet."""
@@ -100,6 +103,7 @@ class FirstUser:
                     told = str(error)
                 await self._clock.sleep(_AGAIN)
             else:
+                self.made.set()
                 return
 
     async def ensure(self) -> None:

@@ -22,7 +22,8 @@ LONGEST_TEXT = 1024
 FIRST_PREFIX, PREFIX = "user-", "u-"
 # Marks what the first start made, as in Rancher.
 BOOTSTRAP_LABEL, BOOTSTRAP_VALUE = "authz.management.cattle.io/bootstrapping", "admin-user"
-_LOCAL = "local://"
+# Before what the login provider `local` calls somebody.
+LOCAL_PRINCIPAL = "local://"
 
 
 def user_id(entropy: Entropy, prefix: str = PREFIX) -> str:
@@ -31,7 +32,7 @@ def user_id(entropy: Entropy, prefix: str = PREFIX) -> str:
 
 def local_principal(identity: str) -> str:
     """Who a user is to the login provider `local`."""
-    return _LOCAL + identity
+    return LOCAL_PRINCIPAL + identity
 
 
 def name_problem(name: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from remuda.kube.clock import Entropy, parse_rfc3339, rfc3339
 
+from .people import LOCAL_PRINCIPAL
 from .tokenhashes import hashed_secret, same_secret
 
 Obj = Mapping[str, Any]
@@ -22,6 +23,8 @@ SECRET_LENGTH = 54
 NAME_PREFIX = "token-"
 USER_LABEL = "authn.management.cattle.io/token-userId"
 KIND_LABEL = "authn.management.cattle.io/kind"
+# The kind of the token by which our own controllers get into a cluster. It is in a Secret that the cluster's owners may read.
+CONTROLLERS_KIND = "provisioning"
 HASHED_ANNOTATION = "authn.management.cattle.io/token-hashed"
 LOCAL_PROVIDER = "local"
 # The last use is kept to the minute: a token in constant use costs one write a minute, not one a request.
@@ -187,6 +190,20 @@ def shown(token: Obj, now: float, current: str = "") -> dict[str, Any]:
         "expired": is_expired(token, now),
         "current": bool(current) and metadata.get("name") == current,
     }
+
+
+def groups_of(token: Obj) -> list[str]:
+    """The groups that its bearer is in, as the login provider said, but for those that Kubernetes itself gives a meaning to."""
+    named = [principal_name(found).removeprefix(LOCAL_PRINCIPAL) for found in token.get("groupPrincipals") or ()]
+    return list(dict.fromkeys(group for group in named if group and not group.startswith("system:")))
+
+
+def principal_name(found: object) -> str:
+    """What a principal, as a token holds it, is called; "" when it can't be read."""
+    if not isinstance(found, Mapping):
+        return ""
+    named = _metadata(found).get("name")
+    return str(named or found.get("name") or "")
 
 
 def ended(tokens: Iterable[Obj], now: float) -> list[str]:

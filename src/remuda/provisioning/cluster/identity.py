@@ -21,13 +21,12 @@ from remuda.kube.safenames import safe_concat
 from remuda.management.clusters.server import ServerFacts
 from remuda.management.users.people import user_manifest
 from remuda.management.users.tokenhashes import hashed_secret
-from remuda.management.users.tokens import SECRET_LENGTH, Wish, make_token
+from remuda.management.users.tokens import CONTROLLERS_KIND, SECRET_LENGTH, Wish, make_token
 
 from .names import FROM_WANTED
 
 Obj = dict[str, Any]
 
-TOKEN_KIND = "provisioning"
 OWNER_TEMPLATE = "cluster-owner"
 SECRET_TYPE = "Opaque"
 _HASHED = "hashed-principal-name"
@@ -74,7 +73,7 @@ def token_of(wanted: Obj, managed: str, secret: str, now: float, entropy: Entrop
     wish = Wish(
         name,
         0,
-        TOKEN_KIND,
+        CONTROLLERS_KIND,
         f"controllers' access to cluster {cluster}",
         cluster=managed,
         name=name,
