@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from remuda.api import management_cattle_io as management
+from remuda.kube.clock import VirtualClock
 from remuda.kube.objects import Key
 from remuda.management.roles import controllers
 from remuda.management.roles.names import RBAC_KINDS
@@ -26,7 +27,9 @@ Obj = dict[str, Any]
 
 def with_roles(parts: Parts) -> Iterable[Reconciler]:
     yield from everything(parts)
-    yield from controllers(parts.manager, MemoryDownstreams(parts.manager.client, parts.manager.clock), machines=False)
+    clock = parts.manager.clock
+    assert isinstance(clock, VirtualClock)
+    yield from controllers(parts.manager, MemoryDownstreams(parts.manager.client, clock), machines=False)
 
 
 async def member(made: World, cluster: str, user: str, template: str = "cluster-owner") -> None:
