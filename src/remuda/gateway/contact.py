@@ -19,7 +19,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from remuda.kube import jsonio
-from remuda.kube.objects import dig
 
 Obj = dict[str, Any]
 
@@ -169,14 +168,19 @@ def pem_of(ca: str) -> bytes:
     return base64.b64decode("".join(ca.split()), validate=True)
 
 
-def subject_of(token: str) -> str:
-    """Whom a service account token says it is for, by its own unproven word; empty for what is no JSON web token."""
+def claims_of(token: str) -> Obj:
+    """What a JSON web token says, by its own unproven word; nothing for what is none."""
     parts = token.split(".")
     if len(parts) != 3:
-        return ""
+        return {}
     try:
         claims = jsonio.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
     except (binascii.Error, ValueError):
-        return ""
-    subject = dig(claims, "sub")
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
+def subject_of(token: str) -> str:
+    """Whom a service account token says it is for; empty for what is no JSON web token."""
+    subject = claims_of(token).get("sub")
     return subject if isinstance(subject, str) else ""

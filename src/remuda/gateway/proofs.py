@@ -1,12 +1,16 @@
 """Proof that a session leads to the cluster that we know, where the agent says something else than before.
 
 A registration token is in a manifest that people mail around. With nothing but that nobody may make a known cluster point to
-another API (and have everybody's requests), nor learn the service account token that is stored for it. So:
+another API (and have everybody's requests), nor learn the service account token that is stored for it. Nor may a machine of the
+cluster: its kubelet's certificate is often signed by the CA that the API's is, so that CA proves nothing. What nobody but the API
+can do is to sign a token. So:
 
-- Another token at the same API: that API, under the stored CA, says that the new token is the same account as the old.
-- Another API or CA: if the stored CA vouches for the new API, too, it gets the stored token and must accept it. If it does not
-  (the CA was replaced), the stored token is not shown to a stranger. Then the new token itself is the proof: it must be for the
-  same account, and signed with a key that the cluster had published while it was known.
+- First, before anybody is asked anything: the token that was sent must be for the same account as the stored one, not have ended,
+  and be signed with a key that the cluster had published while it was known.
+- Then the API that was named, under the CA that was named, must accept it as that account's. It is shown nothing else; the stored
+  token is shown to nobody.
+- While no keys are known (nobody has been able to ask yet), another address or CA can't be proven. Another token at the known
+  address, under the known CA, can: that API says whose it is.
 
 :mod:`.tunnels` asks, through the session in question and before anybody else knows of it.
 """
@@ -20,13 +24,15 @@ from remuda.kube.clock import Clock
 from remuda.kube.objects import dig
 from remuda.tunnel import Session
 
-from .contact import Change, Params, Stored, subject_of
+from .contact import Change, Params, Stored, claims_of, subject_of
 from .through import NoAnswer, ask_api
 
 Obj = dict[str, Any]
 
 _REVIEWS: Final = "/apis/authentication.k8s.io/v1/tokenreviews"
-_ALGORITHMS: Final = ("RS256", "ES256")
+_ALGORITHMS: Final = ("RS256", "ES256", "ES384", "ES512")
+# By how much a cluster's clock may be behind ours.
+_SKEW: Final = 300.0
 
 
 class Unproven(Exception):
@@ -35,47 +41,39 @@ class Unproven(Exception):
 
 async def prove(session: Session, clock: Clock, change: Change, stored: Stored, params: Params, keys: str) -> None:
     """Raises Unproven. `keys` is the key set (JSON) that the cluster has published, or empty."""
+    if keys:
+        if problem := _not_its_own(params.token, stored.token, keys, clock.time()):
+            raise Unproven(problem)
+    elif change is Change.PLACE:
+        raise Unproven("it is not known yet which keys the known cluster signs its tokens with")
+    ca = stored.ca if change is Change.TOKEN else params.ca
     try:
-        if change is Change.TOKEN:
-            await _prove_token(session, clock, stored, params)
-        else:
-            await _prove_place(session, clock, stored, params, keys)
+        found = await _account(session, clock, params, ca)
     except NoAnswer as error:
         raise Unproven(f"the API did not say who its token is for: {error}") from None
-
-
-async def _prove_token(session: Session, clock: Clock, stored: Stored, params: Params) -> None:
-    found = await _account(session, clock, params, stored.ca, params.token, params.token)
     if not found:
-        raise Unproven("the API that is known does not accept the new service account token")
-    if not stored.token:
-        return
-    # The old one may be good no more, which is why there is a new one; then its own word has to do.
-    before = await _account(session, clock, params, stored.ca, params.token, stored.token) or subject_of(stored.token)
-    if before != found:
+        raise Unproven("the API does not accept the service account token that was sent with it")
+    if stored.token and found != subject_of(stored.token):
         raise Unproven("the new service account token is for another account")
 
 
-async def _prove_place(session: Session, clock: Clock, stored: Stored, params: Params, keys: str) -> None:
-    found = await _account(session, clock, params, params.ca, params.token, params.token)
-    if not found:
-        raise Unproven("the new API does not accept the service account token that was sent with it")
-    if not stored.token:
-        raise Unproven("there is no stored service account token that the new API could accept")
-    try:
-        before = await _account(session, clock, params, stored.ca, stored.token, stored.token)
-    except NoAnswer:
-        if not is_signed(params.token, keys) or subject_of(params.token) != subject_of(stored.token):
-            raise Unproven("the stored CA does not vouch for the new API, and its token is none of the known cluster's") from None
-        return
-    if before != found:
-        raise Unproven("the new API does not accept the stored service account token")
+def _not_its_own(token: str, stored: str, keys: str, now: float) -> str:
+    """Why a token is none that the known cluster gave to the agent's account; empty when it is."""
+    if not is_signed(token, keys):
+        return "the service account token is none of the known cluster's"
+    if not subject_of(token) or (stored and subject_of(token) != subject_of(stored)):
+        return "the service account token is for another account, and none of the known cluster's agent"
+    ends = claims_of(token).get("exp")
+    # One without an end is of a Secret, and good as long as that is there.
+    if ends is not None and not (isinstance(ends, int | float) and now < ends + _SKEW):
+        return "the service account token has ended"
+    return ""
 
 
-async def _account(session: Session, clock: Clock, params: Params, ca: str, bearer: str, about: str) -> str:
-    """The name of the user that a token is for, by the word of the API; empty when it is for nobody."""
-    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": about}}
-    status, answer = await ask_api(session, clock, params.endpoint, ca, bearer, "POST", _REVIEWS, review)
+async def _account(session: Session, clock: Clock, params: Params, ca: str) -> str:
+    """The name of the user that the new token is for, by the word of the API; empty when it is for nobody."""
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": params.token}}
+    status, answer = await ask_api(session, clock, params.endpoint, ca, params.token, "POST", _REVIEWS, review)
     if status not in (200, 201) or dig(answer, "status", "authenticated") is not True:
         return ""
     name = dig(answer, "status", "user", "username")

@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import json
 import shutil
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -23,7 +24,9 @@ from remuda.api.management_cattle_io import CLUSTERS
 from remuda.apiserver.pki import Pki
 from remuda.apiserver.server import Config, Server
 from remuda.client.inprocess import InProcessClient
+from remuda.gateway.contact import Change, Params, Stored
 from remuda.gateway.credentialkeeping import CREDENTIALS_NAMESPACE
+from remuda.gateway.proofs import Unproven, prove
 from remuda.gateway.registrations import SECRETS, Registrations
 from remuda.gateway.tunnels import MOST_SESSIONS, TunnelAgents, Tunnels
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng, VirtualClock, rfc3339, wait_until
@@ -103,6 +106,13 @@ class Place:
         name = (await self.cluster())["status"]["serviceAccountTokenSecret"]
         secret = await self.management.client.get(SECRETS, name, CREDENTIALS_NAMESPACE)
         return base64.b64decode(secret["data"]["credential"]).decode()
+
+    async def learn_keys(self, below: Downstream) -> None:
+        """What the health checks do."""
+        keys = json.dumps(await below.client.raw("GET", "/openid/v1/jwks")).encode()
+        secret = (await self.cluster())["status"]["serviceAccountTokenSecret"]
+        data = {"data": {"jwks": base64.b64encode(keys).decode()}}
+        await self.management.client.patch(SECRETS, secret, data, CREDENTIALS_NAMESPACE)
 
     def agent(self, headers: dict[str, str], serve: Any = None) -> TunnelClient:
         clock = SYSTEM_CLOCK
@@ -278,6 +288,8 @@ async def test_the_same_cluster_at_another_address_is_taken(tmp_path: Path) -> N
         first = await below.token()
         await found.connect(said(below.address, below.ca, first))
         moved = below.address.replace("127.0.0.1", "localhost")
+        assert "not known yet which keys" in await found.turned_away(said(moved, below.ca, first))
+        await found.learn_keys(below)
         await found.connect(said(moved, below.ca, first))
         status = (await found.cluster())["status"]
         assert status["apiEndpoint"] == f"https://{moved}"
@@ -291,11 +303,8 @@ async def test_a_cluster_with_a_new_ca_proves_itself_by_the_key_that_it_signs_to
         first = await below.token()
         await found.connect(said(below.address, below.ca, first))
         fresh = said(renewed.address, renewed.ca, await renewed.token())
-        assert "none of the known cluster's" in await found.turned_away(fresh), "its keys are not known yet"
-        keys = json.dumps(await below.client.raw("GET", "/openid/v1/jwks")).encode()
-        secret = (await found.cluster())["status"]["serviceAccountTokenSecret"]
-        data = {"data": {"jwks": base64.b64encode(keys).decode()}}
-        await found.management.client.patch(SECRETS, secret, data, CREDENTIALS_NAMESPACE)
+        assert "not known yet which keys" in await found.turned_away(fresh)
+        await found.learn_keys(below)
         wrong = said(renewed.address, renewed.ca, await renewed.token("other"))
         assert "none of the known cluster's" in await found.turned_away(wrong)
         await found.connect(fresh)
@@ -303,6 +312,77 @@ async def test_a_cluster_with_a_new_ca_proves_itself_by_the_key_that_it_signs_to
         assert after["status"]["caCert"] == renewed.ca
         told = condition_of(after, "EndpointAccepted")
         assert told is not None and told["status"] == "True"
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["keys", "no keys"])
+async def test_a_machine_with_a_certificate_of_the_known_ca_neither_takes_its_place_nor_learns_its_token(
+    tmp_path: Path, known: bool
+) -> None:
+    """A kubelet's certificate is signed by the CA that the API's is; whoever has one may have found a registration token, too."""
+    async with downstream(tmp_path / "a") as below, place() as found:
+        first = await below.token()
+        await found.connect(said(below.address, below.ca, first))
+        if known:
+            await found.learn_keys(below)
+        async with posing(tmp_path / "a") as (address, heard):
+            for token in ("x.y.z", forged(first), "opaque"):
+                for where in (address, address.replace("127.0.0.1", "localhost")):
+                    assert "is not taken for this cluster's API" in await found.turned_away(said(where, below.ca, token))
+            assert first not in "".join(heard)
+            assert not heard, "who is not proven is not even asked"
+        assert (await found.cluster())["status"]["apiEndpoint"] == f"https://{below.address}"
+        assert await found.credential() == first
+
+
+async def test_nor_does_it_at_the_very_address(tmp_path: Path) -> None:
+    """Such as 127.0.0.1, which is in every kubelet's certificate of some distributions."""
+    async with place() as found:
+        async with downstream(tmp_path / "a") as below:
+            first, address, ca = await below.token(), below.address, below.ca
+            await found.connect(said(address, ca, first))
+            await found.learn_keys(below)
+        async with posing(tmp_path / "a", int(address.rpartition(":")[2])) as (_, heard):
+            assert "is not taken for this cluster's API" in await found.turned_away(said(address, ca, forged(first)))
+            assert not heard
+
+
+async def test_a_token_of_the_cluster_that_has_ended_proves_nothing(tmp_path: Path) -> None:
+    async with downstream(tmp_path / "a") as below, place() as found:
+        first = await below.token()
+        await found.connect(said(below.address, below.ca, first))
+        await found.learn_keys(below)
+        late = await below.client.raw("GET", "/openid/v1/jwks")
+        stored, moved = Stored("https://a:1", first, below.ca), Params("localhost:1", first, below.ca)
+        with pytest.raises(Unproven, match="has ended"):
+            clock = VirtualClock(start=SYSTEM_CLOCK.time() + 30 * 86_400)
+            await prove(None, clock, Change.PLACE, stored, moved, json.dumps(late))  # type: ignore[arg-type]
+
+
+def forged(token: str) -> str:
+    """The same words, signed by nobody."""
+    head, claims, _ = token.split(".")
+    return f"{head}.{claims}.{base64.urlsafe_b64encode(b'x' * 256).decode().rstrip('=')}"
+
+
+@contextlib.asynccontextmanager
+async def posing(directory: Path, port: int = 0) -> AsyncIterator[tuple[str, list[str]]]:
+    """An API that believes everything, with a certificate of that cluster's CA; what it was told."""
+    heard: list[str] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            heard.append((await reader.read(65_536)).decode())
+            user = {"username": "system:serviceaccount:cattle-system:cattle"}
+            body = json.dumps({"status": {"authenticated": True, "user": user}})
+            writer.write(f"HTTP/1.1 201 Created\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+            await writer.drain()
+        writer.close()
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(directory / "serving.crt", directory / "serving.key")
+    server = await asyncio.start_server(answer, "127.0.0.1", port, ssl=context)
+    async with server:
+        yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", heard
 
 
 async def test_whoever_is_told_to_may_start_anew(tmp_path: Path) -> None:
