@@ -61,6 +61,31 @@ class _Let:
     params: Params | None = None
 
 
+class OneAtATime:
+    """One at a time for each name. What is kept of a name goes with the last who has it or waits for it, and not before: a lock
+    that nobody holds in this moment may be somebody's who has been waiting for it."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    @contextlib.asynccontextmanager
+    async def at(self, name: str) -> AsyncIterator[None]:
+        lock, wanting = self._locks.get(name) or (asyncio.Lock(), 0)
+        self._locks[name] = lock, wanting + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            _, wanting = self._locks[name]
+            if wanting == 1:
+                del self._locks[name]
+            else:
+                self._locks[name] = lock, wanting - 1
+
+
 class Tunnels:
     def __init__(self, services: Services, registrations: Registrations) -> None:
         self._services = services
@@ -69,7 +94,7 @@ class Tunnels:
         self._clusters = services.informers.of(CLUSTERS)
         self._keeper = CredentialKeeper(services.client, services.clock, services.entropy)
         self._paces = Buckets(services.clock, _BURST, _PER_SECOND)
-        self._proving: dict[str, asyncio.Lock] = {}
+        self._proving = OneAtATime()
         # Set where several gateways stand before one API: then the one takes tunnels whose controllers work (:meth:`own`).
         self.takes_turns = False
         self._turns = 0
@@ -166,7 +191,7 @@ class Tunnels:
     def _admission(self, asked: Asked, cluster: str, params: Params) -> Callable[[Session], Any]:
         async def admit(session: Session) -> None:
             try:
-                async with self._one_at_a_time(cluster):
+                async with self._proving.at(cluster):
                     await self._take(session, cluster, params)
             except Refused as refusal:
                 asked.why = str(refusal)
@@ -177,16 +202,6 @@ class Tunnels:
                 raise Refused(asked.why) from None
 
         return admit
-
-    @contextlib.asynccontextmanager
-    async def _one_at_a_time(self, cluster: str) -> AsyncIterator[None]:
-        lock = self._proving.setdefault(cluster, asyncio.Lock())
-        try:
-            async with lock:
-                yield
-        finally:
-            if not lock.locked():
-                self._proving.pop(cluster, None)
 
     async def _take(self, session: Session, cluster: str, params: Params) -> None:
         # Read again: another session may have been first in the meantime.

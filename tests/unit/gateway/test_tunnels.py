@@ -28,7 +28,7 @@ from remuda.gateway.contact import Change, Params, Stored
 from remuda.gateway.credentialkeeping import CREDENTIALS_NAMESPACE
 from remuda.gateway.proofs import Unproven, prove
 from remuda.gateway.registrations import SECRETS, Registrations
-from remuda.gateway.tunnels import MOST_SESSIONS, TunnelAgents, Tunnels
+from remuda.gateway.tunnels import MOST_SESSIONS, TunnelAgents, Tunnels, OneAtATime
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng, VirtualClock, rfc3339, wait_until
 from remuda.kube.objects import GroupVersionResource
 from remuda.management.conditions import condition_of
@@ -392,6 +392,32 @@ async def test_whoever_is_told_to_may_start_anew(tmp_path: Path) -> None:
         await found.management.client.patch(CLUSTERS, ID, {"status": emptied})
         await found.connect(said(other.address, other.ca, await other.token()))
         assert (await found.cluster())["status"]["apiEndpoint"] == f"https://{other.address}"
+
+
+async def test_claims_about_one_cluster_are_judged_one_at_a_time_whoever_comes_when() -> None:
+    doors, inside, most = OneAtATime(), 0, 0
+
+    async def judge(steps: int) -> None:
+        nonlocal inside, most
+        async with doors.at(ID):
+            inside, most = inside + 1, max(most, inside + 1)
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            inside -= 1
+
+    # Somebody comes just when one has left and the next, who was waiting, has not begun yet.
+    first = [asyncio.create_task(judge(3)) for _ in range(3)]
+    later: list[asyncio.Task[None]] = []
+    while not all(task.done() for task in (*first, *later)):
+        if len(later) < 40:
+            later.append(asyncio.create_task(judge(2)))
+        await asyncio.sleep(0)
+    given_up = asyncio.create_task(judge(1))
+    await asyncio.gather(judge(2), judge(1))
+    given_up.cancel()
+    await asyncio.gather(given_up, return_exceptions=True)
+    assert most == 1
+    assert len(doors) == 0, "nothing is kept of who is gone"
 
 
 # --- how long it lasts ----------------------------------------------------------------------------------------------------
