@@ -28,7 +28,7 @@ from remuda.gateway.contact import Change, Params, Stored
 from remuda.gateway.credentialkeeping import CREDENTIALS_NAMESPACE
 from remuda.gateway.proofs import Unproven, prove
 from remuda.gateway.registrations import SECRETS, Registrations
-from remuda.gateway.tunnels import MOST_SESSIONS, TunnelAgents, Tunnels, OneAtATime
+from remuda.gateway.tunnels import MOST_SESSIONS, OneAtATime, TunnelAgents, Tunnels
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng, VirtualClock, rfc3339, wait_until
 from remuda.kube.objects import GroupVersionResource
 from remuda.management.conditions import condition_of
