@@ -27,6 +27,8 @@ from remuda.kube.objects import GroupVersionResource, is_being_deleted
 from remuda.runtime import Informer, Informers
 
 from .builtin import BUILTIN
+from .capiclusters import KIND as CAPI_CLUSTERS
+from .capiclusters import CapiClusters
 from .names import CLUSTER_ROLES, RBAC_KINDS
 from .rules import EVERYTHING, all_rules, holds_everything
 from .subjects import subject_of
@@ -49,6 +51,7 @@ class InformerSource:
     )
 
     def __init__(self, informers: Informers) -> None:
+        self._capi = CapiClusters(informers)
         self._informers: dict[tuple[str, str], Informer] = {each.group_resource: informers.of(each) for each in self.KINDS}
         for informer in self._informers.values():
             informer.add_index("namespace", lambda obj: ((obj.get("metadata") or {}).get("namespace") or "",))
@@ -58,6 +61,8 @@ class InformerSource:
         return all(informer.synced.is_set() for informer in self._informers.values())
 
     def get(self, group: str, resource: str, namespace: str, name: str) -> Obj | None:
+        if (group, resource) == CAPI_CLUSTERS:
+            return self._capi.get(namespace, name)
         found = self._informers.get((group, resource))
         return None if found is None else found.get(namespace, name)
 

@@ -5,15 +5,26 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from remuda.api.cluster_x_k8s_io.names import CLUSTERS as CAPI_CLUSTERS
 from remuda.api.management_cattle_io import API_VERSION, CLUSTERS, GROUP, VERSION
 from remuda.apiserver.authz.rbac import Rbac
 from remuda.apiserver.users import User
 from remuda.management.roles import InformerSource, admitted_types
+from remuda.provisioning.admission import admitted
 from remuda.runtime import Informers
 from remuda.runtime.admission import AdmittedType
 from remuda.runtime.reviews import admission
 
-from .kit import cluster_binding, global_binding, house, management_cluster, person
+from .kit import (
+    CRDS,
+    WORKSPACE,
+    cluster_binding,
+    global_binding,
+    house,
+    management_cluster,
+    person,
+    provisioning_cluster,
+)
 
 Obj = dict[str, Any]
 
@@ -72,6 +83,41 @@ async def test_webhooks_decide_by_what_they_follow() -> None:
             stolen = {**stored, "apiVersion": API_VERSION, "status": {"apiEndpoint": "https://192.0.2.66"}}
             assert "patch" in answered(types, review(tenant, "Cluster", "clusters", stolen, stored), mutating=True)
             assert "patch" not in answered(types, review(admin, "Cluster", "clusters", stolen, stored), mutating=True)
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+
+async def test_a_name_that_cluster_api_has_is_not_free_whether_it_was_there_first_or_not() -> None:
+    definition = "clusters.cluster.x-k8s.io"
+    async with house() as here:
+        crd = await here.client.get(CRDS, definition)
+        await here.client.delete(CRDS, definition)
+        await here.settle()
+        informers = Informers(here.client, here.clock, here.manager.rng)
+        (type_,) = admitted(InformerSource(informers))
+        wanted = provisioning_cluster("taken")
+        asked = review(person("u-tenant"), "Cluster", "clusters", wanted)
+        asked["request"]["resource"] |= {"group": type_.group, "version": type_.version}
+        types = {"clusters": type_}
+        early = answered(types, asked)
+        assert (early["allowed"], early["status"]["code"]) == (False, 503)
+        following = asyncio.create_task(informers.run())
+        try:
+            await here.settle()
+            assert answered(types, asked)["allowed"], "there is no Cluster API"
+            bare = {"name": definition, "annotations": (crd["metadata"].get("annotations") or {})}
+            await here.create(CRDS, {"apiVersion": crd["apiVersion"], "kind": crd["kind"], "metadata": bare, "spec": crd["spec"]})
+            await here.settle(60)
+            assert answered(types, asked)["allowed"]
+            body = {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "spec": {"paused": True}}
+            other = {**body, "metadata": {"name": "taken", "namespace": WORKSPACE}}
+            await here.create(CAPI_CLUSTERS, other)
+            await here.settle()
+            assert "of this name already" in answered(types, asked)["status"]["message"]
+            await here.client.delete(CAPI_CLUSTERS, "taken", WORKSPACE)
+            await here.settle()
+            assert answered(types, asked)["allowed"]
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
