@@ -126,7 +126,8 @@ async def running(
 
 
 class Starting:
-    """What has to be there before a server is called ready: the definitions of the kinds that its controllers are about.
+    """What has to be there before a server is called ready: the definitions of the kinds that its controllers are about, and
+    what they make of them before anybody asks (settings, built-in roles, namespaces, the first user).
 
     A client that comes earlier is served all the same; but whoever waits for the server to say that it is ready should find them.
     """
@@ -275,10 +276,16 @@ async def _run_access(
     clock, rng = server.config.clock, server.config.rng
     client = wrap(InProcessClient(server, manager="remuda"))
     await established(client, clock, await install(client, clock, api.crds(ACCESS_GROUPS), in_process=True))
-    starting.done(ACCESS)
     manager = Manager(client, clock, rng, registry=registry)
-    AccessControllers(manager, embedded.gateway, choice.of(ACCESS_CONTROLLERS), machines=bool(choice.of(CONTROLLERS)))
-    await manager.run()
+    access = AccessControllers(manager, embedded.gateway, choice.of(ACCESS_CONTROLLERS), machines=bool(choice.of(CONTROLLERS)))
+
+    async def begin() -> None:
+        await access.furnished()
+        starting.done(ACCESS)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(begin(), name="the first start")
+        await manager.run()
 
 
 # --- one of several ---------------------------------------------------------------------------------------------------------

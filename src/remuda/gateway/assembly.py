@@ -49,6 +49,7 @@ from .deploying import AgentDeployment
 from .door import Auditing, Door, Unaudited
 from .downstreams import TunnelDownstreams
 from .facts import Facts
+from .firststart import all_there, first_objects
 from .identity import Identity
 from .impersonation import Impersonation
 from .importing import Importing
@@ -190,6 +191,9 @@ class AccessControllers:
         informers = manager.informers
         manager.beside(gateway.tunnels.own)
         server = Server(informers, ground.environment, lambda: ground.authority.ca)
+        self._informers = informers
+        self._first_user = gateway.identity.first
+        self._first_objects = first_objects(server, only)
         if "settings" in only:
             manager.beside(Choices(manager.client, informers, manager.clock, ground.environment).run)
         made: list[Reconciler] = [
@@ -209,6 +213,11 @@ class AccessControllers:
         for each in made:
             if each.controller.name in only:
                 manager.add(each)
+
+    async def furnished(self) -> None:
+        """Until all is there that a new server has, also its first user, which is made beside by the gateway."""
+        await all_there(self._informers, self._first_objects)
+        await self._first_user.made.wait()
 
 
 def admitted_types(source: ObjectSource, rbac: Rbac) -> tuple[AdmittedType, ...]:

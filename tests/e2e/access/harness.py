@@ -39,6 +39,7 @@ from tests.real import need
 Obj = dict[str, Any]
 
 REPOSITORY = Path(__file__).resolve().parents[3]
+READY = b"Ctrl-C stops."
 PASSWORD = "correct horse battery staple"
 CLUSTERS = "/apis/provisioning.cattle.io/v1/namespaces/fleet-default/clusters"
 MANAGEMENT = "/apis/management.cattle.io/v3"
@@ -166,6 +167,15 @@ class Gateway(Served):
         self.ca = directory / "pki" / "ca.crt"
         self.url = f"https://{host}:{self.port}"
         self._administrator: Person | None = None
+        self._told_before = 0
+
+    def start(self) -> None:
+        self._told_before = self.log.stat().st_size if self.log.exists() else 0
+        super().start()
+
+    def ready(self) -> bool:
+        """Not only does it answer, it also says that all is there that a new server makes by itself."""
+        return READY in self.log.read_bytes()[self._told_before :] and super().ready()
 
     def __enter__(self) -> Self:
         self.start()
@@ -244,8 +254,7 @@ class Gateway(Served):
         return str(answer.json["id"])
 
     def _without_password(self, name: str) -> str:
-        # The kind may be younger than the server.
-        eventually(lambda: self.endpoint.request("GET", f"{MANAGEMENT}/globalroles/user").status == 200)
+        self.there(f"{MANAGEMENT}/globalroles/user")
         made = self.made(f"{MANAGEMENT}/users", {"kind": "User", "metadata": {"generateName": "u-"}, "username": name})
         return str(made["metadata"]["name"])
 
@@ -286,15 +295,19 @@ class Gateway(Served):
         return dict(answer.json)
 
     def setting(self, name: str, value: str) -> None:
-        path = f"/apis/management.cattle.io/v3/settings/{name}"
+        path = f"{MANAGEMENT}/settings/{name}"
+        self.there(path)
         body = json.dumps({"value": value}).encode()
         answer = self.endpoint.request("PATCH", path, body, {"Content-Type": "application/merge-patch+json"})
         assert answer.status == 200, (answer.status, answer.body)
 
     def announced(self) -> None:
-        """Its own URL as the setting, once the settings are there."""
-        eventually(lambda: self.endpoint.request("GET", "/apis/management.cattle.io/v3/settings/server-url").status == 200)
+        """Its own URL as the setting."""
         self.setting("server-url", self.url)
+
+    def there(self, path: str) -> None:
+        """What a server makes by itself, the kinds of which it may not even serve yet."""
+        eventually(lambda: self.endpoint.request("GET", path).status == 200, 120, f"{path} is not there")
 
     def audit(self) -> list[Obj]:
         found: list[Obj] = []
@@ -310,7 +323,8 @@ class Gateway(Served):
 
     def cluster(self, name: str) -> Cluster:
         """A cluster to import, with its tokens, to which nothing has connected yet."""
-        eventually(lambda: self.endpoint.request("GET", "/api/v1/namespaces/fleet-default").status == 200)
+        self.there("/api/v1/namespaces/fleet-default")
+        self.there(CLUSTERS)
         self.made(CLUSTERS, {"kind": "Cluster", "metadata": {"name": name, "namespace": "fleet-default"}, "spec": {}})
 
         def identity() -> str:
@@ -448,7 +462,7 @@ class Embedded(Program):
 
     def start(self) -> None:
         super().start()
-        eventually(lambda: "Ctrl-C stops." in self.told() or not self.alive, 60, self.told())
+        eventually(lambda: READY.decode() in self.told() or not self.alive, 60, self.told())
         assert self.alive, self.told()
 
 
