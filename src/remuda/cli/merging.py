@@ -7,6 +7,7 @@ printed. A name that means something else there already is a conflict, unless on
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -40,7 +41,7 @@ def merge(content: str, into: Path | None, name: str, *, use: bool, force: bool)
     ours = yamlio.loads(content)
     ours = renamed(ours, name) if name else ours
     names = [str(entry["name"]) for entry in ours["contexts"]]
-    told = f"context {names[0]}" if len(names) == 1 else f"{len(names)} contexts"
+    told = f"context {shown(names[0])}" if len(names) == 1 else f"{len(names)} contexts"
     with _locked(path):
         before = path.read_text() if path.exists() else ""
         try:
@@ -55,7 +56,21 @@ def merge(content: str, into: Path | None, name: str, *, use: bool, force: bool)
             return
         backup = _replace(path, before, after)
     click.echo(f"added to {path} as {told}" + (f"; the old file is {backup}" if backup else ""))
-    click.echo(f"Try:  kubectl --context {names[0]} get namespaces")
+    click.echo(f"Try:  kubectl --context {shown(names[0])} get namespaces")
+
+
+def shown(name: str) -> str:
+    """A name for a terminal, from which people copy it into a shell. Whoever called the cluster that may be anybody."""
+    if name.isprintable():
+        return shlex.quote(name)
+    # Bash's and zsh's own way to write what can't be seen; nothing of it reaches the terminal as it is.
+    return "$'" + "".join(_escaped(char) for char in name) + "'"
+
+
+def _escaped(char: str) -> str:
+    if char in "\\'":
+        return f"\\{char}"
+    return char if char.isprintable() else f"\\U{ord(char):08x}"
 
 
 def renamed(config: Obj, name: str) -> Obj:
