@@ -14,6 +14,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from remuda.kube import jsonio, yamlio
 from remuda.kube.objects import dig, with_path
@@ -32,7 +33,7 @@ from remuda.management.footprint import (
     STAMP,
     credentials_name,
 )
-from remuda.management.settings import Settings
+from remuda.management.settings import AGENT_REPOSITORY, Settings
 
 Obj = dict[str, Any]
 
@@ -85,13 +86,23 @@ def resolve_image(image: str, registry: str) -> str:
     return f"{registry}/{image if '/' in image else f'rancher/{image}'}"
 
 
-def agent_image(cluster: Obj, settings: Settings) -> str:
-    """The image of the agent for this cluster."""
+def agent_image(cluster: Obj, settings: Settings, server: str) -> str:
+    """The image of the agent for this cluster. Our own is had from `server`, unless there is a registry for all images."""
     if override := _text(cluster, "spec", "agentImageOverride"):
         return override
     wanted = _text(cluster, "spec", "desiredAgentImage")
     image = wanted if wanted and wanted != "fixed" else settings.text("agent-image")
-    return resolve_image(image, _registry(cluster, settings))
+    registry = _registry(cluster, settings)
+    if not registry and image.startswith(f"{AGENT_REPOSITORY}:"):
+        registry = registry_at(server)
+    return resolve_image(image, registry)
+
+
+def registry_at(server: str) -> str:
+    """The registry that a server is, as the name of an image begins with it."""
+    host = urlsplit(server).netloc.lower()
+    # A word without a dot or a port would be read as a part of the name.
+    return host if not host or set(host) & set(".:") or host == "localhost" else f"{host}:443"
 
 
 def assets_image(cluster: Obj, settings: Settings) -> str:
@@ -249,7 +260,7 @@ def _pod(wanted: Wanted, customization: Obj) -> Obj:
     charts = assets_image(wanted.cluster, wanted.settings)
     container: Obj = {
         "name": "cluster-register",
-        "image": agent_image(wanted.cluster, wanted.settings),
+        "image": agent_image(wanted.cluster, wanted.settings, wanted.server),
         "imagePullPolicy": "IfNotPresent",
         "env": _environment(wanted),
         "volumeMounts": [{"name": "cattle-credentials", "mountPath": "/cattle-credentials", "readOnly": True}],

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from remuda import __version__
+
 from . import checks
 from .checks import Check
 
@@ -53,6 +55,9 @@ class SettingError(ValueError):
     """A setting that nobody knows, or a value that its rule refuses; the text names the setting."""
 
 
+# Our own agent's image, which `make images` makes and every server serves.
+AGENT_REPOSITORY = "remuda/cluster-agent"
+
 _AFFINITY = (
     '{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":'
     '[{"key":"beta.kubernetes.io/os","operator":"NotIn","values":["windows"]}]}]},'
@@ -78,7 +83,7 @@ SETTINGS: Mapping[str, Known] = {
         Known("internal-server-url", "", checks.https_origin),
         Known("cacerts", "", checks.certificates),
         Known("internal-cacerts", "", checks.certificates),
-        Known("agent-image", "rancher/rancher-agent:head", checks.image),
+        Known("agent-image", f"{AGENT_REPOSITORY}:{__version__}", checks.image),
         Known("agent-tls-mode", "strict", checks.one_of("strict", "system-store")),
         Known("system-agent-version", "", checks.version),
         Known("system-agent-install-script", _SYSTEM_AGENT, checks.web_address),

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from remuda import __version__
 from remuda.gateway import importing
 from remuda.gateway.manifest import TOLD, Wanted, objects, render, resolve_image
 from remuda.gateway.services import Services
+from remuda.images.recipe import REPOSITORY
 from remuda.kube import yamlio
-from remuda.management.settings import Effective, Settings
+from remuda.management.settings import AGENT_REPOSITORY, Effective, Settings
 
 Obj = dict[str, Any]
 SERVER, TOKEN = "https://remuda.example.com", "b" * 54
@@ -100,6 +103,36 @@ def test_the_image_is_the_settings_unless_the_cluster_has_its_own() -> None:
     assert image({"desiredAgentImage": "other/agent:2"}) == "reg.example.com/other/agent:2"
     assert image({"clusterSecrets": {"privateRegistryURL": "its.example.com"}}) == "its.example.com/mine/agent:1"
     assert image({"agentImageOverride": "exactly/this:3"}) == "exactly/this:3"
+
+
+@pytest.mark.parametrize(
+    ("server", "registry"),
+    [
+        ("https://remuda.example.com", "remuda.example.com"),
+        ("https://remuda.example.com:8443", "remuda.example.com:8443"),
+        ("https://192.0.2.7:8443", "192.0.2.7:8443"),
+        # Without its port it would be a directory of a public registry.
+        ("https://remuda", "remuda:443"),
+    ],
+)
+def test_our_own_image_is_had_from_the_server_that_the_cluster_is_told_of(server: str, registry: str) -> None:
+    def image(environ: dict[str, str], **spec: Any) -> str:
+        made = replace(wanted(spec, environ), server=server)
+        return str(pod(made)["containers"][0]["image"])
+
+    own = f"remuda/cluster-agent:{__version__}"
+    assert image({}) == f"{registry}/{own}"
+    # As provisioning says it of clusters that are made by us.
+    assert image({}, desiredAgentImage=own) == f"{registry}/{own}"
+    # Whoever has a registry for all images has mirrored it there.
+    assert image({"REMUDA_SYSTEM_DEFAULT_REGISTRY": "reg.example.com"}) == f"reg.example.com/{own}"
+    assert image({}, clusterSecrets={"privateRegistryURL": "its.example.com"}) == f"its.example.com/{own}"
+    # And whoever says which one means that one.
+    assert image({"REMUDA_AGENT_IMAGE": "mine/agent:1"}) == "mine/agent:1"
+
+
+def test_the_image_that_is_served_is_the_one_that_is_named() -> None:
+    assert REPOSITORY == AGENT_REPOSITORY
 
 
 def test_charts_are_copied_only_for_who_names_where_they_are() -> None:

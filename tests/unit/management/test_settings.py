@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remuda import __version__
 from remuda.apiserver import signing
 from remuda.kube.clock import Entropy, VirtualClock
 from remuda.management.features import FEATURES, Features, parse_features
@@ -147,7 +148,10 @@ def test_every_default_keeps_its_own_rule_and_they_fit_each_other() -> None:
 
 def test_the_object_comes_before_the_environment_and_that_before_the_default() -> None:
     name, env = "agent-image", {"CATTLE_AGENT_IMAGE": "from/env:1"}
-    assert (Settings().effective(name).value, Settings().effective(name).source) == ("rancher/rancher-agent:head", "default")
+    assert (Settings().effective(name).value, Settings().effective(name).source) == (
+        f"remuda/cluster-agent:{__version__}",
+        "default",
+    )
     found = Settings([], env).effective(name)
     assert (found.value, found.source) == ("from/env:1", "env")
     found = Settings([stored(name, "from/object:1")], env).effective(name)

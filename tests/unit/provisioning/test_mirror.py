@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from remuda import __version__
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.management.conditions import condition_of, is_true
@@ -48,7 +49,6 @@ async def test_an_import_becomes_a_management_cluster() -> None:
             "fleetWorkspaceName": FLEET,
             "importedConfig": {},
             "description": "mine",
-            "desiredAgentImage": "rancher/rancher-agent:head",
         }
         annotations = there["metadata"]["annotations"]
         assert annotations["provisioning.cattle.io/administrated"] == "false"
@@ -74,7 +74,7 @@ async def test_what_is_to_be_made_is_told_all_that_follows() -> None:
             "agentEnvVars": [{"name": "A", "value": "b"}, {"name": "CATTLE_AGENT_VAR_DIR", "value": "/srv/agent"}],
             "enableNetworkPolicy": True,
             "localClusterAuthEndpoint": {"enabled": True, "fqdn": "x.test"},
-            "desiredAgentImage": "registry.test/rancher/rancher-agent:head",
+            "desiredAgentImage": f"registry.test/remuda/cluster-agent:{__version__}",
             "clusterSecrets": {"privateRegistryURL": "registry.test", "privateRegistrySecret": "pull"},
         }
         assert there["status"]["provider"] == "rke2"

@@ -76,8 +76,6 @@ def managed_of(wanted: Obj, name: str, workspace: str, facts: ServerFacts) -> Ob
         found["agentEnvVars"] = variables
     if is_administrated(wanted):
         found.update(_administrated(spec, facts))
-    else:
-        found["desiredAgentImage"] = resolved(facts.agent_image, facts.registry)
     return _managed(name, {**own, **labels}, said, found)
 
 
