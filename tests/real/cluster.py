@@ -84,6 +84,7 @@ class RealCluster:
         controllers: bool | Sequence[str] = False,
         fsync: bool = True,
         encrypt: bool = False,
+        token_webhook: str = "",
         directory: Path | None = None,
         etcd: EtcdCluster | None = None,
         address: str = HOST,
@@ -99,6 +100,7 @@ class RealCluster:
         self.address = address
         self._fsync = fsync
         self._encrypt = encrypt
+        self._token_webhook = token_webhook
         self._keep = directory is not None
         self._etcd = etcd
         self._apiserver_args = tuple(apiserver_args)
@@ -265,8 +267,28 @@ class RealCluster:
             ]
         if self._encrypt:
             flags.append(f"--encryption-provider-config={self._write_encryption_config()}")
+        if self._token_webhook:
+            # What it was told it believes for long, else.
+            flags += [
+                f"--authentication-token-webhook-config-file={self._write_webhook()}",
+                "--authentication-token-webhook-cache-ttl=1s",
+            ]
         self._spawn("kube-apiserver", program, [*flags, *self._apiserver_args])
         self._wait("kube-apiserver", lambda: self.request("GET", "/readyz")[0] == 200, 120)
+
+    def _write_webhook(self) -> Path:
+        context = {"cluster": "webhook", "user": "webhook"}
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "webhook", "cluster": {"server": self._token_webhook}}],
+            "users": [{"name": "webhook", "user": {}}],
+            "contexts": [{"name": "webhook", "context": context}],
+            "current-context": "webhook",
+        }
+        path = self.data_dir / "token-webhook.kubeconfig"
+        path.write_text(json.dumps(config))
+        return path
 
     def _known_as(self) -> list[str]:
         if self.address == HOST:
@@ -428,6 +450,7 @@ def main(arguments: list[str]) -> int:
         "--node", action="store_true", help="with a node; needs a network namespace of its own and an --address in it"
     )
     up.add_argument("--registries", type=Path, help="a directory that tells the node how to reach registries (certs.d)")
+    up.add_argument("--token-webhook", default="", metavar="URL", help="whom to ask about tokens")
     chosen = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
@@ -440,6 +463,7 @@ def main(arguments: list[str]) -> int:
                     directory=chosen.directory,
                     address=chosen.address,
                     nodes=chosen.node,
+                    token_webhook=chosen.token_webhook,
                 )
             )
             if chosen.node:

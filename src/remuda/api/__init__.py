@@ -10,10 +10,11 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
-from . import cluster_x_k8s_io, management_cattle_io, provisioning_cattle_io
+from . import cluster_cattle_io, cluster_x_k8s_io, management_cattle_io, provisioning_cattle_io
 from .definitions import Kind, definition
 
 _GROUPS = {
+    cluster_cattle_io.GROUP: "cluster_cattle_io",
     cluster_x_k8s_io.GROUP: "cluster_x_k8s_io",
     management_cattle_io.GROUP: "management_cattle_io",
     provisioning_cattle_io.GROUP: "provisioning_cattle_io",
@@ -44,4 +45,12 @@ def placeholders(group: str) -> list[dict[str, Any]]:
     return [definition(kind) for kind in module.PLACEHOLDERS]
 
 
-__all__ = ["cluster_x_k8s_io", "crds", "kinds", "management_cattle_io", "placeholders", "provisioning_cattle_io"]
+__all__ = [
+    "cluster_cattle_io",
+    "cluster_x_k8s_io",
+    "crds",
+    "kinds",
+    "management_cattle_io",
+    "placeholders",
+    "provisioning_cattle_io",
+]

@@ -122,10 +122,10 @@ def command(
         source.read()
     except SettingsError as error:
         raise Failure(str(error)) from error
-    targets = _targets(kubeconfig, context)
+    found = targets(kubeconfig, context)
     raise_file_limit()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_run(source, targets, allowed, prepared=kubeconfig is None))
+        runner.run(_run(source, found, allowed, prepared=kubeconfig is None))
 
 
 async def _run(source: Source, targets: Callable[[], Target], allowed: tuple[Place, ...], *, prepared: bool) -> None:
@@ -157,7 +157,7 @@ def _agent(
     return Agent(source, targets, enter, Surroundings(SYSTEM_CLOCK, Rng(), allowed, known=known), told)
 
 
-def _targets(kubeconfig: Path | None, context: str) -> Callable[[], Target]:
+def targets(kubeconfig: Path | None, context: str) -> Callable[[], Target]:
     """Where the cluster's API is, read anew each time."""
     from remuda.client.kubeconfig import ConfigError, in_cluster, load, select
 

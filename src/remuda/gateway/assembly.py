@@ -29,6 +29,7 @@ from remuda.kube.errors import FieldError
 from remuda.management import CONTROLLERS, clusters
 from remuda.management.choices import Choices
 from remuda.management.choices import admitted as admitted_choices
+from remuda.management.clusterauth import ClusterAuth
 from remuda.management.clusters import ManagedClusters, RegistrationTokens, Server
 from remuda.management.clusters.admission import admitted as admitted_clusters
 from remuda.management.health import assembly as health
@@ -205,6 +206,7 @@ class AccessControllers:
             *clusters.standing(manager),
             *health.controllers(manager, gateway.downstreams, gateway.agents),
             AgentDeployment(manager, gateway.services, gateway.registrations, gateway.downstreams),
+            ClusterAuth(manager, gateway.downstreams),
             WantedClusters(manager, server, ground.entropy),
             ManagementMirror(manager),
             FleetWorkspaces(manager),

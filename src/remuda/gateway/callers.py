@@ -22,6 +22,7 @@ from remuda.kube import errors
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 from remuda.management.users import tokens
+from remuda.management.users.people import local_principal
 from remuda.runtime import Informer, synced
 
 from .asking import Asked, Caller
@@ -33,7 +34,6 @@ log = logging.getLogger(__name__)
 Obj = Mapping[str, Any]
 
 CATTLE_AUTHENTICATED = "system:cattle:authenticated"
-LOCAL = "local://"
 # The cluster that the management API itself is.
 HERE = "local"
 IDLE_SETTING = "auth-user-session-idle-ttl-minutes"
@@ -56,26 +56,15 @@ class NotLetIn(ApiError):
 def user_of(user: Obj, token: Obj, host: str = "") -> User:
     """As the management API and every cluster know them (protocols.md 9.4)."""
     name = str((user.get("metadata") or {}).get("name") or "")
-    principal = _principal(token.get("userPrincipal")) or next(iter(user.get("principalIds") or ()), "") or LOCAL + name
+    known = tokens.principal_name(token.get("userPrincipal")) or next(iter(user.get("principalIds") or ()), "")
     extra = {
-        "principalid": [principal],
+        "principalid": [known or local_principal(name)],
         "requesttokenid": [str((token.get("metadata") or {}).get("name") or "")],
         "username": [str(user.get("username") or "")],
     }
     if host:
         extra["requesthost"] = [host[:255]]
-    groups = [_principal(found).removeprefix(LOCAL) for found in token.get("groupPrincipals") or ()]
-    # What a login provider says must never be a group that Kubernetes itself gives a meaning to.
-    own = dict.fromkeys(group for group in groups if group and not group.startswith("system:"))
-    return User(name, name, (*own, AUTHENTICATED, CATTLE_AUTHENTICATED), extra)
-
-
-def _principal(found: object) -> str:
-    if not isinstance(found, Mapping):
-        return ""
-    metadata = found.get("metadata")
-    named = metadata.get("name") if isinstance(metadata, Mapping) else None
-    return str(named or found.get("name") or "")
+    return User(name, name, (*tokens.groups_of(token), AUTHENTICATED, CATTLE_AUTHENTICATED), extra)
 
 
 def refused_user(user: Obj) -> str:

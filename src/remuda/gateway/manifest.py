@@ -35,6 +35,8 @@ from remuda.management.footprint import (
 )
 from remuda.management.settings import AGENT_REPOSITORY, Settings
 
+from .manifest_auth import authentication
+
 Obj = dict[str, Any]
 
 # The settings that a manifest follows from, with what its caller asks them for.
@@ -152,6 +154,7 @@ def _objects(wanted: Wanted) -> list[Obj]:
             *_priority_class(customization),
             *_budget(customization),
             _deployment(wanted, customization),
+            *authentication(wanted.cluster, _pod(wanted, customization)),
             _service(),
         )
     ]

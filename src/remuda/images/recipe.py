@@ -21,7 +21,7 @@ from .tree import Tree
 
 REPOSITORY = "remuda/cluster-agent"
 REQUIREMENTS = Path(__file__).with_name("cluster-agent.txt")
-STARTS = ("remuda.__main__", "remuda.cli.cluster_agent")
+STARTS = ("remuda.__main__", "remuda.cli.cluster_agent", "remuda.cli.kube_api_auth")
 
 _PACKAGES = ("python{v}-minimal", "libpython{v}-minimal", "libpython{v}-stdlib", "libc6", "libgcc-s1")
 _LIBRARIES = ("libssl3|libssl3t64", "zlib1g", "libexpat1", "ca-certificates", "base-files")
@@ -139,7 +139,8 @@ def _compile(python: str, trees: dict[str, Tree], own: Tree, own_directory: str)
             _add_bytecode(tree, unpacked.compile([where]), without=own_directory)
         _add_bytecode(own, unpacked.compile([own_directory]))
         # It starts, and finds everything that it imports later.
-        unpacked.python("-m", "remuda", "cluster-agent", "--help")
+        for program in ("cluster-agent", "kube-api-auth"):
+            unpacked.python("-m", "remuda", program, "--help")
         modules = sorted(path.removeprefix(f"{own_directory}/") for path in own if path.endswith(".py") and own_directory in path)
         names = [f"remuda/{path}".removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in modules]
         wanted = [name for name in names if not name.endswith("__main__")] + ["uvloop", "ssl", "encodings.idna"]

@@ -38,12 +38,18 @@ def test_what_is_imported_wherever_it_stands(tmp_path: Path) -> None:
 
 
 def test_the_agent_needs_little_of_us() -> None:
-    found = closure.needed(Path(remuda.__file__).parents[1], recipe.STARTS)
+    source = Path(remuda.__file__).parents[1]
+    found = closure.needed(source, [start for start in recipe.STARTS if start != "remuda.cli.kube_api_auth"])
     rooms = {name.split(".")[1] for name in found if "." in name}
     assert rooms == {"__main__", "cli", "client", "clusteragent", "kube", "management", "tunnel"}
     assert [name for name in found if name.startswith("remuda.management.")] == ["remuda.management.footprint"]
-    assert "remuda.cli.serve" not in found
-    assert "remuda.client.inprocess" not in found
+
+
+def test_nothing_of_a_server_is_in_the_image() -> None:
+    found = closure.needed(Path(remuda.__file__).parents[1], recipe.STARTS)
+    assert len(found) < 100
+    for name in ("remuda.cli.serve", "remuda.client.inprocess", "remuda.apiserver.server", "remuda.gateway", "remuda.capi"):
+        assert name not in found
 
 
 def test_only_wheels_with_known_hashes(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""Version v3 of the group."""
