@@ -83,14 +83,14 @@ class Program:
         """Ask it to stop; its exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(30)
+        return self.process.wait(120)
 
     def kill(self) -> None:
         if self.alive:
             assert self.process is not None
             # With all that a prefix such as faketime, which does not become what it starts, has below it.
             os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait(30)
+            self.process.wait(60)
 
     def __enter__(self) -> Self:
         self.start()
@@ -123,7 +123,7 @@ class Person:
             connection.close()
 
     def connect(self) -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection(self.gateway.host, self.gateway.port, context=self.gateway.trusting(), timeout=60)
+        return http.client.HTTPSConnection(self.gateway.host, self.gateway.port, context=self.gateway.trusting(), timeout=120)
 
     @contextmanager
     def stream(self, path: str) -> Iterator[http.client.HTTPResponse]:
@@ -267,7 +267,7 @@ class Gateway(Served):
                 found.append(self.login(name, password))
             return bool(found)
 
-        eventually(logs_in, 20, f"{name} can't log in")
+        eventually(logs_in, 120, f"{name} can't log in")
         return found[0]
 
     def bind(self, cluster: str, person: Person, template: str = "cluster-owner") -> None:
@@ -312,7 +312,8 @@ class Gateway(Served):
     def audit(self) -> list[Obj]:
         found: list[Obj] = []
         for path in sorted((self.directory / "audit").glob("audit*.log*")):
-            found += [json.loads(line) for line in path.read_text().splitlines() if line]
+            # What has no end yet is being written.
+            found += [json.loads(line) for line in path.read_text().split("\n")[:-1] if line]
         return found
 
     def ca_checksum(self) -> str:
@@ -343,6 +344,8 @@ class Gateway(Served):
         imported = Imported(cluster, running)
         try:
             cluster.until("Connected", "True")
+            # That is only its agent. Its API is reached by a tunnel of its own, which may be younger.
+            cluster.until("Ready", "True")
         except BaseException:
             running.kill()
             raise
@@ -367,7 +370,7 @@ class Cluster:
         found = self.managed().get("status", {}).get("conditions", [])
         return next((dict(each) for each in found if each["type"] == kind), {})
 
-    def until(self, kind: str, status: str, seconds: float = 40) -> Obj:
+    def until(self, kind: str, status: str, seconds: float = 120) -> Obj:
         end = time.monotonic() + seconds
         while (found := self.condition(kind)).get("status") != status:
             if time.monotonic() > end:
@@ -462,7 +465,7 @@ class Embedded(Program):
 
     def start(self) -> None:
         super().start()
-        eventually(lambda: READY.decode() in self.told() or not self.alive, 60, self.told())
+        eventually(lambda: READY.decode() in self.told() or not self.alive, 120, self.told())
         assert self.alive, self.told()
 
 
@@ -496,7 +499,7 @@ def kubectl(kubeconfig: Path, *arguments: str, prefix: Sequence[str] = (), check
         [*prefix, str(program), f"--kubeconfig={kubeconfig}", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
         env={**os.environ, "HOME": str(kubeconfig.parent)},
         **options,
@@ -507,7 +510,7 @@ def kubectl(kubeconfig: Path, *arguments: str, prefix: Sequence[str] = (), check
 
 def until(
     true: Callable[[], object],
-    seconds: float = 30,
+    seconds: float = 120,
     log: Program | Served | str | None = None,
     why: str = "it did not become true in time",
 ) -> None:

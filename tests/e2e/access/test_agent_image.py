@@ -61,7 +61,7 @@ def pulled(gateway: Gateway, tmp_path_factory: pytest.TempPathFactory) -> Path:
         source,
         f"dir:{directory / 'image'}",
     ]
-    subprocess.run(command, check=True, timeout=60)
+    subprocess.run(command, check=True, timeout=180)
     root = directory / "root"
     root.mkdir()
     manifest = json.loads((directory / "image" / "manifest.json").read_text())
@@ -139,6 +139,7 @@ def test_the_image_connects_its_cluster(gateway: Gateway, downstream: Embedded, 
     with pod(cluster, downstream, pulled, tmp_path) as running:
         connected(running)
         until(lambda: lines(gateway, cluster.id, "connected"))
+        until(lambda: "apiEndpoint" in cluster.managed()["status"], why="what the agent says of its cluster is not known")
         assert cluster.managed()["status"]["apiEndpoint"] == f"https://127.0.0.1:{downstream.port}"
         assert "uvloop" in Path(f"/proc/{running.pid}/maps").read_text()
         assert running.stop() == 0, running.told()

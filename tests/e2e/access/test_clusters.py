@@ -74,16 +74,24 @@ def test_what_follows_from_a_cluster_is_there(config: Path) -> None:
         f"/v3/import/{{token}}_{identity}.yaml"
     )
     assert told["nodeCommand"].startswith('HTTP_PROXY="http://proxy.test:3128" curl -fL https://')
-    names = kubectl(config, "-n", identity, "get", "secrets", "-o", "name").split()
-    assert {"secret/crt-token-default-token", "secret/crt-token-node-token"} <= set(names)
-    for namespace in ("fleet-default", "fleet-local", "cattle-global-data", "cattle-system", "local", identity):
-        kubectl(config, "get", "namespace", namespace)
+    secrets = {"secret/crt-token-default-token", "secret/crt-token-node-token"}
+    until(lambda: secrets <= set(kubectl(config, "-n", identity, "get", "secrets", "-o", "name").split()))
+    namespaces = {"fleet-default", "fleet-local", "cattle-global-data", "cattle-system", "local", identity}
+    wanted = {f"namespace/{name}" for name in namespaces}
+    until(lambda: wanted <= set(kubectl(config, "get", "namespaces", "-o", "name").split()))
 
 
 def test_the_commands_are_told_with_the_token_to_who_may_have_it(gateway: Gateway, config: Path) -> None:
     cluster = gateway.cluster("told")
     path = f"/v3/clusterregistrationtokens?clusterId={cluster.id}"
-    until(lambda: len(gateway.administrator().request("GET", path).json["data"]) == 2)
+    until(lambda: cluster.token("node-token"))
+
+    def told() -> bool:
+        """Of both, in the caches of the door, too."""
+        listed = gateway.administrator().request("GET", path).json["data"]
+        return len(listed) == 2 and all(each["token"] and each["nodeCommand"] for each in listed)
+
+    until(told)
     found = {each["name"]: each for each in gateway.administrator().request("GET", path).json["data"]}
     opens, joins = cluster.token(), cluster.token("node-token")
     assert found["default-token"]["command"] == f"kubectl apply -f {gateway.url}/v3/import/{opens}_{cluster.id}.yaml"
@@ -121,9 +129,9 @@ def test_a_token_is_replaced_and_made_worthless_as_the_page_says(gateway: Gatewa
 def test_deleting_either_of_the_two_deletes_both(config: Path, side: str) -> None:
     identity = applied(config, f"gone-{side}")
     if side == "wanted":
-        kubectl(config, "-n", "fleet-default", "delete", WANTED, f"gone-{side}", "--timeout=30s")
+        kubectl(config, "-n", "fleet-default", "delete", WANTED, f"gone-{side}", "--timeout=120s")
     else:
-        kubectl(config, "delete", MANAGED, identity, "--timeout=30s")
+        kubectl(config, "delete", MANAGED, identity, "--timeout=120s")
     for what in (("-n", "fleet-default", WANTED, f"gone-{side}"), (MANAGED, identity), ("namespace", identity)):
         until(lambda what=what: "NotFound" in kubectl(config, "get", *what, check=False))  # type: ignore[misc]
 

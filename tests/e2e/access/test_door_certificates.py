@@ -21,7 +21,7 @@ from remuda.client import kubeconfig, oneshot
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from tests.real.cluster import free_ports
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 @contextlib.contextmanager
@@ -39,16 +39,16 @@ def serving(directory: Path, *options: str) -> Iterator[int]:
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
     try:
-        eventually(lambda: b"Ctrl-C" in log.read_bytes() or process.poll() is not None, 60)
+        eventually(lambda: b"Ctrl-C" in log.read_bytes() or process.poll() is not None, 120)
         assert process.poll() is None, log.read_text()
         yield port
     finally:
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0, log.read_text()
+        assert process.wait(90) == 0, log.read_text()
     assert "Traceback" not in log.read_text()
 
 
-def eventually(check: Callable[[], Any], seconds: float = 30) -> Any:
+def eventually(check: Callable[[], Any], seconds: float = 90) -> Any:
     end = time.monotonic() + seconds
     while True:
         if found := check():

@@ -61,7 +61,7 @@ def test_a_login_at_one_counts_at_the_other_whoever_leads(pair: Replicas) -> Non
         token = token or logged_in(first, PASSWORD)
         return bool(token)
 
-    eventually(known, 60, "nobody can log in")
+    eventually(known, 120, "nobody can log in")
     change = {"currentPassword": PASSWORD, "newPassword": NEW_PASSWORD}
     changed = first.ask("POST", "/v3/users?action=changepassword", change, Authorization=f"Bearer {token}")
     assert changed.status == 200, changed.raw

@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from remuda.gateway.tunnels import keys_of
 from tests.real import need, pki
 
 from .harness import Agent, Cluster, Embedded, Gateway, Imported, Person, until
+from .test_agent import lines
 
 
 @pytest.fixture(scope="module")
@@ -44,21 +46,27 @@ def test_an_agent_that_is_killed_ends_what_goes_through_it_and_another_takes_its
     until(lambda: works(admin, imported))
 
 
+def standing(gateway: Gateway, key: str) -> int:
+    """How many tunnels there are, as the server tells."""
+    return len(lines(gateway, key, "connected")) - len(lines(gateway, key, "ended"))
+
+
 def test_the_second_of_two_agents_goes_on_when_the_first_is_killed(
     gateway: Gateway, imported: Imported, downstream: Embedded, admin: Person
 ) -> None:
     replica = Agent(imported.cluster, downstream)
     replica.log = replica.log.with_name("replica.log")
     replica.start()
-    until(lambda: "connected to" in replica.told(), 20, replica)
-    first = imported.agent
+    first, before = imported.agent, imported.agent.told().count("connected to")
+    for key in keys_of(imported.id):
+        until(lambda key=key: standing(gateway, key) == 2, log=replica)  # type: ignore[misc]
     first.kill()
     try:
         until(lambda: works(admin, imported))
         assert imported.cluster.condition("Connected")["status"] == "True"
     finally:
         first.start()
-        until(lambda: first.told().count("connected to") > 1, 20, first)
+        until(lambda: first.told().count("connected to") > before, log=first)
         replica.kill()
 
 
@@ -72,7 +80,7 @@ def test_a_gateway_that_is_killed_finds_its_clusters_again(gateway: Gateway, imp
             raise AssertionError("the end")
     gateway.start()
     # Its tokens and what it knows of the cluster are still good.
-    until(lambda: works(admin, imported), 60, imported.agent)
+    until(lambda: works(admin, imported), log=imported.agent)
     imported.cluster.until("Connected", "True")
 
 
@@ -90,10 +98,10 @@ def test_a_token_that_is_rotated_is_good_for_its_time_of_grace(
     assert works(admin, imported)
     imported.agent.kill()
     imported.agent.start()
-    until(lambda: works(admin, imported), 40, imported.agent)
+    until(lambda: works(admin, imported), log=imported.agent)
     # Told the new one, the agent moves over and nobody notices.
     imported.agent.token_file.write_text(imported.cluster.token())
-    until(lambda: "something has changed" in imported.agent.told(), 30, imported.agent)
+    until(lambda: "something has changed" in imported.agent.told(), log=imported.agent)
     for _ in range(20):
         assert works(admin, imported)
         time.sleep(0.1)
@@ -106,7 +114,7 @@ def test_a_token_whose_secret_is_gone_is_good_no_more(gateway: Gateway, place: P
         assert gateway.endpoint.request("DELETE", path).status == 200
         until(lambda: imported.cluster.token() not in ("", old))
         imported.cluster.until("Connected", "False")
-        until(lambda: "answered 400" in imported.agent.told(), 30, imported.agent)
+        until(lambda: "answered 400" in imported.agent.told(), log=imported.agent)
         imported.agent.token_file.write_text(imported.cluster.token())
         imported.cluster.until("Connected", "True")
 
@@ -127,9 +135,9 @@ def test_an_agent_with_a_wrong_clock(gateway: Gateway, imported: Imported, downs
     agent.log = agent.log.with_name(f"skewed{skew}.log")
     with agent:
         if skew == "-3d":
-            until(lambda: "not yet valid" in agent.told(), 20, agent)
+            until(lambda: "not yet valid" in agent.told(), log=agent)
         else:
-            until(lambda: "connected to" in agent.told(), 20, agent)
+            until(lambda: "connected to" in agent.told(), log=agent)
 
 
 @pytest.fixture(scope="module")
@@ -181,18 +189,19 @@ def test_a_server_with_another_ca_is_believed_when_its_checksum_is_known(
     for name, value in (("url", gateway.url), ("token", cluster.token()), ("ca-checksum", gateway.ca_checksum())):
         (mounted / name).write_text(value)
     with Mounting(cluster, downstream, mounted) as agent:
-        cluster.until("Connected", "True")
+        cluster.until("Ready", "True")
         authority(directory, "second")
-        until(lambda: "second" in base64.b64decode(served_issuer(gateway)).decode("latin-1"), 60, gateway)
+        until(lambda: "second" in base64.b64decode(served_issuer(gateway)).decode("latin-1"), log=gateway)
         imported = Imported(cluster, agent)
         # What stands goes on. Who comes anew meets a CA that nobody has vouched for.
         assert works(admin, imported)
         gateway.kill()
         gateway.start()
-        until(lambda: "checksum" in agent.told(), 40, agent)
-        assert cluster.condition("Connected").get("status") != "True"
+        until(lambda: "checksum" in agent.told(), log=agent)
+        # What the last life of the server wrote stands until this one has looked.
+        until(lambda: cluster.condition("Connected").get("status") != "True", log=gateway)
         (mounted / "ca-checksum").write_text(gateway.ca_checksum())
-        cluster.until("Connected", "True", 60)
+        cluster.until("Connected", "True")
         until(lambda: works(admin, imported))
 
 

@@ -62,7 +62,7 @@ def agent(cluster: Cluster, downstream: Embedded, applied: list[Obj]) -> Iterato
 def test_a_cluster_waits_to_be_connected(cluster: Cluster) -> None:
     found = cluster.until("Connected", "False")
     assert (found["reason"], found["message"]) == ("Disconnected", "Cluster agent is not connected")
-    assert cluster.condition("Provisioned")["message"] == "waiting for full cluster configuration"
+    until(lambda: cluster.condition("Provisioned").get("message") == "waiting for full cluster configuration")
 
 
 def test_the_cluster_that_the_server_runs_on_needs_no_agent(gateway: Gateway) -> None:
@@ -83,7 +83,7 @@ def test_nobody_imports_with_another_token(gateway: Gateway, cluster: Cluster) -
 def test_an_imported_cluster_becomes_ready(cluster: Cluster, agent: Agent, downstream: Embedded) -> None:
     cluster.until("Ready", "True")
     for kind in ("Connected", "Provisioned", "Waiting", "AgentDeployed"):
-        assert cluster.condition(kind)["status"] == "True", kind
+        cluster.until(kind, "True")
     status = cluster.managed()["status"]
     assert status["apiEndpoint"] == f"https://127.0.0.1:{downstream.port}"
     assert status["version"]["gitVersion"].startswith("v1.")
@@ -104,8 +104,8 @@ def test_its_nodes_are_known(gateway: Gateway, cluster: Cluster, agent: Agent, d
     )
     path = f"/apis/management.cattle.io/v3/namespaces/{cluster.id}/nodes"
     until(lambda: [each["status"]["nodeName"] for each in gateway.endpoint.request("GET", path).json["items"]] == ["one"])
-    until(lambda: cluster.managed()["status"].get("capacity") == has, 60)
-    assert cluster.managed()["status"]["nodeCount"] == 1
+    until(lambda: cluster.managed()["status"].get("capacity") == has)
+    until(lambda: cluster.managed()["status"].get("nodeCount") == 1)
 
 
 def test_a_cut_is_noticed_and_heals(cluster: Cluster, agent: Agent) -> None:
@@ -128,7 +128,7 @@ def test_a_new_token_reaches_the_agent_and_the_old_one_is_good_for_a_while(
     crt = f"/apis/management.cattle.io/v3/namespaces/{cluster.id}/clusterregistrationtokens/default-token"
     asked = json.dumps({"metadata": {"annotations": {"remuda.dev/rotate-token": "please"}}}).encode()
     assert gateway.endpoint.request("PATCH", crt, asked, {"Content-Type": "application/merge-patch+json"}).status == 200
-    until(lambda: cluster.token() != old)
+    until(lambda: cluster.token() not in ("", old))
     assert cluster.condition("Connected")["status"] == "True", "the agent with the old token stays"
     secrets = "/api/v1/namespaces/cattle-system/secrets"
     encoded = base64.b64encode(cluster.token().encode()).decode()
@@ -152,7 +152,7 @@ def test_a_cluster_that_goes_is_left_clean(gateway: Gateway, cluster: Cluster, a
     names = ("/apis/apps/v1/namespaces/cattle-system/deployments/cattle-cluster-agent", "/api/v1/namespaces/cattle-system")
     assert [downstream.endpoint().request("GET", name).status for name in names] == [200, 200]
     assert gateway.endpoint.request("DELETE", f"{MANAGED}/{cluster.id}").status == 200
-    until(lambda: gateway.endpoint.request("GET", f"{MANAGED}/{cluster.id}").status == 404, 60)
+    until(lambda: gateway.endpoint.request("GET", f"{MANAGED}/{cluster.id}").status == 404)
     # The pod would be gone with its Deployment.
     agent.kill()
     rbac = "/apis/rbac.authorization.k8s.io/v1"
@@ -163,4 +163,4 @@ def test_a_cluster_that_goes_is_left_clean(gateway: Gateway, cluster: Cluster, a
         f"{rbac}/clusterroles/proxy-clusterrole-kubeapiserver",
         "/api/v1/namespaces/cattle-impersonation-system",
     ]
-    until(lambda: [downstream.endpoint().request("GET", name).status for name in gone] == [404] * len(gone), 30)
+    until(lambda: [downstream.endpoint().request("GET", name).status for name in gone] == [404] * len(gone))

@@ -30,6 +30,6 @@ def test_a_real_cluster_is_imported_and_left_clean(gateway: Gateway, real: Real)
         before = kubectl(real.kubeconfig, "-n", "cattle-system", "get", "deployment", "cattle-cluster-agent", "-o", "name")
         assert before.strip() == "deployment.apps/cattle-cluster-agent"
         assert gateway.endpoint.request("DELETE", f"{MANAGED}/{cluster.id}").status == 200
-        until(lambda: gateway.endpoint.request("GET", f"{MANAGED}/{cluster.id}").status == 404, 90)
+        until(lambda: gateway.endpoint.request("GET", f"{MANAGED}/{cluster.id}").status == 404)
     left = ("namespace/cattle-system", "clusterrole/cattle-admin", "clusterrolebinding/cattle-admin-binding")
-    until(lambda: kubectl(real.kubeconfig, "get", "--ignore-not-found", *left, "-o", "name", check=False).strip() == "", 60)
+    until(lambda: kubectl(real.kubeconfig, "get", "--ignore-not-found", *left, "-o", "name", check=False).strip() == "")

@@ -92,8 +92,8 @@ def test_a_real_kubernetes_that_lets_nothing_in_is_used_all_the_same(
     namespace.only_outward(gateway.port)
     with Real(place / "real", prefix=namespace.prefix) as real, gateway.imported(real) as imported:
         used(admin, imported, place)
-        version = imported.cluster.managed()["status"].get("version", {}).get("gitVersion", "")
-        assert version.startswith("v1.36")
+        until(lambda: imported.cluster.managed()["status"].get("version", {}).get("gitVersion"))
+        assert imported.cluster.managed()["status"]["version"]["gitVersion"].startswith("v1.36")
 
 
 def test_a_cluster_behind_a_proxy_that_asks_for_a_password(
@@ -106,10 +106,10 @@ def test_a_cluster_behind_a_proxy_that_asks_for_a_password(
         wrong = {"HTTPS_PROXY": proxy.url.replace("s3cret", "wr0ng"), "NO_PROXY": "127.0.0.1,localhost"}
         with Agent(cluster, downstream, environ=wrong) as agent:
             # tinyproxy says 407 to who shows nothing and 401 to who shows something wrong.
-            until(lambda: "answered 401" in agent.told(), 20, agent)
+            until(lambda: "answered 401" in agent.told(), log=agent)
             assert "wr0ng" not in agent.told()
         with Agent(cluster, downstream, environ={**wrong, "HTTPS_PROXY": proxy.url}) as agent:
-            cluster.until("Connected", "True")
+            cluster.until("Ready", "True")
             used(admin, Imported(cluster, agent), place)
             assert "s3cret" not in agent.told()
         assert f"CONNECT {namespace.outside}:{gateway.port}" in proxy.told()
@@ -126,10 +126,11 @@ def test_a_line_that_loses_everything_is_noticed_and_heals(
             # The watch ends instead of hanging for ever.
             while watch.readline():
                 pass
-        found = imported.cluster.until("Connected", "False", 60)
+        found = imported.cluster.until("Connected", "False")
         assert found.get("message") or found.get("reason"), found
         answer = admin.request("GET", imported.path("/api/v1/namespaces"))
         assert answer.status == 503, answer.body
         namespace.only_outward(gateway.port)
-        imported.cluster.until("Connected", "True", 60)
+        imported.cluster.until("Connected", "True")
+        until(lambda: admin.request("GET", imported.path("/api/v1/namespaces/default")).status == 200)
         used(admin, imported, place)

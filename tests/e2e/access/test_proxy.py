@@ -73,7 +73,7 @@ def test_a_watch_follows_and_ends_with_whoever_watches(config: Path, imported: I
     try:
         # Until the watch stands, what is made is not seen.
         number = 0
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while not seen and time.monotonic() < end:
             number += 1
             kubectl(config, "create", "configmap", f"watched-{number}")

@@ -135,7 +135,7 @@ def test_a_watch_shows_what_becomes_theirs(gateway: Gateway, ann: Tenant, bob: T
             seen = {"type": event["type"], "name": event["object"]["metadata"]["name"]}
         assert seen["type"] == "ADDED"
         # A member sees, and does not write.
-        assert ann.person.request("GET", f"{MANAGED}/{bob.id}").status == 200
+        until(lambda: ann.person.request("GET", f"{MANAGED}/{bob.id}").status == 200)
         assert ann.person.request("DELETE", f"{MANAGED}/{bob.id}").status == 403
         assert ann.person.request("POST", BINDINGS.format(bob.id), binding(bob.id, "cluster-owner", ann.user)).status == 403
         gone = bob.person.request("DELETE", f"{BINDINGS.format(bob.id)}/{answer.json['metadata']['name']}")

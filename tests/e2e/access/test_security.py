@@ -42,7 +42,7 @@ def alice(gateway: Gateway, imported: Imported) -> Person:
     """Owns the cluster."""
     person = gateway.user("alice", password=PASSWORD)
     gateway.bind(imported.id, person)
-    until(lambda: person.request("GET", imported.path("/api/v1/namespaces")).status == 200, 30, gateway)
+    until(lambda: person.request("GET", imported.path("/api/v1/namespaces")).status == 200, log=gateway)
     return person
 
 
@@ -75,7 +75,7 @@ def attempt(person: Person, method: str, path: str, body: Any = None, **headers:
         return any(line["result"] != "started" for line in found)
 
     with contextlib.suppress(AssertionError):
-        until(told, 3)
+        until(told, 30)
     return Attempt(answer, found)
 
 
@@ -201,10 +201,16 @@ def test_a_revoked_token_opens_nothing_more(gateway: Gateway, imported: Imported
 
 
 def test_an_expired_token_opens_nothing_more(gateway: Gateway, imported: Imported, alice: Person) -> None:
-    made = alice.request("POST", "/v3/tokens", {"type": "token", "description": "short", "ttl": 1500})
-    assert made.status == 201, made.body
-    short = Person(gateway, made.json["token"])
-    assert short.request("GET", imported.path("/api/v1/namespaces")).status == 200
+    for seconds in (1.5, 10, 60):
+        began = time.monotonic()
+        made = alice.request("POST", "/v3/tokens", {"type": "token", "description": "short", "ttl": int(seconds * 1000)})
+        assert made.status == 201, made.body
+        short = Person(gateway, made.json["token"])
+        used = short.request("GET", imported.path("/api/v1/namespaces")).status
+        # On a machine that has other things to do it may have ended before it was used.
+        if time.monotonic() - began < seconds:
+            break
+    assert used == 200
     until(lambda: short.request("GET", "/v3/users?me=true").status == 401)
     refused(attempt(short, "GET", imported.path("/api/v1/namespaces")), 401)
 
@@ -313,7 +319,7 @@ def test_another_spelling_of_a_route_is_no_way_around_it(mallory: Person, import
     assert tried.line["status"] == tried.answer.status
 
 
-def raw(gateway: Gateway, request: bytes, seconds: float = 10) -> bytes:
+def raw(gateway: Gateway, request: bytes, seconds: float = 60) -> bytes:
     """Bytes as they are, and everything that comes back."""
     plain = socket.create_connection((gateway.host, gateway.port), timeout=seconds)
     with gateway.trusting().wrap_socket(plain, server_hostname=gateway.host) as connection:
@@ -361,11 +367,11 @@ def test_a_request_with_two_ends_is_the_last_on_its_connection(
             + b"\r\n0\r\n\r\n"
             + SMUGGLED
         )
-        answer = raw(gateway, request, 3)
+        answer = raw(gateway, request)
         assert re.match(rb"HTTP/1\.[01] 4", answer), answer[:300]
         assert len(re.findall(rb"HTTP/1\.[01] \d", answer)) == 1, answer
         assert b"aiohttp" not in answer
-        until(lambda: len(gateway.audit()) > before, 3)  # noqa: B023
+        until(lambda: any(line["result"] == "refused" for line in gateway.audit()[before:]), 60)  # noqa: B023
         told = gateway.audit()[before:]
         assert any(line["result"] == "refused" for line in told), told
         assert not any("smuggled" in line.get("path", "") for line in told)
@@ -391,9 +397,9 @@ def test_another_name_for_us_is_no_origin_of_ours(gateway: Gateway, cookie: str,
 )
 def test_what_is_too_large_is_refused_before_it_is_read(gateway: Gateway, name: str, request_head: bytes) -> None:
     before = len(gateway.audit())
-    answer = raw(gateway, request_head, 5)
+    answer = raw(gateway, request_head)
     assert re.match(rb"HTTP/1\.[01] 4", answer) or not answer, answer[:200]
-    until(lambda: any(line["result"] == "refused" for line in gateway.audit()[before:]), 5)
+    until(lambda: any(line["result"] == "refused" for line in gateway.audit()[before:]), 60)
     assert gateway.nobody().request("GET", "/ping").status == 200
 
 
@@ -491,7 +497,7 @@ def test_a_nodes_token_opens_no_tunnel(gateway: Gateway, imported: Imported, dow
     other = Agent(imported.cluster, downstream, token=node)
     other.name, other.log = "agent-of-a-node", other.directory / "agent-of-a-node.log"
     with other:
-        until(lambda: "answered 400" in other.told() or "answered 401" in other.told(), 20, other)
+        until(lambda: "answered 400" in other.told() or "answered 401" in other.told(), log=other)
     assert imported.cluster.condition("Connected")["status"] == "True"
 
 
@@ -522,7 +528,7 @@ def test_an_agent_is_no_other_clusters_agent(
     intruder.name, intruder.log = "intruder", intruder.directory / "intruder.log"
     intruder.token_file.write_text(theirs.cluster.token())
     with intruder:
-        until(lambda: "connected" in intruder.told(), 20, intruder)
+        until(lambda: "connected" in intruder.told(), log=intruder)
     assert (stored(imported.cluster), stored(theirs.cluster)) == before
     found = alice.request("GET", imported.path("/api/v1/namespaces/default"))
     assert found.status == 200
@@ -538,12 +544,12 @@ def test_an_endpoint_is_not_swapped_under_a_known_cluster(
     hijacker = Agent(imported.cluster, mallorys)
     hijacker.name, hijacker.log = "hijacker", hijacker.directory / "hijacker.log"
     with hijacker:
-        until(lambda: "connecting in" in hijacker.told(), 20, hijacker)
+        until(lambda: "connecting in" in hijacker.told(), log=hijacker)
         time.sleep(1)
     assert stored(imported.cluster) == before
     found = alice.request("GET", imported.path("/api/v1/namespaces/kube-system"))
     assert found.json["metadata"]["uid"] == uid
-    assert any("is not taken for this cluster" in line.get("why", "") for line in gateway.audit())
+    until(lambda: any("is not taken for this cluster" in line.get("why", "") for line in gateway.audit()))
 
 
 # --- secrets -------------------------------------------------------------------------------------------------------------

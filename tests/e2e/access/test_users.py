@@ -71,7 +71,7 @@ class Home:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
             check=False,
         )
         assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
@@ -82,7 +82,7 @@ class Home:
         pid, terminal = pty.fork()
         if pid == 0:
             os.execve(sys.executable, [sys.executable, "-m", "remuda", *arguments], self.environment)
-        shown, at, end = "", 0, time.monotonic() + 60
+        shown, at, end = "", 0, time.monotonic() + 180
         left = list(answers)
         while time.monotonic() < end:
             if not select.select([terminal], [], [], 1)[0]:
@@ -117,7 +117,7 @@ def test_a_first_start_that_is_killed_again_and_again_makes_one_administrator(tm
             early.wait()
         gateway.start()
         file = tmp_path / "data" / "bootstrap-password"
-        eventually(lambda: file.exists() and len(users(gateway)) == 1, 30, "the first user was not made")
+        eventually(lambda: file.exists() and len(users(gateway)) == 1, 120, "the first user was not made")
         (admin,) = users(gateway)
         assert (admin["username"], admin["mustChangePassword"]) == ("admin", True)
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -141,7 +141,7 @@ def test_a_first_start_that_is_killed_again_and_again_makes_one_administrator(tm
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     with fresh(tmp_path_factory.mktemp("users") / "data") as started:
-        eventually(lambda: (started.directory / "bootstrap-password").exists(), 30, "the first user was not made")
+        eventually(lambda: (started.directory / "bootstrap-password").exists(), 120, "the first user was not made")
         yield started
         assert started.tracebacks() == [], started.told()[-4000:]
 
@@ -232,7 +232,7 @@ def test_kubectl_reaches_a_cluster_by_what_was_merged_until_the_token_is_removed
         env=home.environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=True,
     )
     (token,) = [name for name in done.stdout.split() if name.startswith("kubeconfig-")]

@@ -90,7 +90,7 @@ def cluster(gateway: Gateway, namespace: Namespace, real: Real) -> Cluster:
     manifest = gateway.nobody().request("GET", f"/v3/import/{made.token()}_{made.id}.yaml").raw.decode()
     kubectl(real.kubeconfig, "apply", "-f", "-", prefix=namespace.prefix, input=manifest)
     try:
-        made.until("Connected", "True", 90)
+        made.until("Connected", "True", 180)
     except AssertionError as error:
         pods = kubectl(real.kubeconfig, "-n", "cattle-system", "describe", "pods", prefix=namespace.prefix, check=False)
         logs = kubectl(
@@ -106,7 +106,7 @@ def config(gateway: Gateway, cluster: Cluster, place: Path) -> Path:
     person: Person = gateway.user("owner")
     gateway.bind(cluster.id, person)
     found = person.kubeconfig(place, cluster.id)
-    until(lambda: "yes" in kubectl(found, "auth", "can-i", "create", "pods", check=False), 30, "the owner may do nothing")
+    until(lambda: "yes" in kubectl(found, "auth", "can-i", "create", "pods", check=False), 120, "the owner may do nothing")
     return found
 
 
@@ -114,13 +114,14 @@ def config(gateway: Gateway, cluster: Cluster, place: Path) -> Path:
 def pod(config: Path) -> str:
     until(lambda: "default" in kubectl(config, "get", "serviceaccounts", check=False))
     kubectl(config, "apply", "-f", "-", input=json.dumps(POD))
-    kubectl(config, "wait", "--for=condition=Ready", "pod/one", "--timeout=60s")
+    kubectl(config, "wait", "--for=condition=Ready", "pod/one", "--timeout=150s")
     return "one"
 
 
 def test_the_cluster_says_what_it_is(cluster: Cluster) -> None:
     cluster.until("Ready", "True")
-    until(lambda: cluster.managed()["status"].get("nodeCount") == 1, 40, "its node is not counted")
+    until(lambda: cluster.managed()["status"].get("nodeCount") == 1, 120, "its node is not counted")
+    until(lambda: cluster.managed()["status"].get("requested", {}).get("pods", "0") != "0", 120, "its pods are not counted")
     status = cluster.managed()["status"]
     assert status["version"]["gitVersion"] == "v1.36.3"
     assert {"cpu", "memory", "pods"} <= status["capacity"].keys()
@@ -188,7 +189,7 @@ def test_ports_are_forwarded(config: Path, pod: str, websockets: str, monkeypatc
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(20)
+            thread.join(90)
     assert len(answers) == 5
     assert all(answer.startswith(b"HTTP/1") and answer.endswith(b"served\n") for answer in answers), answers
 
@@ -208,13 +209,13 @@ def test_a_shell_ends_when_the_tunnel_is_cut_and_the_next_one_works(
         kubectl(real.kubeconfig, *agents, prefix=namespace.prefix)
         while shell.stdout.readline():
             pass
-        assert shell.wait(30) != 0
-    until(lambda: kubectl(config, "exec", pod, "--", "echo", "again", check=False) == "again\n", 90, "no shell any more")
-    cluster.until("Connected", "True", 60)
+        assert shell.wait(90) != 0
+    until(lambda: kubectl(config, "exec", pod, "--", "echo", "again", check=False) == "again\n", 150, "no shell any more")
+    cluster.until("Connected", "True")
 
 
 def page(port: int) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), 10) as connection:
+    with socket.create_connection(("127.0.0.1", port), 60) as connection:
         connection.sendall(b"GET /page HTTP/1.0\r\n\r\n")
         found = b""
         while piece := connection.recv(65536):
