@@ -267,9 +267,15 @@ class HttpsClient:
         if send_initial_events:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         accept = _PARTIAL if metadata_only else ""
-        async with self._streaming(object_path(resource, namespace), query, accept) as response:
-            async for line in answers.lines(response.content.iter_any(), _CUT, self._largest):
+        async with self.lines(object_path(resource, namespace), query, accept) as lines:
+            async for line in lines:
                 yield answers.event(line)
+
+    @asynccontextmanager
+    async def lines(self, path: str, query: Mapping[str, str], accept: str = "") -> AsyncIterator[AsyncIterator[bytes]]:
+        """A watch as it comes, once the server has begun to answer."""
+        async with self._streaming(path, query, accept) as response:
+            yield answers.lines(response.content.iter_any(), _CUT, self._largest)
 
     @asynccontextmanager
     async def _streaming(self, path: str, query: Mapping[str, str], accept: str) -> AsyncIterator[aiohttp.ClientResponse]:

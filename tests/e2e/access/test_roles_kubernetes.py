@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
+import subprocess
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
+from remuda.client.https import HttpsClient
+from remuda.kube.clock import SYSTEM_CLOCK, Rng
+from remuda.runtime import Informer
 
 from .test_door_kubernetes import Place, admin, place  # noqa: F401 - fixtures
 
@@ -78,6 +89,80 @@ def test_tenants_on_somebody_elses_kubernetes(place: Place, admin: str) -> None:
     assert ann.ask(own, "PATCH", {"spec": {"internal": True}}, **PATCH)[0] == 422
     assert ann.makes("forged", **{"field.cattle.io/creatorId": "u-bob"})[0] == 422
     assert ann.makes("stolen", **{"provisioning.cattle.io/management-cluster-name": theirs})[0] == 422
+
+
+def test_a_tenant_watches_there_what_is_theirs(place: Place, admin: str, tmp_path: Path) -> None:  # noqa: F811
+    """As kubectl and as an informer do: what comes, changes and goes of theirs, and nothing of anybody else's."""
+    cleo, dan = Somebody(place, admin, "u-cleo"), Somebody(place, admin, "u-dan")
+    place.until(lambda: cleo.ask(CLUSTERS)[0] == 200)
+    config = tmp_path / "cleo.yaml"
+    user = {"token": admin, "as": "u-cleo", "as-groups": ["system:authenticated"]}
+    config.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "c", "cluster": {"server": place.url, "insecure-skip-tls-verify": True}}],
+                "users": [{"name": "u", "user": user}],
+                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                "current-context": "x",
+            }
+        )
+    )
+    command = ["kubectl", "--kubeconfig", str(config), "-n", "fleet-default", "get", "clusters.provisioning.cattle.io", "-w"]
+    informer = Following(config)
+    with (tmp_path / "told").open("wb") as told:
+        watching = subprocess.Popen([*command, "--output-watch-events"], stdout=told, stderr=subprocess.STDOUT)
+    try:
+
+        def said() -> str:
+            return (tmp_path / "told").read_text()
+
+        place.until(lambda: informer.synced)
+        place.until(lambda: dan.makes("of-dan")[0] in (201, 409))
+        place.until(lambda: cleo.makes("of-cleo")[0] in (201, 409))
+        place.until(lambda: "ADDED" in said() and "of-cleo" in said())
+        place.until(lambda: informer.names() == {"of-cleo"})
+        place.until(lambda: cleo.ask(f"{CLUSTERS}/of-cleo", "DELETE")[0] in (200, 404))
+        place.until(lambda: "DELETED" in said())
+        place.until(lambda: informer.names() == set())
+        assert "of-dan" not in said()
+        assert watching.poll() is None
+    finally:
+        watching.terminate()
+        watching.wait(60)
+        informer.stop()
+
+
+class Following:
+    """An informer of somebody's clusters, in a thread of its own."""
+
+    def __init__(self, config: Path) -> None:
+        self._config = config
+        self._loop = asyncio.new_event_loop()
+        self._informer: Informer | None = None
+        self._thread = threading.Thread(target=self._loop.run_until_complete, args=(self._run(),))
+        self._thread.start()
+
+    async def _run(self) -> None:
+        self._task = asyncio.current_task()
+        async with HttpsClient.from_kubeconfig(self._config) as client:
+            self._informer = Informer(client, PROVISIONING_CLUSTERS, SYSTEM_CLOCK, Rng(5), namespace="fleet-default")
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._informer.run()
+
+    @property
+    def synced(self) -> bool:
+        return self._informer is not None and self._informer.synced.is_set()
+
+    def names(self) -> set[str]:
+        return set() if self._informer is None else {key.name for key in list(self._informer.keys())}
+
+    def stop(self) -> None:
+        if self._task is not None:
+            self._loop.call_soon_threadsafe(self._task.cancel)
+        self._thread.join(60)
+        self._loop.close()
 
 
 def test_nobody_grants_there_what_they_do_not_hold(place: Place, admin: str) -> None:  # noqa: F811
