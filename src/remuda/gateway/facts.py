@@ -1,4 +1,4 @@
-"""What anybody may know before they trust us, and the settings as Rancher's clients read them.
+"""What anybody may know before they trust us, and the settings as Rancher's clients read and write them.
 
 `/cacerts` is how an agent that has only a checksum or a registration token gets the CA: whoever shows the hash of a registration
 token with a nonce gets a proof along that it was us who answered (protocols.md 3.7), which nobody in between can make.
@@ -10,17 +10,22 @@ import base64
 import binascii
 import hashlib
 import hmac
+from contextlib import suppress
 from typing import Any
 
 from aiohttp import web
 
 from remuda import __version__
 from remuda.api.management_cattle_io import GROUP, VERSION
+from remuda.api.management_cattle_io import SETTINGS as SETTING_KIND
 from remuda.apiserver.authz import Action, forbidden_action
 from remuda.kube import jsonio
+from remuda.kube.clock import deadline
 from remuda.kube.errors import not_found
-from remuda.management.settings import SETTINGS, Effective
+from remuda.kube.objects import resource_version_of
+from remuda.management.settings import SETTINGS, Effective, Settings, problem_of
 
+from . import norman
 from .asking import Asked
 from .certificates import ca_text
 from .registrations import Registrations
@@ -29,6 +34,7 @@ from .services import Services
 
 _LONGEST_NONCE = 1024
 _SHA256 = 32
+_SEEN_SECONDS = 2.0
 # What an agent or a page must be able to read before anybody has logged in.
 PUBLIC = ("cacerts",)
 
@@ -39,6 +45,7 @@ class Facts:
     def __init__(self, services: Services, registrations: Registrations, *, healthz: bool = False) -> None:
         self._services = services
         self._registrations = registrations
+        self._settings = services.informers.of(SETTING_KIND)
         add = services.routes.add
         add("GET HEAD", "/cacerts", self.cacerts, Who.ANYBODY, largest=0, quiet=True)
         add("GET HEAD", "/ping", self.ping, Who.ANYBODY, largest=0, quiet=True)
@@ -47,6 +54,7 @@ class Facts:
             add("GET HEAD", f"/v3/settings/{name}", self.public_setting, Who.ANYBODY, largest=0, quiet=True)
         add("GET HEAD", "/v3/settings", self.settings, Who.USER, largest=0)
         add("GET HEAD", "/v3/settings/{name}", self.setting, Who.USER, largest=0)
+        add("PUT", "/v3/settings/{name}", norman.told(self.set), Who.USER, largest=norman.LARGEST_BODY)
         if healthz:
             add("GET HEAD", "/healthz", self.health, Who.ANYBODY, largest=0, quiet=True)
 
@@ -95,11 +103,34 @@ class Facts:
         await self._check(asked, "get", name)
         if name not in SETTINGS:
             raise not_found(GROUP, "settings", name)
-        return _json(self._shown(asked, self._services.settings().effective(name)))
+        return _json(self._shown(asked, self._services.settings().effective(name), await self._may_set(asked, name)))
+
+    async def set(self, asked: Asked) -> web.StreamResponse:
+        """`value`; empty or null for what holds when nobody says anything."""
+        name = asked.parameters["name"]
+        await norman.check(self._services, self._action(asked, "update", name))
+        if name not in SETTINGS:
+            raise not_found(GROUP, "settings", name)
+        body = await norman.body_of(asked)
+        if "value" not in body:
+            raise norman.invalid("value is missing")
+        value = norman.text_of(body, "value")
+        for field in ("id", "name"):
+            if norman.text_of(body, field, name) != name:
+                raise norman.invalid(f"{field} must be {name}, as in the address")
+        if problem := problem_of(name, value):
+            raise norman.invalid(problem)
+        stored = await self._services.client.patch(SETTING_KIND, name, {"value": value})
+        # Whoever reads it next reads the new one; but a slow watch must not keep an answer for ever.
+        with suppress(TimeoutError):
+            async with deadline(self._services.clock, _SEEN_SECONDS):
+                await self._settings.reach(resource_version_of(stored))
+        return norman.shown(self._shown(asked, Settings([stored], self._services.environment).effective(name), True))
 
     async def settings(self, asked: Asked) -> web.StreamResponse:
         await self._check(asked, "list")
-        shown = [self._shown(asked, effective) for effective in self._services.settings().everything()]
+        may_set = await self._may_set(asked)
+        shown = [self._shown(asked, effective, may_set) for effective in self._services.settings().everything()]
         return _json(
             {
                 "type": "collection",
@@ -109,15 +140,22 @@ class Facts:
             }
         )
 
+    @staticmethod
+    def _action(asked: Asked, verb: str, name: str = "") -> Action:
+        return Action(asked.user, verb, GROUP, VERSION, "settings", name=name)
+
+    async def _may_set(self, asked: Asked, name: str = "") -> bool:
+        return await self._services.access.allowed(self._action(asked, "update", name))
+
     async def _check(self, asked: Asked, verb: str, name: str = "") -> None:
-        action = Action(asked.user, verb, GROUP, VERSION, "settings", name=name)
+        action = self._action(asked, verb, name)
         if not await self._services.access.allowed(action):
             raise forbidden_action(action)
 
     def _address(self, asked: Asked) -> str:
         return self._services.settings().text("server-url") or f"https://{asked.request.headers.get('Host', '')}"
 
-    def _shown(self, asked: Asked, effective: Effective) -> dict[str, Any]:
+    def _shown(self, asked: Asked, effective: Effective, may_set: bool = False) -> dict[str, Any]:
         # Agents hash what they get here with an end of line behind it, so it must not have one already (protocols.md 9.1, 3.7).
         value = self.ca().rstrip("\n") if effective.name == "cacerts" else effective.value
         itself = f"{self._address(asked)}/v3/settings/{effective.name}"
@@ -130,7 +168,7 @@ class Facts:
             "default": effective.default,
             "customized": effective.value != effective.default,
             "source": effective.source,
-            "links": {"self": itself},
+            "links": {"self": itself, **({"update": itself} if may_set else {})},
         }
 
 
