@@ -1,7 +1,8 @@
 """Server-side apply that is only sent when it would change something.
 
 An apply is left out when this process has sent the same before and the object, as the cache has it, still says all of it. So
-what somebody else changed is put back, what somebody else added is left, and after a restart each object is applied once.
+what somebody else changed is put back, what somebody else added is left, and after a restart each object is applied once; or
+not even that, where the object itself says that all of it was applied before, and nothing besides (`resumes`).
 """
 
 from __future__ import annotations
@@ -17,17 +18,29 @@ Obj = dict[str, Any]
 
 
 class Applier:
-    """One field manager's applies; `force`d, since its fields are its own."""
+    """One field manager's applies; `force`d, since its fields are its own.
 
-    def __init__(self, client: Client, field_manager: str) -> None:
+    `resumes`: what a life before this one applied counts. For caches that keep `managedFields`.
+    """
+
+    def __init__(self, client: Client, field_manager: str, *, resumes: bool = False) -> None:
         self._client = client
         self._manager = field_manager
+        self._resumes = resumes
         self._sent: dict[str, bytes] = {}
 
     async def apply(self, resource: GroupVersionResource, wanted: Obj, cached: Obj | None) -> Obj | None:
         """The object as the server has it now; None when there was nothing to send. `cached` None creates."""
         said = _digest(wanted)
         if cached is not None and self._sent.get(uid_of(cached)) == said and covers(cached, wanted):
+            return None
+        if (
+            cached is not None
+            and self._resumes
+            and uid_of(cached) not in self._sent
+            and was_applied(cached, wanted, self._manager)
+        ):
+            self._sent[uid_of(cached)] = said
             return None
         found = await self._client.apply(resource, wanted, field_manager=self._manager, force=True)
         self._sent[uid_of(found)] = said
@@ -47,6 +60,27 @@ def _digest(wanted: Obj) -> bytes:
     lost: that there is one more now is no reason to apply again."""
     told = {name: value for name, value in wanted["metadata"].items() if name != "finalizers"}
     return blake2b(jsonio.dumps({**wanted, "metadata": told}), digest_size=16).digest()
+
+
+def was_applied(found: Obj, wanted: Obj, manager: str) -> bool:
+    """Whether an object says all that is wanted, and `manager` has applied nothing to it that is wanted no more."""
+    if not covers(found, wanted):
+        return False
+    for entry in found["metadata"].get("managedFields") or ():
+        if (entry.get("manager"), entry.get("operation"), entry.get("subresource") or "") == (manager, "Apply", ""):
+            return entry.get("apiVersion") == wanted["apiVersion"] and _nothing_else(entry.get("fieldsV1") or {}, wanted)
+    return False
+
+
+def _nothing_else(fields: Obj, wanted: Obj) -> bool:
+    """Whether a set of fields is part of what is wanted. Of lists, which have to be equal anyway, the inside does not matter."""
+    for field, inside in fields.items():
+        name = field.removeprefix("f:")
+        if field != "." and (name == field or name not in wanted):
+            return False
+        if isinstance(wanted.get(name), dict) and not _nothing_else(inside, wanted[name]):
+            return False
+    return True
 
 
 def covers(found: Any, wanted: Any) -> bool:

@@ -59,7 +59,7 @@ class ManagedClusters:
         self._manager = manager
         self._client = manager.client
         self._server = server
-        self._applier = Applier(manager.client, CONTROLLER)
+        self._applier = Applier(manager.client, CONTROLLER, resumes=True)
         informers = manager.informers
         self._clusters = informers.of(CLUSTERS)
         self._namespaces = informers.of(NAMESPACES)

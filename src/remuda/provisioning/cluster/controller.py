@@ -75,7 +75,7 @@ class WantedClusters:
         self._client = manager.client
         self._server = server
         self._views = Views(manager.informers)
-        self._applier = Applier(manager.client, CONTROLLER)
+        self._applier = Applier(manager.client, CONTROLLER, resumes=True)
         self._events = manager.recorder(CONTROLLER)
         self.kubeconfigs = Kubeconfigs(manager, server, entropy, CONTROLLER)
         self._lock = FeatureLock(manager, self._views)

@@ -52,7 +52,7 @@ class ManagementMirror:
         self._manager = manager
         self._client = manager.client
         self._views = Views(manager.informers)
-        self._applier = Applier(manager.client, CONTROLLER)
+        self._applier = Applier(manager.client, CONTROLLER, resumes=True)
         self.controller = replace(
             type(self).controller,
             watches=(
