@@ -27,6 +27,7 @@ import yaml
 
 from tests.real import need
 from tests.real.etcd import Chaos, EtcdCluster
+from tests.real.ports import free_port
 
 from .masks import masked
 
@@ -241,7 +242,7 @@ class Pair:
         return found
 
     def eventually(
-        self, path: Body, done: Callable[[Answer], bool], seconds: float = 30.0, compare: bool = True, **kwargs: Any
+        self, path: Body, done: Callable[[Answer], bool], seconds: float = 90.0, compare: bool = True, **kwargs: Any
     ) -> Both:
         """Poll until `done` holds on both sides, then compare."""
         end = time.monotonic() + seconds
@@ -301,7 +302,7 @@ class RemudaProcess:
         if etcd is not None:
             self.keys = directory.with_name(directory.name + "-shared")
             self.options = (*options, *etcd_options(etcd), "--pki-dir", str(self.keys))
-        self.port = _free_port()
+        self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self.kubeconfig = directory / "kubeconfig"
         self.log = directory / "serve.log"
@@ -326,7 +327,7 @@ class RemudaProcess:
                 stderr=log,
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
             )
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while not self.kubeconfig.exists() or not _listening(self.port):
             if self.process.poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"remuda serve did not start:\n{self.log.read_text()}")
@@ -341,7 +342,7 @@ class RemudaProcess:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(20)
+            return self.process.wait(90)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -381,13 +382,7 @@ def backing() -> Iterator[EtcdCluster | None]:
         WEATHER.remove(chaos)
 
 
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 def _listening(port: int) -> bool:
     with socket.socket() as probe:
-        probe.settimeout(0.5)
+        probe.settimeout(5)
         return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -22,8 +22,9 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from tests.real import build
-from tests.real.cluster import RealCluster, free_ports
+from tests.real.cluster import RealCluster
 from tests.real.etcd import EtcdCluster
+from tests.real.ports import free_ports
 
 HOST = "127.0.0.1"
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -33,7 +33,8 @@ from remuda.runtime.leader import LEASES
 from remuda.runtime.webhooks import CRDS, MUTATING, VALIDATING, Address
 from tests.api.harness import RemudaProcess
 from tests.real import need
-from tests.real.cluster import RealCluster, free_ports
+from tests.real.cluster import RealCluster
+from tests.real.ports import free_ports
 from tests.unit.capi.kit import BOOTSTRAP, INFRA, PROVIDER_KINDS, provider_crd
 
 Obj = dict[str, Any]

@@ -21,7 +21,8 @@ from remuda.runtime.admission import install
 from remuda.runtime.certificates import Lives, SharedCertificates
 from remuda.runtime.webhooks import CRDS, MUTATING, Address, Registration, WebhookServer
 from tests.real import need
-from tests.real.cluster import RealCluster, free_ports
+from tests.real.cluster import RealCluster
+from tests.real.ports import free_ports
 
 from .widgets import CRD, OLD_WIDGETS, TYPE, WIDGETS, widget
 

@@ -18,8 +18,9 @@ from typing import Any
 
 import yaml
 
-from tests.api.harness import Endpoint, _free_port
+from tests.api.harness import Endpoint
 from tests.real import build, pki
+from tests.real.ports import free_port
 
 Obj = dict[str, Any]
 
@@ -48,7 +49,7 @@ class Manager:
         self.endpoint = endpoint
         self.kubeconfig = kubeconfig
         self.directory = directory / name
-        self.webhook_port, self.health_port, self.metrics_port = _free_port(), _free_port(), _free_port()
+        self.webhook_port, self.health_port, self.metrics_port = free_port(), free_port(), free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self.log = self.directory / "manager.log"
 
@@ -120,7 +121,7 @@ class Manager:
         if self.process is not None:
             self.process.terminate()
             try:
-                self.process.wait(20)
+                self.process.wait(90)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
@@ -130,7 +131,7 @@ class Manager:
         import urllib.request
 
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.health_port}/readyz", timeout=2) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.health_port}/readyz", timeout=10) as answer:
                 # Being ready does not mean yet that the webhooks are listened for.
                 socket.create_connection(("127.0.0.1", self.webhook_port), 2).close()
                 return bool(answer.status == 200)

@@ -21,7 +21,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -40,8 +39,8 @@ if __package__ in (None, ""):
 
 from tests.real import build, pki
 from tests.real.etcd import EtcdCluster
+from tests.real.ports import HOST, free_ports
 
-HOST = "127.0.0.1"
 SERVICE_RANGE = "10.96.0.0/16"
 SERVICE_ADDRESS = "10.96.0.1"
 ISSUER = "https://kubernetes.default.svc.cluster.local"
@@ -423,18 +422,6 @@ _libc = ctypes.CDLL(None)
 
 def _die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now, all different."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [int(each.getsockname()[1]) for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def main(arguments: list[str]) -> int:

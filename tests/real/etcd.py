@@ -16,7 +16,6 @@ import json
 import random
 import shutil
 import signal
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -30,8 +29,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from tests.real import build, pki
-
-HOST = "127.0.0.1"
+from tests.real.ports import HOST, free_ports
 
 # Elections take a fraction of a second, so that tests need not wait for them; the ratio is etcd's own.
 HEARTBEAT_MS = 50
@@ -89,7 +87,7 @@ class EtcdCluster:
         self._closed = False
         self._token = random.SystemRandom().randbytes(6).hex()
         self.directory = Path(tempfile.mkdtemp(prefix="remuda-etcd-", dir=parent)).resolve()
-        ports = steady_ports(members * 2)
+        ports = free_ports(members * 2)
         scheme = "https" if tls else "http"
         self.members = [
             Member(index, client, peer, f"{scheme}://{HOST}:{client}")
@@ -444,24 +442,3 @@ class Chaos:
 
     def _say(self, what: str) -> None:
         self.log.append(f"{time.monotonic() - self._begun:8.3f} {what}")
-
-
-def steady_ports(count: int) -> list[int]:
-    """Free ports that stay free while nobody listens there: outside the range from which the kernel gives out ports."""
-    low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    chance = random.SystemRandom()
-    found: list[int] = []
-    while len(found) < count:
-        port = chance.randrange(max(low - 16000, 2048), low)
-        if port not in found and _free(port):
-            found.append(port)
-    return found
-
-
-def _free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-        return True

@@ -31,7 +31,8 @@ from remuda.images.layers import layer_of
 from remuda.images.layout import Image, Layout
 from remuda.images.tree import Tree
 from tests.real import build
-from tests.real.cluster import HOST, ClusterError, RealCluster, free_ports
+from tests.real.cluster import ClusterError, RealCluster
+from tests.real.ports import HOST, free_ports
 
 BUSYBOX = "remuda.test/busybox:1"
 PODS = "10.244.1.0/24"

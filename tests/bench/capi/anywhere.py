@@ -23,7 +23,8 @@ from tests.bench.capi.load import LIMIT, Load
 from tests.bench.processes import cpu_seconds, peak_mib
 from tests.bench.servers import REPOSITORY, ServerError, die_with_parent
 from tests.e2e import upstream_capi
-from tests.real.cluster import RealCluster, free_ports
+from tests.real.cluster import RealCluster
+from tests.real.ports import free_ports
 
 Found = dict[str, Any]
 CORES = ("upstream", "remuda")

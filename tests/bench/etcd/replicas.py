@@ -13,7 +13,8 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.bench.servers import Remuda, ServerError, member_pids, request
-from tests.real.etcd import EtcdCluster, steady_ports
+from tests.real.etcd import EtcdCluster
+from tests.real.ports import free_ports
 
 LEASE_PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/remuda-controllers"
 _LEADS = re.compile(r'^leader_election_master_status\{name="remuda-controllers"\} 1(\.0)?$', re.MULTILINE)
@@ -29,7 +30,7 @@ class Replicas:
         shared = directory / "shared"
         self.servers = [
             Remuda(directory / f"r{index}", f"replica {index}", etcd=etcd, shared=shared, port=port)
-            for index, port in enumerate(steady_ports(count))
+            for index, port in enumerate(free_ports(count))
         ]
         first = self.servers[0]
         # Keys are shared: what one server signed, all accept.

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.api.harness import _free_port
 from tests.e2e.serving import eventually
 from tests.real import need
+from tests.real.ports import free_port
 
 from .harness import Program
 
@@ -25,7 +25,7 @@ _numbers = itertools.count()
 
 
 def run(*command: str, stdin: str | None = None) -> str:
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
     return done.stdout
 
@@ -105,7 +105,7 @@ class HttpProxy(Program):
         super().__init__("tinyproxy", directory)
         self._program = program
         self.address = address
-        self.port = _free_port()
+        self.port = free_port()
         self.url = f"http://{user}:{password}@{address}:{self.port}"
         self._config = directory / "tinyproxy.conf"
         self._config.write_text(
@@ -118,7 +118,7 @@ class HttpProxy(Program):
 
     def start(self) -> None:
         super().start()
-        eventually(lambda: not self.alive or self._listens(), 20, self.told())
+        eventually(lambda: not self.alive or self._listens(), 90, self.told())
         assert self.alive, self.told()
 
     def _listens(self) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.real.cluster import free_ports
+from tests.real.ports import free_ports
 
 from .harness import MANAGED, Agent, Cluster, Gateway, Person, Program, Real, kubectl, until
 

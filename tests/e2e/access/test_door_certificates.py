@@ -19,7 +19,7 @@ import pytest
 from remuda.apiserver import signing
 from remuda.client import kubeconfig, oneshot
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
-from tests.real.cluster import free_ports
+from tests.real.ports import free_ports
 
 pytestmark = pytest.mark.timeout(300)
 

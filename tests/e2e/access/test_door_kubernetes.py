@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from tests.real import need
-from tests.real.cluster import RealCluster, free_ports
+from tests.real.cluster import RealCluster
+from tests.real.ports import free_ports
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 

@@ -15,7 +15,7 @@ from remuda.attached import LEASE
 from remuda.client.wrapping import Send, WrappedClient
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.kube.errors import ApiError
-from tests.real.cluster import free_ports
+from tests.real.ports import free_ports
 
 
 class Replica:

@@ -39,7 +39,8 @@ from remuda.sim.kinds import crds as sim_crds
 from remuda.sim.world import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINES, World
 from tests.api.harness import Endpoint
 from tests.e2e import upstream_capi
-from tests.real.cluster import RealCluster, free_ports
+from tests.real.cluster import RealCluster
+from tests.real.ports import free_ports
 from tests.unit.capi.kit import INFRA, provider_crd
 
 from .reduction import PASSING_EVENTS, POKE, Names, reduced

@@ -18,7 +18,8 @@ from remuda.apiserver.store.etcd import EtcdConfig, EtcdStore
 from remuda.apiserver.store.sqlite import SqliteStore
 from remuda.kube.clock import SYSTEM_CLOCK, Rng, VirtualClock
 from tests.real import need
-from tests.real.etcd import EtcdCluster, steady_ports
+from tests.real.etcd import EtcdCluster
+from tests.real.ports import free_ports
 from tests.real.proxy import Proxy
 
 from .conftest import new_prefix
@@ -148,7 +149,7 @@ async def test_something_that_is_no_etcd_is_refused(old: Callable[[str], str]) -
 
 
 async def test_nobody_there_is_told_with_every_address() -> None:
-    urls = tuple(f"http://127.0.0.1:{port}" for port in steady_ports(2))
+    urls = tuple(f"http://127.0.0.1:{port}" for port in free_ports(2))
     with pytest.raises(Unavailable, match="refused") as caught:
         await EtcdStore.open(EtcdConfig(urls), SYSTEM_CLOCK, Rng(1))
     assert all(url in str(caught.value) for url in urls)
