@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ import yaml
 from .harness import OURS, REAL, SIDES
 from .masks import HOST, REVISION_TEXT, TOKEN, UUID, masked
 
-SECONDS = 30
+SECONDS = 90
 Shape = Callable[[str], str]
 _AGE = r"(?:\d+(?:s|m|h|d|ms|y))(?:\d+(?:\.\d+)?[smhd])?"
 # In this order: what is found first is no longer there for the next.
@@ -213,7 +213,7 @@ class Kubectl:
         """Start on both, do the block, then wait for their end and compare."""
         started = {side: self.start(side, *args) for side in SIDES}
         try:
-            time.sleep(0.5)
+            _until_they_wait(started.values())
             yield
             said = {side: _finished(process, None, SECONDS) for side, process in started.items()}
         finally:
@@ -231,13 +231,13 @@ class Kubectl:
                 for side in SIDES:
                     for _ in range(count):
                         try:
-                            lines[side].append(feeds[side].get(timeout=15))
+                            lines[side].append(feeds[side].get(timeout=60))
                         except queue.Empty:
                             lines[side].append("<nothing>\n")
 
             if first == 0:
-                # Nothing shows that the watch is open.
-                time.sleep(1)
+                # Nothing is printed that shows that the watch is open.
+                _until_they_wait(started.values())
             read(first)
             for step in act:
                 step()
@@ -246,6 +246,36 @@ class Kubectl:
             _end(started.values())
         self.compare({side: Said(0, "".join(lines[side]), "") for side in SIDES}, args, shape)
         return lines[REAL]
+
+
+def _until_they_wait(processes: Iterable[subprocess.Popen[str]], quiet: float = 0.7, seconds: float = 30) -> None:
+    """Until all of them have talked to their server and have had nothing to do for a while, or have ended."""
+    end = time.monotonic() + seconds
+    for process in processes:
+        seen, since = "", time.monotonic()
+        while process.poll() is None and time.monotonic() < end:
+            doing = _doing(process.pid)
+            if doing == "" or doing != seen:
+                seen, since = doing, time.monotonic()
+            elif time.monotonic() - since > quiet:
+                break
+            time.sleep(0.05)
+
+
+def _doing(pid: int) -> str:
+    """What a process has done so far; empty when it does something now, or has not connected to anybody yet."""
+    spent = []
+    try:
+        if not any(os.readlink(each).startswith("socket:") for each in Path(f"/proc/{pid}/fd").iterdir()):
+            return ""
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            fields = (task / "stat").read_text().rpartition(")")[2].split()
+            if fields[0] == "R":
+                return ""
+            spent.append(f"{task.name}:{fields[11]}:{fields[12]}")
+    except OSError:
+        return ""
+    return " ".join(sorted(spent))
 
 
 def _finished(process: subprocess.Popen[str], stdin: str | None, seconds: float) -> Said:

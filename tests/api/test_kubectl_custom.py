@@ -93,7 +93,7 @@ def test_status_and_scale(stable: Kubectl) -> None:
     stable("get", "pony", "merry", "--subresource=scale", "-o", "yaml", code=0)
     stable("scale", "ponies", "--all", "--replicas=2", code=0)
     shown(stable)
-    with stable.meanwhile("wait", "--for=jsonpath={.status.phase}=Full", "pony/merry", "--timeout=20s"):
+    with stable.meanwhile("wait", "--for=jsonpath={.status.phase}=Full", "pony/merry", "--timeout=90s"):
         stable("patch", "pony", "merry", "--subresource=status", "--type=merge", "-p", '{"status":{"phase":"Full"}}', code=0)
 
 

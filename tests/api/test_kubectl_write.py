@@ -346,7 +346,7 @@ def test_delete_cascades(kubectl: Kubectl, cascade: str) -> None:
     kubectl("delete", "deploy", "d", f"--cascade={cascade}", code=0)
     kubectl("get", "deploy", "d", code=1)
     if cascade != "orphan":
-        kubectl("wait", "--for=delete", "cm/child", "--timeout=20s", code=0)
+        kubectl("wait", "--for=delete", "cm/child", "--timeout=90s", code=0)
         kubectl("get", "cm", "child", code=1)
         return
     # Time enough for a collector that is wrong.
@@ -381,7 +381,7 @@ def test_delete_on_dry_run_and_without_waiting(kubectl: Kubectl) -> None:
     kubectl("delete", "cm", "held", "--wait=false", code=0)
     shown(kubectl, "cm/held")
     kubectl("delete", "cm", "held", "--wait=true", "--timeout=1s", code=1)
-    with kubectl.meanwhile("delete", "cm", "held", "--wait=true", "--timeout=20s"):
+    with kubectl.meanwhile("delete", "cm", "held", "--wait=true", "--timeout=90s"):
         kubectl("patch", "cm", "held", "--type=merge", "-p", '{"metadata":{"finalizers":null}}', code=0)
     kubectl("get", "cm", "held", code=1)
 
