@@ -33,7 +33,7 @@ from .api import APPLY_PATCH, MERGE_PATCH, Obj, WatchEvent, named
 from .credentials import Credential, CredentialSource, source_for
 from .kubeconfig import ConfigError, Target, discover, load, select
 from .proxies import proxy_for
-from .tls import client_context
+from .tls import ContextOnDemand, client_context
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +42,8 @@ CONNECT_SECONDS = 15.0
 RETRIES = 10
 LONGEST_PAUSE = 30.0
 
-# How many connections at a time, and what TLS believes: who makes them.
-Connector = Callable[[int, ssl.SSLContext | None], aiohttp.BaseConnector]
+# How many connections at a time, and what TLS believes (None: it is not spoken): who makes them.
+Connector = Callable[[int, ContextOnDemand | None], aiohttp.BaseConnector]
 
 _USER_AGENT = f"remuda/{__version__} ({sys.platform})"
 
@@ -75,6 +75,7 @@ class HttpsClient:
     ) -> None:
         """`connector` makes connections in another way than this machine's network, `credentials` replace the target's own.
 
+        Without `watches` of their own they share the connections of requests, as is enough for who only glances at what happens.
         `largest` bounds an answer, and an event of a watch: for servers that are not to be trusted with our memory.
         """
         self.target = target
@@ -88,7 +89,6 @@ class HttpsClient:
         self._proxy = _proxy(target) if connector is None else None
         self._sessions: tuple[aiohttp.ClientSession, aiohttp.ClientSession] | None = None
         self._closed = False
-        self._tls: ssl.SSLContext | None = None
         self._shown = (b"", b"")
 
     @classmethod
@@ -369,7 +369,11 @@ class HttpsClient:
                 continue
             pause = answers.pause(response.status, response.headers) if method == "GET" else None
             if pause is None or attempt == RETRIES:
-                raise error
+                try:
+                    raise error
+                finally:
+                    # It knows this frame; if that knew it, both would stay, with the response, until circles are looked for.
+                    del error
             await self._clock.sleep(min(pause, LONGEST_PAUSE))
         raise AssertionError("unreachable")
 
@@ -410,19 +414,21 @@ class HttpsClient:
             raise Unreachable(self.target.server, "the client is closed")
         await self._drop_sessions()
         self._shown = pair
-        self._tls = client_context(self.target, *pair) if self.target.server.startswith("https:") else None
+        connect = self._connecting(*pair)
         requests, watches = self._limits
-        self._sessions = self._session(requests), self._session(watches)
+        asking = self._session(connect(requests))
+        self._sessions = asking, self._session(connect(watches)) if watches else asking
         return self._sessions
 
-    def _session(self, limit: int) -> aiohttp.ClientSession:
-        connector: aiohttp.BaseConnector
-        if self._connector is not None:
-            connector = self._connector(limit, self._tls)
-        else:
-            connector = aiohttp.TCPConnector(
-                limit=limit, ssl=self._tls if self._tls is not None else True, keepalive_timeout=90, socket_factory=_socket
-            )
+    def _connecting(self, certificate: bytes, key: bytes) -> Callable[[int], aiohttp.BaseConnector]:
+        secure, special = self.target.server.startswith("https:"), self._connector
+        if special is not None:
+            on_demand = ContextOnDemand(self.target, certificate, key) if secure else None
+            return lambda limit: special(limit, on_demand)
+        tls = client_context(self.target, certificate, key) if secure else True
+        return lambda limit: aiohttp.TCPConnector(limit=limit, ssl=tls, keepalive_timeout=90, socket_factory=_socket)
+
+    def _session(self, connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
         return aiohttp.ClientSession(
             connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=2**18

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -27,6 +28,25 @@ def client_context(target: Target, certificate: bytes = b"", key: bytes = b"") -
     if shown:
         _load_pair(context, shown, secret, target.server)
     return context
+
+
+class ContextOnDemand:
+    """The context of one target, made when somebody connects and forgotten with the last connection that uses it.
+
+    One takes about 20 KB, which is much for each of a thousand clusters that nobody is talking to.
+    """
+
+    def __init__(self, target: Target, certificate: bytes = b"", key: bytes = b"") -> None:
+        self._made_of = (target, certificate, key)
+        self._used: weakref.ref[ssl.SSLContext] | None = None
+
+    def __call__(self) -> ssl.SSLContext:
+        """Raises ConfigError when there can't be one."""
+        found = self._used() if self._used is not None else None
+        if found is None:
+            found = client_context(*self._made_of)
+            self._used = weakref.ref(found)
+        return found
 
 
 def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes, server: str) -> None:

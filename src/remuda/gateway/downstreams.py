@@ -15,8 +15,8 @@ import base64
 import binascii
 import logging
 import re
-import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -26,7 +26,7 @@ from remuda.client.api import Client
 from remuda.client.credentials import Credential
 from remuda.client.https import HttpsClient
 from remuda.client.kubeconfig import ConfigError, Target
-from remuda.client.tls import client_context
+from remuda.client.tls import ContextOnDemand
 from remuda.kube.objects import GroupVersionResource, dig, name_of, namespace_of
 from remuda.tunnel import ByteStream, Stream, start_tls
 from remuda.tunnel.transport import TunnelConnector
@@ -43,7 +43,9 @@ CREDENTIALS_NAMESPACE = "cattle-global-data"
 SECRETS = GroupVersionResource("", "v1", "secrets")
 # Rancher's own client waits as long.
 REQUEST_SECONDS = 45.0
-_CONNECTIONS, _WATCHES = 16, 256
+_CONNECTIONS = 16
+# Controllers ask for several things at once, then for nothing for half a minute: a connection that waits for them takes 50 KB.
+_KEPT_SECONDS = 1.0
 # A page of five hundred large pods fits. A cluster that wants our memory, or our time (reading this much takes seconds in which
 # nobody else is served), gets no more of it.
 LARGEST_ANSWER = 32 << 20
@@ -71,7 +73,8 @@ class Reach:
         self.ca = _pem(ca)
         target = Target(f"https://{self.address}", ca=self.ca)
         try:
-            self._context = client_context(target)
+            self._context = ContextOnDemand(target)
+            self._context()
         except ConfigError:
             raise ValueError("its CA is not PEM") from None
         self.pool = Pool(self._line, services.clock)
@@ -79,23 +82,23 @@ class Reach:
             target,
             services.clock,
             connections=_CONNECTIONS,
-            watches=_WATCHES,
+            watches=0,
             request_seconds=REQUEST_SECONDS,
             on_warning=_unheard,
-            connector=self.connector,
+            connector=partial(self.connector, keep=_KEPT_SECONDS),
             credentials=token,
             largest=LARGEST_ANSWER,
         )
 
-    def connector(self, limit: int, context: ssl.SSLContext | None) -> aiohttp.BaseConnector:
-        return TunnelConnector(self._dial, context, self._services.clock, limit=limit)
+    def connector(self, limit: int, context: ContextOnDemand | None, keep: float = 45.0) -> aiohttp.BaseConnector:
+        return TunnelConnector(self._dial, context, self._services.clock, limit=limit, keep=keep)
 
     async def _dial(self, address: str) -> ByteStream:
         return await self._services.tunnels.dial(self.cluster, "tcp", address)
 
     async def _line(self) -> Line:
         stream: Stream = await self._services.tunnels.dial(self.cluster, "tcp", self.address)
-        secured = await start_tls(stream, self._context, server_hostname=self._host)
+        secured = await start_tls(stream, self._context(), server_hostname=self._host)
         return Line(secured, lambda: stream.over or stream.buffered > 0 or secured.buffered > 0)
 
 

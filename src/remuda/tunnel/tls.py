@@ -39,8 +39,7 @@ class TlsStream:
             try:
                 self._tls.do_handshake()
             except ssl.SSLWantReadError:
-                await self._flush()
-                await self._feed()
+                pass
             except ssl.SSLError:
                 # The alert says to the other side what was wrong.
                 with contextlib.suppress(OSError):
@@ -49,19 +48,23 @@ class TlsStream:
             else:
                 await self._flush()
                 return
+            await self._flush()
+            await self._feed()
 
     async def read(self, most: int = 2 * CHUNK) -> bytes:
         while True:
             try:
                 return self._take(self._tls.read(most), most)
             except ssl.SSLWantReadError:
-                await self._flush()
-                await self._feed()
+                # Waiting in here would keep the error, with all the frames that it came through.
+                pass
             except ssl.SSLZeroReturnError:
                 return b""
             except ssl.SSLEOFError:
                 # Somebody on the way may have cut it: that is not the end that the other side meant.
                 raise StreamError("the connection ended without TLS's own end") from None
+            await self._flush()
+            await self._feed()
 
     def _take(self, first: bytes, most: int) -> bytes:
         """What else can be read without waiting: a record is 16 KiB, and whoever reads would rather have more at a time."""

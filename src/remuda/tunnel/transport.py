@@ -28,6 +28,9 @@ _LOW = 64 * 1024
 Dial = Callable[[str], Awaitable[ByteStream]]
 """A stream to `host:port` on the far side."""
 
+Context = Callable[[], ssl.SSLContext]
+"""What TLS believes, for one connection."""
+
 
 class StreamTransport(asyncio.Transport):
     """Made and started by :meth:`connect`."""
@@ -150,18 +153,25 @@ class StreamTransport(asyncio.Transport):
             return
         self._lost = True
         self._stream.close()
-        # The one that calls this is about to return by itself.
-        for task in self._tasks:
+        # The one that calls this is about to return by itself. They know us: who also kept them would make a circle, with a TLS
+        # connection in it, that stays until somebody looks for circles.
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
             if task is not asyncio.current_task():
                 task.cancel()
         asyncio.get_running_loop().call_soon(self._protocol.connection_lost, error)
 
 
 class TunnelConnector(aiohttp.BaseConnector):
-    """aiohttp's connections, dialled through a tunnel. `context` is for https; what it does not believe is not spoken to."""
+    """aiohttp's connections, dialled through a tunnel. `context` is for https; what it does not believe is not spoken to.
 
-    def __init__(self, dial: Dial, context: ssl.SSLContext | None, clock: Clock, *, limit: int, within: float = 15.0) -> None:
-        super().__init__(limit=limit, keepalive_timeout=45)
+    Those that nobody uses are kept for `keep` seconds.
+    """
+
+    def __init__(
+        self, dial: Dial, context: Context | None, clock: Clock, *, limit: int, within: float = 15.0, keep: float = 45.0
+    ) -> None:
+        super().__init__(limit=limit, keepalive_timeout=keep)
         self._dial = dial
         self._context = context
         self._clock = clock
@@ -192,7 +202,7 @@ class TunnelConnector(aiohttp.BaseConnector):
             stream.close()
             raise ssl.SSLError("there is nothing to believe a certificate by")
         try:
-            return await start_tls(stream, self._context, server_hostname=host)
+            return await start_tls(stream, self._context(), server_hostname=host)
         except BaseException:
             with contextlib.suppress(OSError):
                 stream.close()

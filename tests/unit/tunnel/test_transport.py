@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,10 +17,13 @@ from remuda.apiserver.pki import Pki
 from remuda.apiserver.server import Config, Server
 from remuda.client.https import HttpsClient, Unreachable
 from remuda.client.kubeconfig import Target
+from remuda.client.tls import ContextOnDemand
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
+from remuda.tunnel import transport
 from remuda.tunnel.stream import ByteStream
+from remuda.tunnel.tls import TlsStream, start_tls
 from remuda.tunnel.transport import TunnelConnector
 
 from .pair import Door, listening, until
@@ -33,14 +37,14 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
     return Pki.ensure(tmp_path_factory.mktemp("pki") / "pki", ["127.0.0.1"], SYSTEM_CLOCK, Entropy())
 
 
-def through(door: Door, target: Target, largest: int | None = None) -> HttpsClient:
+def through(door: Door, target: Target, largest: int | None = None, *, keep: float = 45.0, watches: int = 1024) -> HttpsClient:
     async def dial(address: str) -> ByteStream:
         return await door.tunnels.dial("c-test", "tcp", address)
 
-    def connector(limit: int, context: ssl.SSLContext | None) -> aiohttp.BaseConnector:
-        return TunnelConnector(dial, context, SYSTEM_CLOCK, limit=limit)
+    def connector(limit: int, context: ContextOnDemand | None) -> aiohttp.BaseConnector:
+        return TunnelConnector(dial, context, SYSTEM_CLOCK, limit=limit, keep=keep)
 
-    return HttpsClient(target, SYSTEM_CLOCK, connector=connector, largest=largest)
+    return HttpsClient(target, SYSTEM_CLOCK, connector=connector, largest=largest, watches=watches)
 
 
 @asynccontextmanager
@@ -109,6 +113,33 @@ async def test_without_a_session_or_with_one_that_ends_there_is_no_answer(pki: P
         door.tunnels.drop("c-test", "revoked")
         with pytest.raises(Unreachable):
             await asking
+
+
+async def test_a_connection_that_nobody_uses_goes_and_leaves_nothing_behind(pki: Pki, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even until circles of objects are looked for, which is seldom: there is a TLS connection in it."""
+    made: list[weakref.ref[TlsStream]] = []
+
+    async def start(*about: Any, **more: Any) -> TlsStream:
+        secured = await start_tls(*about, **more)
+        made.append(weakref.ref(secured))
+        return secured
+
+    monkeypatch.setattr(transport, "start_tls", start)
+    async with Door() as door, api_server(pki) as target:
+        await door.join()
+        session = door.tunnels.sessions("c-test")[0]
+        async with through(door, target, keep=0.1, watches=0) as client:
+            gc.disable()
+            try:
+                with pytest.raises(ApiError, match="not found"):
+                    await client.get(CONFIGMAPS, "no", "default")
+                assert [event.type async for event in client.watch(CONFIGMAPS, timeout_seconds=1)] == ["BOOKMARK"]
+                assert len(made) == 1, "a watch that ends leaves its connection to others"
+                await until(lambda: session.streams == 0 and made[0]() is None)
+            finally:
+                gc.enable()
+            await client.raw("GET", "/version")
+            assert len(made) == 2
 
 
 async def test_connections_are_kept_and_all_closed_with_the_client(pki: Pki) -> None:

@@ -351,6 +351,8 @@ class Handler:
             unfollow()
             timer.cancel()
             stream.end()
+            # The watcher knows the stream, too: a circle would keep the connection, TLS and all, after its end.
+            stream.bookmarks_for = None
             begin.watcher.leave()
             self.streams.discard(stream)
             connection.on_lost.pop(stream.end, None)
