@@ -45,7 +45,9 @@ class Informer:
         metadata_only: bool = False,
         transform: Transform | None = None,
         pauses: Pauses = Pauses(),  # noqa: B008 - a constant
+        glances: bool = False,
     ) -> None:
+        """With `glances` it is as fresh as the last call of `look`, and holds no connection in between."""
         self.resource = resource
         self.reflector = Reflector(
             client,
@@ -60,6 +62,7 @@ class Informer:
             metadata_only=metadata_only,
             transform=transform,
             pauses=pauses,
+            glances=glances,
         )
         # True while handlers are told what was there before they asked, as opposed to what happens.
         self.initial = False
@@ -78,6 +81,15 @@ class Informer:
     async def run(self) -> None:
         """Keep up until cancelled."""
         await self.reflector.run()
+
+    async def look(self) -> bool:
+        """Catch up once; False when that failed."""
+        return await self.reflector.look()
+
+    async def fill(self) -> None:
+        """Look until the first list is in."""
+        while not await self.look():
+            await self.reflector.rest()
 
     # --- reading --------------------------------------------------------------------------------------------------------
 

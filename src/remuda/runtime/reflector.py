@@ -5,6 +5,9 @@ server at the other end of a connection, and as a list in pages from one that do
 process. A connection that breaks is taken up again at the last revision seen; only when the server has forgotten that
 revision (410) is everything read again, and the sink sorts out what is new. :class:`~remuda.runtime.informer.Informer` is the
 usual sink; the garbage collector is another, which keeps much less of each object.
+
+Who follows a thousand servers may rather be late than hold a thousand connections. With `glances`, `look` only asks what has
+happened since it was last called, and hangs up.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ _PAGE = 500
 _MOST_REMOTE = 500_000
 # The server ends a watch after a while of its own choosing; asking for an end bounds how long a dead one can go unnoticed.
 _WATCH_SECONDS, _OVERDUE_SECONDS = 300, 60
+# What is past comes at once. This is the shortest watch that can be asked for.
+_GLANCE_SECONDS = 1
 
 
 class Pauses(NamedTuple):
@@ -64,6 +69,7 @@ class Reflector:
         metadata_only: bool = False,
         transform: Callable[[Obj], Obj] | None = None,
         pauses: Pauses = Pauses(),  # noqa: B008 - a constant
+        glances: bool = False,
     ) -> None:
         """`transform` makes of each object what the sink gets to see, one by one, so that a long list stays small."""
         self.resource = resource
@@ -77,7 +83,10 @@ class Reflector:
         self._clock = clock
         self._rng = rng
         self._namespace, self._labels, self._fields = namespace, labels, fields
-        self._streaming = client.remote
+        self._glances = glances
+        # A stream of everything is for who stays.
+        self._streaming = client.remote and not glances
+        self._forgotten = False
         self._page_size = page_size or (_PAGE if client.remote else 0)
         self._metadata_only = metadata_only
         self._transform = transform
@@ -86,26 +95,28 @@ class Reflector:
 
     async def run(self) -> None:
         """Follow until cancelled. Failures are retried with growing pauses; the sink keeps what it has meanwhile."""
-        forgotten = False
+        while True:
+            if await self.look():
+                # A server that ends watches at once must not make this a busy loop.
+                await self._clock.sleep(0.01)
+            else:
+                await self.rest()
+
+    async def rest(self) -> None:
+        """The pause after a failure; it grows until something comes again."""
+        await self._clock.sleep(self._pause * self._rng.uniform(0.8, 1.2))
+        self._pause = min(self._pause * 2, self._pauses.longest)
+
+    async def look(self) -> bool:
+        """One connection's worth of what :meth:`run` does; False when it failed, which is logged."""
         while True:
             try:
                 await self._once()
-                forgotten = False
-                # A server that ends watches at once must not make this a busy loop.
-                await self._clock.sleep(0.01)
-                continue
+                self._forgotten = False
+                return True
             except ApiError as error:
-                if error.is_gone or error.code == 410:
-                    self.revision = ""
-                    if not forgotten:
-                        forgotten = True
-                        continue
-                elif self._refuses_streams(error):
-                    self._streaming = False
+                if self._knows_better(error):
                     continue
-                elif error.code < 500 and error.code != 429:
-                    # What the server says about this resource has changed: what was true of it may not be any more.
-                    self.revision = ""
                 # A resource that is not served (yet, or any more) is nothing to shout about.
                 level = logging.DEBUG if error.code == 404 else logging.WARNING
                 log.log(level, "following %s: %s", self.resource.group_resource, error.message)
@@ -115,8 +126,21 @@ class Reflector:
                 # Whatever broke, reading everything puts it right or shows it again.
                 log.exception("following %s failed", self.resource.group_resource)
                 self.revision = ""
-            await self._clock.sleep(self._pause * self._rng.uniform(0.8, 1.2))
-            self._pause = min(self._pause * 2, self._pauses.longest)
+            return False
+
+    def _knows_better(self, error: ApiError) -> bool:
+        """Whether there is another way to ask, at once."""
+        if error.is_gone or error.code == 410:
+            self.revision = ""
+            first, self._forgotten = not self._forgotten, True
+            return first
+        if self._refuses_streams(error):
+            self._streaming = False
+            return True
+        if error.code < 500 and error.code != 429:
+            # What the server says about this resource has changed: what was true of it may not be any more.
+            self.revision = ""
+        return False
 
     def _refuses_streams(self, error: ApiError) -> bool:
         return self._streaming and not self.revision and error.code in (400, 405, 422)
@@ -130,7 +154,8 @@ class Reflector:
         else:
             revision, found = await self._list()
             self._begin(found, revision)
-            await self._watch(None)
+            if not self._glances:
+                await self._watch(None)
 
     def _begin(self, found: list[Obj], revision: str) -> None:
         self._sink.replace(found)
@@ -201,6 +226,8 @@ class Reflector:
     async def _watch(self, gathered: dict[Key, Obj] | None) -> None:
         """Follow from the revision reached; with `gathered`, from nothing, and what comes first is all there is."""
         seconds = int(_WATCH_SECONDS * self._rng.uniform(1.0, 2.0)) if self._client.remote else 0
+        if self._glances:
+            seconds = _GLANCE_SECONDS
         stream = self._client.watch(
             self.resource,
             self._namespace,

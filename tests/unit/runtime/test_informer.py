@@ -36,7 +36,7 @@ async def server() -> AsyncIterator[Server]:
 async def following(informer: Informer) -> AsyncIterator[Informer]:
     task = asyncio.create_task(informer.run())
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await informer.synced.wait()
         yield informer
     finally:
@@ -46,7 +46,7 @@ async def following(informer: Informer) -> AsyncIterator[Informer]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
 
@@ -124,9 +124,9 @@ async def test_only_what_is_kept_costs_memory(server: Server) -> None:
     bare = informers.of(CONFIG_MAPS, transform=names_only)
     assert informers.of(CONFIG_MAPS, metadata_only=True) is metadata
     running = asyncio.create_task(informers.run())
-    await asyncio.wait_for(synced(metadata, bare), 10)
+    await asyncio.wait_for(synced(metadata, bare), 60)
     later = informers.of(CONFIG_MAPS, "default", labels="app=web")
-    await asyncio.wait_for(synced(later), 10)
+    await asyncio.wait_for(synced(later), 60)
     await client.create(CONFIG_MAPS, {**config_map("late", app="web"), "data": {"text": "x" * 50_000}})
     await until(lambda: len(metadata) == len(bare) == 21 and len(later) == 1)
     assert len(jsonio.dumps([*metadata.objects()])) < 21 * 1_000
@@ -194,3 +194,24 @@ async def test_a_list_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(ApiError, match="does not end"):
         await (found._watch({}) if streams else found._list())
     assert made[0] <= 1501
+
+
+async def test_who_only_glances_sees_what_happened_since_and_holds_no_watch(server: Server) -> None:
+    client = InProcessClient(server)
+    await client.create(CONFIG_MAPS, config_map("a"))
+    informer = Informer(client, CONFIG_MAPS, SYSTEM_CLOCK, Rng(1), glances=True)
+    await informer.fill()
+    assert informer.synced.is_set() and informer.get("default", "a") is not None
+    await client.create(CONFIG_MAPS, config_map("b"))
+    await client.delete(CONFIG_MAPS, "a", "default")
+    assert informer.get("default", "b") is None, "nobody has looked"
+    assert await informer.look()
+    assert [name_of(obj) for obj in informer.objects() if name_of(obj) in "ab"] == ["b"]
+    assert informer.reflector.listings == 1
+    await client.delete(CONFIG_MAPS, "b", "default")
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}}
+    await client.create(SECRETS, secret)
+    informer.reflector.revision = "1"
+    await server.store.compact(server.store.revision)
+    assert await informer.look(), "what is forgotten is read again at once"
+    assert informer.get("default", "b") is None and informer.reflector.listings == 2

@@ -1,7 +1,9 @@
 """Caches of what is in each connected cluster: its nodes, and what its pods ask for.
 
-One watch for each, not a list every few seconds: that is what makes many clusters cheap. A cache lives as long as the client
-through which it was filled, and is made anew when the cluster comes back.
+They are listed once. Every half minute, when :mod:`.keeping` asks how the cluster is, what has changed since is asked for over
+the same connection. Nothing is watched all the time: a connection that waits in each of many clusters is most of what they would
+cost. Only what is in this very process is watched. A cache lives as long as the client through which it was filled, and is made
+anew when the cluster comes back.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from remuda.api.management_cattle_io import CLUSTERS
 from remuda.client.api import Client
 from remuda.kube.clock import Clock, Rng, deadline
 from remuda.kube.objects import GroupVersionResource, name_of
-from remuda.runtime import Informer, Informers, Manager
+from remuda.runtime import Informer, Manager
 
 from ..downstreams import Downstreams
 from .facts import PODS_AT_WORK, Load, load_of, slim_node, slim_pod
@@ -30,6 +32,8 @@ NODES: Final = GroupVersionResource("", "v1", "nodes")
 PODS: Final = GroupVersionResource("", "v1", "pods")
 # How many clusters may bring their lists at the same time, and how long one may hold up the others.
 _AT_ONCE, _FILLED_WITHIN = 16, 30.0
+# Where nobody else asks for a look, and what one may take.
+_AT_LEAST, _LOOKED_WITHIN = 60.0, 60.0
 _BY_MACHINE, _BY_NODE = "machine", "node"
 
 
@@ -38,11 +42,12 @@ class Following:
 
     def __init__(self, client: Client, clock: Clock, rng: Rng) -> None:
         self.client = client
-        self._informers = Informers(client, clock, rng)
-        self.nodes: Informer = self._informers.of(NODES, transform=slim_node)
-        self.nodes.add_index(_BY_MACHINE, lambda node: (machine_name(name_of(node)),))
-        self.pods: Informer = self._informers.of(PODS, fields=PODS_AT_WORK, transform=slim_pod)
-        self.pods.add_index(_BY_NODE, lambda pod: (pod["node"],))
+        self.glances = glances = client.remote
+        self.nodes = Informer(client, NODES, clock, rng, transform=slim_node, glances=glances)
+        self.nodes.add_index(_BY_MACHINE, _machines)
+        self.pods = Informer(client, PODS, clock, rng, fields=PODS_AT_WORK, transform=slim_pod, glances=glances)
+        self.pods.add_index(_BY_NODE, _nodes)
+        self.looked_at = clock.monotonic()
         # Moves with every change that matters, so that sums need not be made twice.
         self.changes = 0
         self._loads: dict[str, Load] = {}
@@ -69,7 +74,7 @@ class Following:
         return {name_of(node): self.load(name_of(node)) for node in self.nodes.objects()}
 
     async def run(self, changed: Callable[[Iterable[str]], None], nodes_changed: Callable[[], None]) -> None:
-        """Until cancelled. `changed` gets the names of the management Nodes that are concerned."""
+        """Until cancelled; where glances are enough, until filled. `changed` gets the management Nodes that are concerned."""
 
         def node_changed(new: Obj | None, old: Obj | None) -> None:
             self.changes += 1
@@ -90,11 +95,25 @@ class Following:
         self.nodes.on_change(node_changed)
         self.pods.on_change(pod_changed)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._informers.run())
+            for informer in (self.nodes, self.pods):
+                group.create_task(informer.fill() if self.glances else informer.run())
             await self.until_filled()
             # Those that went while the cluster was away are known only to who keeps them.
             changed(())
             nodes_changed()
+
+    async def look(self) -> None:
+        """What has changed since; one after the other, over one connection."""
+        await self.nodes.look()
+        await self.pods.look()
+
+
+def _machines(node: Obj) -> tuple[str, ...]:
+    return (machine_name(name_of(node)),)
+
+
+def _nodes(pod: Obj) -> tuple[str, ...]:
+    return (pod["node"],)
 
 
 class Followings:
@@ -108,6 +127,7 @@ class Followings:
         self._handlers: list[Callable[[str, list[str] | None], None]] = []
         self._node_handlers: list[Callable[[str], None]] = []
         self._filling = asyncio.Semaphore(_AT_ONCE)
+        self._group: asyncio.TaskGroup | None = None
         manager.beside(self.run)
 
     def get(self, cluster: str) -> Following | None:
@@ -134,9 +154,12 @@ class Followings:
         stops = [self._downstreams.on_change(changed.put_nowait), self._clusters.on_change(came_or_went)]
         try:
             async with asyncio.TaskGroup() as group:
+                self._group = group
+                group.create_task(self._look_at_the_rest())
                 while True:
                     self._sync(group, await changed.get())
         finally:
+            self._group = None
             for stop in stops:
                 stop()
             self._running.clear()
@@ -147,7 +170,7 @@ class Followings:
         running = self._running.get(cluster)
         if running is not None:
             following, task = running
-            if downstream is not None and following.client is downstream.client and not task.done():
+            if downstream is not None and following.client is downstream.client:
                 return
             task.cancel()
             del self._running[cluster]
@@ -175,3 +198,28 @@ class Followings:
                         await following.until_filled()
         except Exception:
             log.exception("nodes and pods of %s are followed no more, until it connects anew", cluster)
+            if (running := self._running.get(cluster)) is not None and running[0] is following:
+                del self._running[cluster]
+
+    def look(self, cluster: str) -> None:
+        """This is a good moment to catch up with a cluster: there is a connection to it anyway."""
+        running = self._running.get(cluster)
+        if running is None or self._group is None:
+            return
+        following, task = running
+        if following.glances and task.done():
+            following.looked_at = self._manager.clock.monotonic()
+            self._running[cluster] = (following, self._group.create_task(self._glance(following)))
+
+    async def _glance(self, following: Following) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with deadline(self._manager.clock, _LOOKED_WITHIN):
+                await following.look()
+
+    async def _look_at_the_rest(self) -> None:
+        """Also while nobody asks how clusters are, or one does not say."""
+        while True:
+            await self._manager.clock.sleep(_AT_LEAST)
+            before = self._manager.clock.monotonic() - _AT_LEAST
+            for cluster in [name for name, (following, _) in self._running.items() if following.looked_at <= before]:
+                self.look(cluster)

@@ -1,13 +1,15 @@
 """The controller that looks after each cluster: is its agent there, does its API answer, what does it consist of.
 
-Every fifteen seconds or so, and at once when a session comes or goes; where there is none, a look now and then is enough. An API
-that does not answer is asked again twice before it counts as ill; an agent that does not answer counts as gone.
+Agents are asked every fifteen seconds or so, and at once when a session comes or goes; where there is none, a look now and then
+is enough. APIs are asked half as often: no connection is kept to them meanwhile, and making one is work. An API that does not
+answer is asked again twice before it counts as ill; an agent that does not answer counts as gone.
 """
 
 from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final
 
 from remuda.api.management_cattle_io import CLUSTERS
@@ -32,6 +34,8 @@ Obj = dict[str, Any]
 
 CONTROLLER: Final = "cluster-health"
 EVERY: Final = 15.0
+# Less than two of those, which vary: every other time.
+_API_EVERY: Final = 20.0
 _AGAIN: Final = 5.0
 _AWAY: Final = 60.0
 # A new cluster is written by others first; what there is to say of it can wait for that.
@@ -55,6 +59,8 @@ class _Memory:
 
     client: Client | None = None
     failures: int = 0
+    api: str | None = None
+    asked_at: float = -inf
     version: Obj | None = None
     read_at: float = 0.0
     summary: Summary | None = None
@@ -109,7 +115,8 @@ class ClusterHealth:
         if seen.problem and not self._agents.is_connected(key.name):
             # Who comes is told of. Of many clusters most may never have come.
             pause = _AWAY
-        return Result(after=pause * self._manager.rng.uniform(0.9, 1.1))
+        # Clusters that came together, after a restart, are to drift apart.
+        return Result(after=pause * self._manager.rng.uniform(0.7, 1.1))
 
     def _is_new(self, cluster: Obj) -> bool:
         made = time_of(dig(cluster, "metadata", "creationTimestamp"))
@@ -120,12 +127,19 @@ class ClusterHealth:
         name = str(dig(cluster, "metadata", "name"))
         problem = "" if is_internal(cluster) else await self._agents.ping(name)
         if problem:
-            memory.failures = 0
+            memory.failures, memory.asked_at = 0, -inf
             return Seen(problem)
-        api = await self._api(name, cluster, memory)
+        if self._is_due(name, memory):
+            memory.api = await self._api(name, cluster, memory)
         following = self._followings.get(name)
         summary = self._sum(following, memory) if following is not None and following.client is memory.client else None
-        return Seen("", api, memory.version, summary)
+        return Seen("", memory.api, memory.version, summary)
+
+    def _is_due(self, name: str, memory: _Memory) -> bool:
+        downstream = self._downstreams.get(name)
+        if downstream is None or downstream.client is not memory.client or memory.failures:
+            return True
+        return self._clock.monotonic() - memory.asked_at >= _API_EVERY
 
     @staticmethod
     def _sum(following: Following, memory: _Memory) -> Summary:
@@ -140,8 +154,10 @@ class ClusterHealth:
         """What is wrong with the API, if that is certain."""
         downstream = self._downstreams.get(name)
         problem = "there is no tunnel to it" if downstream is None else await self._ask(downstream.client, cluster, memory)
+        memory.asked_at = self._clock.monotonic()
         if not problem:
             memory.failures = 0
+            self._followings.look(name)
             return ""
         memory.failures += 1
         return problem if memory.failures >= _TRIES else None

@@ -10,11 +10,12 @@ from typing import Any
 from remuda import kcm
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.apiserver.server import Config, Server
-from remuda.client.api import Client
+from remuda.client.api import Client, WatchEvent
 from remuda.client.inprocess import InProcessClient
 from remuda.client.wrapping import WrappedClient
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.errors import ApiError, unavailable
+from remuda.kube.objects import GroupVersionResource
 from remuda.management.health import controllers
 
 from ..clusters.kit import NAMESPACES, Parts, World, world
@@ -28,6 +29,15 @@ class Sick(WrappedClient):
     """An API that can be made to fail."""
 
     ill = ""
+    watching = 0
+
+    async def watch(self, resource: GroupVersionResource, namespace: str = "", **options: Any) -> AsyncIterator[WatchEvent]:
+        self.watching += 1
+        try:
+            async for event in super().watch(resource, namespace, **options):
+                yield event
+        finally:
+            self.watching -= 1
 
     async def raw(self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None) -> Any:
         if self.ill:

@@ -9,7 +9,7 @@ import pytest
 
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.api.management_cattle_io import NODES as MANAGEMENT_NODES
-from remuda.management.health import nodesync
+from remuda.management.health import keeping, nodesync
 from remuda.management.health.following import NODES, PODS
 from remuda.management.health.machines import machine_name
 
@@ -81,9 +81,9 @@ async def test_an_api_is_ill_when_it_fails_three_times() -> None:
         await found.up.patch(CLUSTERS, ID, {"status": DEPLOYED})
         await found.connect()
         found.sick.ill = "etcd is away"
-        await found.up.settle(18)
+        await found.up.settle(20)
         assert (await found.condition("Ready"))[0] == "True"
-        await found.up.settle(15)
+        await found.up.settle(28)
         assert (await found.condition("Ready"))[:2] == ("False", "ComponentStatusFetchingFailure")
         assert "etcd is away" in (await found.condition("Ready"))[2]
         found.sick.ill = ""
@@ -186,3 +186,32 @@ async def test_nodes_that_went_while_the_cluster_was_away() -> None:
         await found.up.settle(15)
         assert await found.up.list(MANAGEMENT_NODES, ID) == []
         assert (await found.cluster())["status"]["nodeCount"] == 0
+
+
+async def test_a_cluster_behind_a_connection_is_looked_at_now_and_then() -> None:
+    async with place() as found:
+        found.sick.remote = True
+        await found.up.patch(CLUSTERS, ID, {"status": DEPLOYED})
+        await add_node(found, "one")
+        await found.connect()
+        assert (await found.cluster())["status"]["nodeCount"] == 1
+        await found.up.settle(5)
+        assert found.sick.watching == 0, "no connection waits there"
+        await add_node(found, "two")
+        await add_pod(found, "a", "one", "100m")
+        await found.up.settle(60)
+        status = (await found.cluster())["status"]
+        assert (status["nodeCount"], status["requested"]) == (2, {"cpu": "100m", "pods": "1"})
+        nodes = {each["status"]["nodeName"]: each for each in await found.up.list(MANAGEMENT_NODES, ID)}
+        assert nodes["one"]["status"]["requested"] == {"cpu": "100m", "pods": "1"} and "two" in nodes
+
+
+async def test_nodes_are_caught_up_with_also_when_nobody_asks_how_the_cluster_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeping, "_API_EVERY", 1e9)
+    async with place() as found:
+        found.sick.remote = True
+        await found.up.patch(CLUSTERS, ID, {"status": DEPLOYED})
+        await found.connect()
+        await add_node(found, "one")
+        await found.up.settle(125)
+        assert [each["status"]["nodeName"] for each in await found.up.list(MANAGEMENT_NODES, ID)] == ["one"]
