@@ -10,6 +10,8 @@ import resource
 from collections.abc import Callable
 from typing import Any
 
+from .allocation import map_large_pieces
+
 log = logging.getLogger(__name__)
 
 
@@ -17,6 +19,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     with contextlib.suppress(ImportError):
         import uvloop
 
+        map_large_pieces()
         return lambda: _calm(uvloop.new_event_loop())
     import asyncio.sslproto
 

@@ -1,0 +1,53 @@
+"""Large pieces of memory are mapped by themselves, also after some were given back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from remuda.cli import allocation
+
+# Touched once, given back and taken again: of the second ones nothing is there before it is touched.
+_PROGRAM = """
+import ctypes, sys
+from pathlib import Path
+from remuda.cli import allocation
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+def taken():
+    return [libc.malloc(256 * 1024) for _ in range(64)]
+
+assert sys.argv[1] == "as it is" or allocation.map_large_pieces()
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
+libc.free.restype, libc.free.argtypes = None, (ctypes.c_void_p,)
+# As when connections come and go: one is given back first, which is what makes glibc change its ways.
+libc.free(libc.malloc(256 * 1024))
+pieces = taken()
+above = libc.malloc(100_000)
+for piece in pieces:
+    ctypes.memset(piece, 1, 256 * 1024)
+for piece in pieces:
+    libc.free(piece)
+before = resident()
+again = taken()
+print(before // 1024)
+"""
+
+
+def _kib_after(how: str) -> int:
+    return int(subprocess.run([sys.executable, "-c", _PROGRAM, how], capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.skipif(not allocation._is_glibc(), reason="there is nothing to tell another C library")
+def test_what_was_given_back_is_gone() -> None:
+    assert _kib_after("as it is") - _kib_after("mapped") > 8 * 1024
+
+
+def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocation, "_is_glibc", lambda: False)
+    assert allocation.map_large_pieces() is False
