@@ -137,7 +137,7 @@ def attributes_of(pair: Pair, granted: Obj) -> Obj:
     return {"resourceAttributes": asked}
 
 
-def wait_allowed(pair: Pair, user: str, asked: Obj, allowed: bool = True, seconds: float = 20.0) -> None:
+def wait_allowed(pair: Pair, user: str, asked: Obj, allowed: bool = True, seconds: float = 90.0) -> None:
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {"user": user, **asked}}
     end = time.monotonic() + seconds
     while True:
@@ -149,7 +149,7 @@ def wait_allowed(pair: Pair, user: str, asked: Obj, allowed: bool = True, second
         time.sleep(0.02)
 
 
-def until(send: Callable[[], Both], status: int, seconds: float = 30.0) -> None:
+def until(send: Callable[[], Both], status: int, seconds: float = 90.0) -> None:
     """Send until both answer so: kube-apiserver remembers for some seconds what it found out about a token."""
     end = time.monotonic() + seconds
     while True:

@@ -180,7 +180,7 @@ class Hooks:
 
     def _wait(self, pair: Pair, full: str) -> None:
         probe = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe", "labels": {**PROBE, "of": full}}}
-        end = time.monotonic() + 30
+        end = time.monotonic() + 90
         for server in self.servers.values():
             server.asked.clear()
         while True:

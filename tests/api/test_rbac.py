@@ -17,6 +17,7 @@ from .callers import (
     role,
     rule,
     ungrant,
+    until,
     user_subject,
     wait_allowed,
 )
@@ -232,13 +233,7 @@ def test_a_cluster_role_bound_in_a_namespace_reaches_no_further(pair: Pair) -> N
 def test_a_binding_to_a_group(pair: Pair) -> None:
     pair.post(ROLES, role("r", rule(["get"], ["configmaps"])))
     pair.post(BINDINGS, binding("b", "r", group_subject(f"{pair.ns}-devs")))
-    import time
-
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
-        both = acting(pair, "joe", [f"{pair.ns}-devs"]).get(CMS + "/none", compare=False)
-        if both.ours.status == both.real.status == 404:
-            break
+    until(lambda: acting(pair, "joe", [f"{pair.ns}-devs"]).get(CMS + "/none", compare=False), 404)
     assert acting(pair, "joe", [f"{pair.ns}-devs"]).get(CMS + "/none").status == 404
     assert acting(pair, "joe", ["other"]).get(CMS + "/none").status == 403
 

@@ -35,7 +35,7 @@ class Replica(Served):
 
     def __init__(self, directory: Path, *options: str, controllers: str = "-capi,-access") -> None:
         super().__init__(directory)
-        self.sharing = [*options, *TERM, f"--controllers={controllers}"]
+        self.sharing = [*TERM, *options, f"--controllers={controllers}"]
 
     def command(self) -> list[str]:
         return [*super().command(), *self.sharing]
@@ -127,7 +127,7 @@ class Replicas:
         holder = asked.lease.get("holderIdentity") or ""
         return next((each for each in self.all if holder and holder in each.identities()), None)
 
-    def wait_leader(self, asked: Replica, *others_than: Replica, seconds: float = 30) -> Replica:
+    def wait_leader(self, asked: Replica, *others_than: Replica, seconds: float = 90) -> Replica:
         found: list[Replica] = []
 
         def leads() -> bool:

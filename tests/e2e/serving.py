@@ -38,7 +38,7 @@ class Served(RemudaProcess):
                 stderr=log,
                 env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environ},
             )
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while not self.ready():
             if not self.alive or time.monotonic() > end:
                 raise RuntimeError(f"remuda serve did not start:\n{self.told()}")
@@ -68,7 +68,7 @@ class Served(RemudaProcess):
     def kill(self) -> None:
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(30)
+        self.process.wait(60)
 
     def end(self) -> None:
         """Whatever state it is in: not running afterwards."""
@@ -90,7 +90,7 @@ class Served(RemudaProcess):
 
     def connect(self) -> ssl.SSLSocket:
         """A bare TLS connection with the administrator's certificate."""
-        raw = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        raw = socket.create_connection(("127.0.0.1", self.port), timeout=90)
         return self.endpoint.context.wrap_socket(raw, server_hostname="127.0.0.1")
 
     def run(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -99,7 +99,7 @@ class Served(RemudaProcess):
             [*self.prefix, *self.command(), *arguments],
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=120,
             env={**os.environ, **self.environ},
             **options,
         )
@@ -126,7 +126,7 @@ def make_namespace(served: Served, name: str) -> str:
     return collection
 
 
-def eventually(true: Callable[[], bool], seconds: float = 30, why: str = "it did not become true in time") -> None:
+def eventually(true: Callable[[], bool], seconds: float = 90, why: str = "it did not become true in time") -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, why

@@ -102,7 +102,7 @@ class Replica:
 def replica(kubeconfig: Path, directory: Path, name: str) -> Iterator[Replica]:
     made = Replica(kubeconfig, directory, name)
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while not made.ready:
             assert time.monotonic() < end, made.log.read_text()
             time.sleep(0.05)

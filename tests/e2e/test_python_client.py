@@ -148,7 +148,7 @@ def test_a_watch_survives_its_own_end(core: Any, ns: str) -> None:
     ready = threading.Event()
 
     def follow() -> None:
-        for event in watching.stream(core.list_namespaced_config_map, ns, allow_watch_bookmarks=True, _request_timeout=30):
+        for event in watching.stream(core.list_namespaced_config_map, ns, allow_watch_bookmarks=True, _request_timeout=90):
             if event["type"] != "BOOKMARK":
                 seen.append(event["object"].metadata.name)
             ready.set()
@@ -157,9 +157,9 @@ def test_a_watch_survives_its_own_end(core: Any, ns: str) -> None:
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(90)
     core.create_namespaced_config_map(ns, config_map("last"))
-    thread.join(30)
+    thread.join(90)
     assert not thread.is_alive()
     assert seen == ["kube-root-ca.crt", "last"]
 
@@ -226,7 +226,7 @@ def test_custom_resources_and_the_dynamic_client(api: Any, ns: str) -> None:
     assert found.get(name="one", namespace=ns).spec.size == 1
     applied = {**thing, "spec": {"size": 2}}
     assert found.server_side_apply(body=applied, namespace=ns, field_manager="dyn", force_conflicts=True).spec.size == 2
-    events = found.watch(namespace=ns, timeout=5)
+    events = found.watch(namespace=ns, timeout=60)
     assert next(iter(events))["raw_object"]["spec"] == {"size": 2}
 
 
@@ -241,8 +241,8 @@ class Candidate:
         self._led = led
         settings = electionconfig.Config(
             ConfigMapLock("the-lock", ns, name),
-            lease_duration=4,
-            renew_deadline=3,
+            lease_duration=8,
+            renew_deadline=7,
             retry_period=1,
             onstarted_leading=self._lead,
             onstopped_leading=None,
@@ -277,15 +277,15 @@ def _within(seconds: float, true: Callable[[], bool]) -> bool:
 def test_leader_election(served: Served, ns: str) -> None:
     led: list[str] = []
     first = Candidate(served, ns, "first", led)
-    assert first.leading.wait(30)
+    assert first.leading.wait(90)
     second = Candidate(served, ns, "second", led)
     # Longer than a lease: the first renews, so the second waits.
-    assert not second.leading.wait(6)
+    assert not second.leading.wait(9)
     assert led == ["first"]
     first.resign()
-    assert _within(30, second.leading.is_set)
+    assert _within(90, second.leading.is_set)
     assert led == ["first", "second"]
-    first.thread.join(20)
+    first.thread.join(90)
     second.resign()
-    second.thread.join(20)
+    second.thread.join(90)
     assert not first.thread.is_alive() and not second.thread.is_alive()

@@ -208,14 +208,14 @@ def test_after_a_leader_was_killed_another_leads(make: Callable[..., Replicas]) 
 
 
 def test_a_leader_that_stops_clean_is_followed_at_once(make: Callable[..., Replicas]) -> None:
-    replicas = make()
+    replicas = make("--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s")
     all_ = three(replicas)
     leader = replicas.wait_leader(all_[0])
     other = next(each for each in all_ if each is not leader)
     assert leader.stop() == 0, leader.told()
     began = time.monotonic()
     replicas.wait_leader(other, leader)
-    assert time.monotonic() - began < 2, "it did not wait for the lease to end"
+    assert time.monotonic() - began < 10, "it did not wait for the lease to end"
     _namespace(other, "next")
     eventually(lambda: _has_account(other, "next"))
 
@@ -351,14 +351,14 @@ def test_without_a_quorum_it_is_alive_but_not_ready_and_comes_back(make: Callabl
     etcd.pause(0)
     etcd.pause(1)
     try:
-        eventually(lambda: one.ask("GET", "/readyz").status == 500, 30)
+        eventually(lambda: one.ask("GET", "/readyz").status == 500)
         assert "[-]etcd failed" in one.ask("GET", "/readyz?verbose").raw.decode()
         assert one.ask("GET", "/livez").status == 200
         answer = one.ask("GET", f"{MAPS}/x")
         assert answer.status in (503, 504), answer.body
     finally:
         etcd.restore()
-    eventually(lambda: one.ask("GET", "/readyz").status == 200, 30)
+    eventually(lambda: one.ask("GET", "/readyz").status == 200)
     assert one.ask("POST", MAPS, config_map("back")).status == 201
     _namespace(one, "back")
     eventually(lambda: _has_account(one, "back"))

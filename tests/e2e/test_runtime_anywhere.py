@@ -98,7 +98,7 @@ async def test_replicas_hand_over_when_one_stops_and_when_one_dies(kubeconfig: P
         # Stopped: it finishes and gives the lease back.
         _, stop, running = alive.pop(second)
         stop.set()
-        await asyncio.wait_for(running, 20)
+        await asyncio.wait_for(running, 90)
         await mirrored(client, "b", "3")
         # What somebody breaks is put right by whoever leads now.
         await client.delete(CONFIG_MAPS, "a-mirror", "default")

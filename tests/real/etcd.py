@@ -193,7 +193,7 @@ class EtcdCluster:
         # A leader that does not answer by itself (paused, a moment ago) is not one that a test can do something with.
         return ids.get(found)
 
-    def wait_leader(self, seconds: float = 30) -> int:
+    def wait_leader(self, seconds: float = 90) -> int:
         """The leader, as soon as there is one."""
         end = time.monotonic() + seconds
         while (found := self.leader()) is None:
@@ -202,7 +202,7 @@ class EtcdCluster:
             time.sleep(0.02)
         return found
 
-    def wait_healthy(self, seconds: float = 60) -> None:
+    def wait_healthy(self, seconds: float = 120) -> None:
         """Until every member runs, answers, and follows the same leader."""
         end = time.monotonic() + seconds
         while not self._agreed():
@@ -342,7 +342,7 @@ class EtcdCluster:
         if process.poll() is None:
             process.send_signal(how)
         try:
-            process.wait(20)
+            process.wait(90)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -45,7 +45,7 @@ def provider_crd() -> Obj:
     }
 
 
-async def until(found: Callable[[], Awaitable[Any]], seconds: float = 20) -> Any:
+async def until(found: Callable[[], Awaitable[Any]], seconds: float = 60) -> Any:
     async with asyncio.timeout(seconds):
         while True:
             try:

@@ -34,7 +34,7 @@ def client(server: Server) -> Client:
 
 
 async def served(server: Server) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not all(server.registry.find(GROUP, version, "machinepools") for version in (VERSION, OLD_VERSION)):
             await asyncio.sleep(0.01)
 

@@ -41,7 +41,7 @@ async def server() -> AsyncIterator[Server]:
         client = InProcessClient(made)
         for crd in api.crds():
             await client.apply(CRDS, crd, field_manager="test")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not all(made.registry.find(GROUP, OLD_VERSION, plural) for plural in KINDS):
                 await asyncio.sleep(0.01)
         yield made

@@ -76,7 +76,7 @@ class Asked:
         return data
 
     async def event(self) -> tuple[str, str]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             size = int(await self._reader.readuntil(b"\r\n"), 16)
             found = json.loads(await self._reader.readexactly(size + 2))
         return found["type"], found["object"]["metadata"].get("name", "")

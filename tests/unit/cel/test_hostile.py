@@ -73,9 +73,9 @@ def try_rule(expression: str, obj: Any = SELF) -> None:
     ids=lambda text: text[:40].encode("unicode_escape").decode(),
 )
 def test_hostile_expressions_fail_politely_and_soon(expression: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     try_rule(expression)
-    assert time.perf_counter() - started < 5
+    assert time.thread_time() - started < 5
 
 
 def test_string_doubling_stops_at_the_cost_limit() -> None:

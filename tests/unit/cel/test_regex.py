@@ -70,9 +70,9 @@ def test_what_re2_finds(pattern: str, text: str, found: str | None) -> None:
 def test_patterns_that_ruin_backtracking_are_quick(pattern: str) -> None:
     compiled = Pattern(pattern)
     for text in ("a" * 20_000 + "!", "x" * 20_000):
-        started = time.perf_counter()
+        started = time.thread_time()
         compiled.matches(text)
-        assert time.perf_counter() - started < 2
+        assert time.thread_time() - started < 2
 
 
 def test_find_all_skips_empty_matches_next_to_others() -> None:

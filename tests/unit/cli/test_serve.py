@@ -45,7 +45,7 @@ class Served:
         raw = socket.create_connection((address.hostname, address.port or 0), timeout=30)
         return client_context(self.target).wrap_socket(raw, server_hostname=address.hostname)
 
-    def ends(self, seconds: float = 30) -> tuple[int, str]:
+    def ends(self, seconds: float = 90) -> tuple[int, str]:
         """The exit code, and what was on stderr."""
         _, told = self.process.communicate(timeout=seconds)
         return self.process.returncode, told
@@ -64,7 +64,7 @@ def serving(shell: Shell, *arguments: str) -> Iterator[Served]:
         process.communicate()
 
 
-def eventually(true: Callable[[], bool], seconds: float = 30) -> None:
+def eventually(true: Callable[[], bool], seconds: float = 90) -> None:
     ends = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < ends, "it did not become true in time"

@@ -134,7 +134,7 @@ class Life:
                 return
             await self.clock.advance(step)
             await asyncio.sleep(0.02)
-        await until(predicate, 5)
+        await until(predicate, 60)
 
 
 @asynccontextmanager
@@ -179,4 +179,4 @@ async def living(
         yield life
     finally:
         life.stop.set()
-        await asyncio.wait_for(work, 10)
+        await asyncio.wait_for(work, 60)

@@ -29,7 +29,7 @@ from .test_trust import Proxy
 
 async def told(server: Server) -> str:
     """The token that others in the cluster learn about, once it is written."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             with contextlib.suppress(ApiError):
                 found = await InProcessClient(server).get(SECRETS, "stv-aggregation", "cattle-system")

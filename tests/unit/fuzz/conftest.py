@@ -76,7 +76,7 @@ class Target:
         if "Traceback" in new or "ERROR" in new:
             pytest.fail(new[:4000], pytrace=False)
 
-    def raw(self, data: bytes, seconds: float = 10.0) -> bytes:
+    def raw(self, data: bytes, seconds: float = 60.0) -> bytes:
         """Bytes of any kind on a connection of their own, and what comes back until the server closes or falls silent."""
         plain = socket.create_connection(("127.0.0.1", self.port), timeout=seconds)
         with self.context.wrap_socket(plain, server_hostname="127.0.0.1") as connection:

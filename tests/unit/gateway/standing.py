@@ -70,7 +70,7 @@ class Standing:
         await response.read()
         return response
 
-    async def raw(self, data: bytes, seconds: float = 5.0) -> bytes:
+    async def raw(self, data: bytes, seconds: float = 60.0) -> bytes:
         """What comes back for these bytes, until the server ends the connection."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
@@ -81,7 +81,7 @@ class Standing:
             writer.close()
 
 
-async def until(check: Callable[[], Any], seconds: float = 10.0) -> Any:
+async def until(check: Callable[[], Any], seconds: float = 60.0) -> Any:
     async with asyncio.timeout(seconds):
         while True:
             found = check()

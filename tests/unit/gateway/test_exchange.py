@@ -18,7 +18,7 @@ from .upstreams import Serve, caller, gate, saying, upstream
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
-async def until(predicate: object, seconds: float = 10) -> None:
+async def until(predicate: object, seconds: float = 60) -> None:
     assert callable(predicate)
     assert await wait_until(SYSTEM_CLOCK, predicate, seconds, 0.01)
 

@@ -59,7 +59,7 @@ async def place(room: Room = Room()) -> AsyncIterator[Place]:  # noqa: B008 - a 
 
 async def ended(reader: asyncio.StreamReader) -> bool:
     try:
-        async with asyncio.timeout(2):
+        async with asyncio.timeout(60):
             while await reader.read(65536):
                 pass
     except ConnectionError:

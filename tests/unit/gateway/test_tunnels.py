@@ -135,7 +135,7 @@ class Place:
     async def turned_away(self, headers: dict[str, str]) -> str:
         """An agent that got through the handshake, but was not let in; what the audit log says."""
         with contextlib.suppress(aiohttp.ClientError, Refused):
-            await asyncio.wait_for(self.agent(headers).connect_once(), 20)
+            await asyncio.wait_for(self.agent(headers).connect_once(), 60)
         return self.management.asked[-1].why
 
 
@@ -428,7 +428,7 @@ async def test_a_session_ends_with_its_cluster() -> None:
         one = await found.connect(said("10.43.0.1:443", CA, "x"))
         two = await found.connect(agents(), f"stv-cluster-{ID}")
         await found.management.client.delete(CLUSTERS, ID)
-        await asyncio.wait_for(asyncio.gather(one, two, return_exceptions=True), 20)
+        await asyncio.wait_for(asyncio.gather(one, two, return_exceptions=True), 60)
         assert found.tunnels.clients() == []
 
 
@@ -443,11 +443,11 @@ async def test_a_session_ends_with_its_token_but_not_within_grace() -> None:
         await clock.advance(20)
         assert not task.done()
         await clock.advance(40)
-        await asyncio.wait_for(asyncio.gather(task, return_exceptions=True), 20)
+        await asyncio.wait_for(asyncio.gather(task, return_exceptions=True), 60)
         task = await found.connect(agents("g" * 54), f"stv-cluster-{ID}")
         await secrets.delete(SECRETS, "crt-token-default-token", ID)
         await clock.advance(1)
-        await asyncio.wait_for(asyncio.gather(task, return_exceptions=True), 20)
+        await asyncio.wait_for(asyncio.gather(task, return_exceptions=True), 60)
         for each in running:
             each.cancel()
 
@@ -460,7 +460,7 @@ async def test_of_several_gateways_the_one_takes_tunnels_whose_controllers_work(
         await asyncio.sleep(0)
         session = await found.connect(agents(), f"stv-cluster-{ID}")
         turn.cancel()
-        await asyncio.wait_for(asyncio.gather(session, return_exceptions=True), 20)
+        await asyncio.wait_for(asyncio.gather(session, return_exceptions=True), 60)
         assert found.tunnels.clients() == []
         assert await found.turned_away(agents()) == "another server has the tunnels"
 

@@ -51,7 +51,7 @@ class Cluster:
                 return None
             raise
 
-    async def until(self, condition: Callable[[], Awaitable[Any]], seconds: float = 20.0) -> Any:
+    async def until(self, condition: Callable[[], Awaitable[Any]], seconds: float = 60.0) -> Any:
         """Wait until the condition gives something true; that."""
         async with asyncio.timeout(seconds):
             while not (found := await condition()):

@@ -260,7 +260,7 @@ async def test_a_budget_counts_the_pods_it_protects(cluster: Cluster) -> None:
 async def test_the_controllers_numbers_are_on_the_servers_page() -> None:
     async with embedded.running(Config(data_dir=None), listen=False) as server:
         client = InProcessClient(server)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while 'workqueue_work_duration_seconds_count{name="serviceaccount-controller"' not in str(
                 await client.raw("GET", "/metrics")
             ):

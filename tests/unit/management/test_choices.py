@@ -20,7 +20,7 @@ from remuda.management.settings import SETTINGS as KNOWN_SETTINGS
 Obj = dict[str, Any]
 
 
-async def until(found: Callable[[], Awaitable[Any]], seconds: float = 15) -> Any:
+async def until(found: Callable[[], Awaitable[Any]], seconds: float = 60) -> Any:
     async with asyncio.timeout(seconds):
         while True:
             try:

@@ -61,7 +61,7 @@ def first_first(cluster: EtcdCluster, index: int, prefix: str) -> EtcdConfig:
 
 
 async def soon(events: AsyncIterator[list[Event]], count: int) -> list[Event]:
-    return await asyncio.wait_for(take(events, count), 30)
+    return await asyncio.wait_for(take(events, count), 90)
 
 
 async def persistently(store: EtcdStore, key: str, value: bytes) -> int:

@@ -129,5 +129,5 @@ async def read_exactly(stream: object, count: int) -> bytes:
     return bytes(found)
 
 
-async def until(predicate: Callable[[], bool], seconds: float = 20) -> None:
+async def until(predicate: Callable[[], bool], seconds: float = 60) -> None:
     assert await wait_until(SYSTEM_CLOCK, predicate, seconds, 0.01)
