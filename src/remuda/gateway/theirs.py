@@ -23,7 +23,7 @@ from remuda.apiserver.partly import part_of
 from remuda.apiserver.users import User
 from remuda.client.https import object_path
 from remuda.kube import jsonio
-from remuda.kube.errors import internal
+from remuda.kube.errors import ApiError, internal
 from remuda.kube.objects import GroupVersionResource
 from remuda.management.roles.held import InformerSource
 from remuda.management.roles.visibility import GROUPS
@@ -124,8 +124,12 @@ class Theirs:
                     shown = {**event, "object": _without_objects(event["object"], target)}
                     await response.write(jsonio.dumps(shown) + b"\n")
 
-                with suppress(ConnectionResetError):
+                try:
                     await watch.follow(lines, send, left)
+                except (ApiError, OSError, jsonio.JsonError) as error:
+                    # It has begun: all that can be done is to end it. Whoever watches begins anew.
+                    asked.why = asked.why or f"the watch was cut off: {error}"
+                with suppress(OSError):
                     await response.write_eof()
         finally:
             if isinstance(connection, Connection):

@@ -79,6 +79,8 @@ class Place:
         self.client = InProcessClient(server, manager="test")
         self.url = url
         self.rbac = rbac
+        self.gone = server.close
+        self.failures: list[BaseException] = []
         self._http = http
         self._stack = stack
 
@@ -163,11 +165,16 @@ async def place(directory: Path) -> AsyncIterator[Place]:
         assert await wait_until(SYSTEM_CLOCK, source.is_complete, 30)
         assert await wait_until(SYSTEM_CLOCK, lambda: rbac.authorize(watching().but(verb="create")).allowed, 30)
 
+        failures: list[BaseException] = []
+
         async def answer(request: web.BaseRequest) -> web.StreamResponse:
             try:
                 found = await theirs.answer(Asked(request, judge(request.raw_path), "127.0.0.1"), ANN)
             except ApiError as error:
                 return web.json_response(error.status(), status=error.code)
+            except Exception as error:
+                failures.append(error)
+                raise
             return found if found is not None else web.Response(status=403)
 
         listener = Listener(answer, None)
@@ -175,7 +182,9 @@ async def place(directory: Path) -> AsyncIterator[Place]:
         stack.push_async_callback(listener.close, 0.0)
         http = await stack.enter_async_context(aiohttp.ClientSession())
         async with AsyncExitStack() as inner:
-            yield Place(server, f"http://127.0.0.1:{listener.port}", http, inner, rbac)
+            made = Place(server, f"http://127.0.0.1:{listener.port}", http, inner, rbac)
+            failures = made.failures
+            yield made
 
 
 @pytest.mark.parametrize("form", [{}, TABLE, METADATA], ids=["objects", "tables", "metadata"])
@@ -287,6 +296,18 @@ async def test_a_revision_that_nobody_can_begin_at_is_refused_as_that_kubernetes
     ):
         told = await response.json()
         assert told["kind"] == "Status" and told["code"] == response.status >= 400 and "nonsense" in told["message"]
+
+
+async def test_a_watch_ends_when_that_kubernetes_is_gone_and_does_not_fail(tmp_path: Path) -> None:
+    async with place(tmp_path / "pki") as here:
+        await here.cluster("mine")
+        await here.gives("mine")
+        watch = await here.watch()
+        await watch.until(("ADDED", "mine"))
+        await here.gone()
+        await asyncio.wait_for(watch.task, 60)
+        assert watch.told == [("ADDED", "mine")]
+        assert here.failures == []
 
 
 async def test_nothing_goes_on_when_the_watcher_has_left(tmp_path: Path) -> None:
