@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.apiserver.http.paths import parse
+from remuda.kube.errors import ApiError
 
 
 def shown(method: str, path: str) -> tuple[str, ...]:
@@ -81,3 +82,9 @@ def test_the_first_of_several_values_counts_and_all_can_be_asked_for() -> None:
 def test_any_path_can_be_parsed(method: str, path: str) -> None:
     found = parse(method, "/" + path)
     assert found.method == method
+
+
+def test_a_query_of_too_many_parameters_is_the_callers_mistake() -> None:
+    with pytest.raises(ApiError) as refused:
+        parse("GET", f"/api/v1/pods?{'&'.join(f'p{at}=1' for at in range(300))}")
+    assert refused.value.code == 400

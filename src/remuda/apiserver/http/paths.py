@@ -6,9 +6,12 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
+from remuda.kube.errors import bad_request
+
 _METHOD_VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _NAMESPACE_SUBRESOURCES = frozenset(("status", "finalize"))
 _FALSE = frozenset(("false", "0"))
+_MOST_PARAMETERS = 200
 
 
 class Query(dict[str, str]):
@@ -20,7 +23,7 @@ class Query(dict[str, str]):
         super().__init__()
         self._more: dict[str, list[str]] = {}
         if text:
-            for key, value in parse_qsl(text, keep_blank_values=True, errors="replace", max_num_fields=200):
+            for key, value in _pairs(text):
                 if key in self:
                     self._more.setdefault(key, []).append(value)
                 else:
@@ -28,6 +31,13 @@ class Query(dict[str, str]):
 
     def all(self, name: str) -> list[str]:
         return [self[name], *self._more.get(name, ())] if name in self else []
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(text, keep_blank_values=True, errors="replace", max_num_fields=_MOST_PARAMETERS)
+    except ValueError:
+        raise bad_request(f"the query has more than {_MOST_PARAMETERS} parameters") from None
 
 
 class Target(msgspec.Struct, gc=False):
