@@ -28,6 +28,7 @@ from remuda.runtime import Informer, synced
 from .asking import Asked, Caller
 from .credentials import BadCredential, Presented, parse_token, presented
 from .csrf import cookie_counts
+from .ongoing import Ongoing
 from .services import Services
 
 log = logging.getLogger(__name__)
@@ -111,6 +112,7 @@ class Callers:
         self._known: OrderedDict[str, _Known] = OrderedDict()
         self._not_there: OrderedDict[str, float] = OrderedDict()
         self._asking = asyncio.Semaphore(_ASK_AT_ONCE)
+        self.ongoing = Ongoing(services)
         services.beside.append(self._keep_last_use)
 
     async def ready(self) -> None:

@@ -81,6 +81,7 @@ class _Visit:
     quiet: bool = False
     started: bool = False
     seat: Seat | None = None
+    ended: Callable[[], None] | None = None
 
 
 class Door:
@@ -130,6 +131,8 @@ class Door:
         finally:
             if visit.seat is not None:
                 visit.seat.leave()
+            if visit.ended is not None:
+                visit.ended()
         self._note(visit, response.status)
         return response
 
@@ -260,10 +263,11 @@ class Door:
         return response
 
     def _begin(self, visit: _Visit) -> None:
-        """Something that may go on for hours is told when it begins, too."""
+        """Something that may go on for hours is told when it begins, too, and ends with its token."""
         if visit.quiet or not (visit.upgrade or _is_long(visit.asked.target)):
             return
         visit.started = True
+        visit.ended = self._callers.ongoing.begin(visit.asked)
         self._audit.record(self._record(visit, 0, Result.STARTED))
 
     def _note(self, visit: _Visit, status: int, result: Result | None = None) -> None:
