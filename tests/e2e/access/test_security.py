@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import http.client
 import json
 import re
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -198,6 +201,30 @@ def test_a_revoked_token_opens_nothing_more(gateway: Gateway, imported: Imported
     until(lambda: once.request("GET", "/v3/users?me=true").status == 401)
     for path in (imported.path("/api/v1/namespaces"), "/apis/management.cattle.io/v3/clusters", "/v3/tokens"):
         refused(attempt(once, "GET", path), 401)
+
+
+def test_what_goes_on_in_a_cluster_ends_with_its_token(gateway: Gateway, imported: Imported, alice: Person) -> None:
+    once = gateway.login("alice", PASSWORD)
+    context = ssl.create_default_context(cafile=str(gateway.ca))
+    connection = http.client.HTTPSConnection(urlsplit(gateway.url).netloc, context=context, timeout=120)
+    headers = {"Authorization": f"Bearer {once.token}"}
+    try:
+        connection.request("GET", imported.path("/api/v1/namespaces?watch=true"), headers=headers)
+        response = connection.getresponse()
+        assert response.status == 200
+        assert b"ADDED" in response.readline()
+        name = once.token.partition(":")[0]
+        assert gateway.endpoint.request("DELETE", f"/apis/management.cattle.io/v3/tokens/{name}").status == 200
+        try:
+            while response.readline():
+                pass
+        except TimeoutError:
+            pytest.fail("the watch goes on")
+        except (http.client.HTTPException, OSError):
+            pass
+    finally:
+        connection.close()
+    until(lambda: any(line.get("token") == name and "good no more" in line.get("why", "") for line in gateway.audit()))
 
 
 def test_an_expired_token_opens_nothing_more(gateway: Gateway, imported: Imported, alice: Person) -> None:
