@@ -1,7 +1,7 @@
 """Who there is and what they may do, and the clusters there are: the controllers of `management.cattle.io`.
 
-Rooms: `users`, `roles`, `clusters`, `health`, `clusterauth`, `settings`, `features`. What they need of a cluster behind a tunnel they ask for
-through :mod:`.downstreams`, which the gateway fulfils.
+Rooms: `users`, `roles`, `clusters`, `health`, `clusterauth`, `settings`, `features`. What they need of a cluster behind a tunnel
+they ask for through :mod:`.downstreams`, which the gateway fulfils.
 """
 
 # What `--controllers` calls all of them together, and one by one.
