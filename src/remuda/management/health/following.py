@@ -1,9 +1,9 @@
 """Caches of what is in each connected cluster: its nodes, and what its pods ask for.
 
-They are listed once. Every half minute, when :mod:`.keeping` asks how the cluster is, what has changed since is asked for over
-the same connection. Nothing is watched all the time: a connection that waits in each of many clusters is most of what they would
-cost. Only what is in this very process is watched. A cache lives as long as the client through which it was filled, and is made
-anew when the cluster comes back.
+They are listed once. Every 30 to 45 seconds, when :mod:`.keeping` asks how the cluster is, it is asked what has changed since,
+over the same connection. Nothing is watched all the time: a connection that waits in each of many clusters is most of what they
+would cost. Only what is in this very process is watched. A cache lives as long as the client through which it was filled, and is
+made anew when the cluster comes back.
 """
 
 from __future__ import annotations

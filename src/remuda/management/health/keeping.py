@@ -1,8 +1,8 @@
 """The controller that looks after each cluster: is its agent there, does its API answer, what does it consist of.
 
 Agents are asked every fifteen seconds or so, and at once when a session comes or goes; where there is none, a look now and then
-is enough. APIs are asked half as often: no connection is kept to them meanwhile, and making one is work. An API that does not
-answer is asked again twice before it counts as ill; an agent that does not answer counts as gone.
+is enough. APIs are asked every second or third time: no connection is kept to them meanwhile, and making one is work. An API that
+does not answer is asked again twice before it counts as ill; an agent that does not answer counts as gone.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Obj = dict[str, Any]
 
 CONTROLLER: Final = "cluster-health"
 EVERY: Final = 15.0
-# Less than two of those, which vary: every other time.
-_API_EVERY: Final = 20.0
+# At least; it is the next time after that.
+_API_EVERY: Final = 30.0
 _AGAIN: Final = 5.0
 _AWAY: Final = 60.0
 # A new cluster is written by others first; what there is to say of it can wait for that.

@@ -81,9 +81,9 @@ async def test_an_api_is_ill_when_it_fails_three_times() -> None:
         await found.up.patch(CLUSTERS, ID, {"status": DEPLOYED})
         await found.connect()
         found.sick.ill = "etcd is away"
-        await found.up.settle(20)
-        assert (await found.condition("Ready"))[0] == "True"
         await found.up.settle(28)
+        assert (await found.condition("Ready"))[0] == "True"
+        await found.up.settle(32)
         assert (await found.condition("Ready"))[:2] == ("False", "ComponentStatusFetchingFailure")
         assert "etcd is away" in (await found.condition("Ready"))[2]
         found.sick.ill = ""
@@ -199,7 +199,7 @@ async def test_a_cluster_behind_a_connection_is_looked_at_now_and_then() -> None
         assert found.sick.watching == 0, "no connection waits there"
         await add_node(found, "two")
         await add_pod(found, "a", "one", "100m")
-        await found.up.settle(60)
+        await found.up.settle(75)
         status = (await found.cluster())["status"]
         assert (status["nodeCount"], status["requested"]) == (2, {"cpu": "100m", "pods": "1"})
         nodes = {each["status"]["nodeName"]: each for each in await found.up.list(MANAGEMENT_NODES, ID)}
