@@ -5,12 +5,12 @@ a piece by itself at first. But as soon as one of them was given back it takes t
 was there before: pages that have been used, and now belong to a connection that needs nothing of them. Told once to map pieces of
 this size, come what may, it keeps about 100 KB less for an agent with two tunnels.
 
-:mod:`.loops` calls this beside uvloop. With another C library there is nothing to tell.
+:mod:`.loops` calls this beside uvloop. With another C library there is nothing to tell. The agent's image has no `ctypes`: there
+the C library is told the same by the image's environment (:mod:`remuda.images.recipe`).
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
 
 # From malloc.h; neither the names nor the numbers have changed since 1999.
@@ -26,8 +26,10 @@ def map_large_pieces() -> bool:
     if not _is_glibc():
         return False
     try:
+        import ctypes
+
         mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError):
+    except (ImportError, OSError, AttributeError):
         return False
     mallopt.argtypes, mallopt.restype = (ctypes.c_int, ctypes.c_int), ctypes.c_int
     return bool(mallopt(_M_MMAP_THRESHOLD, MAPPED_FROM) and mallopt(_M_TRIM_THRESHOLD, _KEPT_FREE))

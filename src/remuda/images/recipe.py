@@ -46,6 +46,9 @@ _NEVER = re.compile(
 )
 _NEVER_IN_WHEELS = re.compile(r".*(\.(pyx|pxd|pyi|pxi|c|h|hash)|/py\.typed|/RECORD|/WHEEL|/(tests?|_cparser|\.hash)/.*)$")
 
+# What a process with ctypes tells the C library itself (remuda.cli.allocation).
+_ALLOCATION = ("MALLOC_MMAP_THRESHOLD_=262144", "MALLOC_TRIM_THRESHOLD_=4194304")
+
 _REMUDA = """#!/usr/bin/python{v} -I
 from remuda.cli import main
 
@@ -76,7 +79,7 @@ def build(cache: Path, epoch: int = 0, told: Callable[[str], None] = lambda _: N
     layers = tuple(layer_of(tree, about, epoch) for tree, about in parts)
     settings = {
         "Entrypoint": ["/usr/local/bin/remuda", "cluster-agent"],
-        "Env": ["PATH=/usr/local/bin:/usr/bin", "HOME=/tmp"],
+        "Env": ["PATH=/usr/local/bin:/usr/bin", "HOME=/tmp", *_ALLOCATION],
         "WorkingDir": "/tmp",
     }
     annotations = {"org.opencontainers.image.title": REPOSITORY, "org.opencontainers.image.version": remuda.__version__}
