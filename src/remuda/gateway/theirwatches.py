@@ -94,11 +94,11 @@ class PartialWatch:
     async def follow(self, lines: AsyncIterator[bytes], send: Send, left: asyncio.Event) -> None:
         """Until that Kubernetes ends the watch, or the caller has `left`."""
         changed = asyncio.Event()
-        changed.set()
         self._rbac.listeners.append(changed.set)
         line = asyncio.create_task(_next(lines))
         others: list[asyncio.Task[Any]] = [asyncio.create_task(changed.wait()), asyncio.create_task(left.wait())]
         try:
+            await self._look(send)
             while True:
                 await asyncio.wait((line, *others), return_when=asyncio.FIRST_COMPLETED)
                 if left.is_set():

@@ -16,6 +16,7 @@ from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLU
 from remuda.client.https import HttpsClient
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.runtime import Informer
+from tests.real import need
 
 from .test_door_kubernetes import Place, admin, place  # noqa: F401 - fixtures
 
@@ -109,7 +110,8 @@ def test_a_tenant_watches_there_what_is_theirs(place: Place, admin: str, tmp_pat
             }
         )
     )
-    command = ["kubectl", "--kubeconfig", str(config), "-n", "fleet-default", "get", "clusters.provisioning.cattle.io", "-w"]
+    program = str(need.programs("kubernetes")["kubectl"])
+    command = [program, "--kubeconfig", str(config), "-n", "fleet-default", "get", "clusters.provisioning.cattle.io", "-w"]
     informer = Following(config)
     with (tmp_path / "told").open("wb") as told:
         watching = subprocess.Popen([*command, "--output-watch-events"], stdout=told, stderr=subprocess.STDOUT)

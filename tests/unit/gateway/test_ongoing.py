@@ -58,7 +58,7 @@ async def test_a_watch_ends_with_its_token(how: str) -> None:
         token, other = await place.token("u-1", 3600), await place.token("u-2", 0)
         ongoing = place.gateway.callers.ongoing
         cached = place.gateway.services.informers.of(TOKENS)
-        await until(lambda: cached.get("", token.name) and cached.get("", other.name))
+        await until(lambda: cached.get("", token.name) and cached.get("", other.name), 60)
         async with watching(place, token) as ending, watching(place, other) as going:
             assert len(ongoing) == 2
             match how:
