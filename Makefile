@@ -10,6 +10,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
+# In the order of the directories: files with few tests that take minutes would come last otherwise, and only one worker have them.
+SPREAD := --dist loadfile --no-loadscope-reorder
 # More for pytest, for example: make test ARGS='tests/unit -k patch'
 ARGS ?=
 
@@ -34,14 +36,14 @@ endef
 .PHONY: test
 test: $(STAMP) ## every test on one machine: unit, api and end to end; builds the real Kubernetes to compare with when there is a Go
 	@$(call build_real,all)
-	@$(BIN)/pytest -n $(WORKERS) --dist loadfile -m 'not replicated' $(ARGS)
+	@$(BIN)/pytest -n $(WORKERS) $(SPREAD) -m 'not replicated' $(ARGS)
 
 .PHONY: test-etcd
 REPLICATED := $(shell grep -lr 'mark.replicated' tests --include='test_*.py')
 
 test-etcd: $(STAMP) ## tests of several servers, and the API tests once more on an etcd whose members are killed and paused at random
 	@$(call build_real,kubernetes etcd)
-	@REMUDA_TEST_STORE=etcd $(BIN)/pytest -n $(WORKERS) --dist loadfile $(REPLICATED) tests/api $(ARGS)
+	@REMUDA_TEST_STORE=etcd $(BIN)/pytest -n $(WORKERS) $(SPREAD) $(REPLICATED) tests/api $(ARGS)
 
 .PHONY: test-deps
 test-deps: $(STAMP) ## what the tests need beside Python: Debian packages (asks for root) and a recent Go
@@ -69,7 +71,7 @@ bench: $(STAMP) ## one table of speeds and sizes, a real kube-apiserver beside o
 
 .PHONY: soak
 soak: $(STAMP) ## the tests that take samples, in full; takes long
-	@REMUDA_SOAK=1 $(BIN)/pytest -n $(WORKERS) --dist loadfile -m soak --timeout 0 $(ARGS)
+	@REMUDA_SOAK=1 $(BIN)/pytest -n $(WORKERS) $(SPREAD) -m soak --timeout 0 $(ARGS)
 
 .PHONY: venv
 venv: $(STAMP) ## the virtual environment in .venv; does nothing when pyproject.toml is unchanged
