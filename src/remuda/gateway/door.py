@@ -156,7 +156,7 @@ class Door:
             await self._identify(visit, route)
         if route.largest is not None:
             await self._receive(request, route.largest)
-        self._begin(visit)
+        self._begin(visit, lasting=route.largest is None)
         return await route.answer(asked)
 
     def _aim(self, asked: Asked) -> bool:
@@ -262,12 +262,14 @@ class Door:
             response.force_close()
         return response
 
-    def _begin(self, visit: _Visit) -> None:
-        """Something that may go on for hours is told when it begins, too, and ends with its token."""
+    def _begin(self, visit: _Visit, *, lasting: bool = True) -> None:
+        """Something that may go on for hours is told when it begins, too, and ends with its token if it really does (`lasting`):
+        who logs out has to be answered, whatever else they ask for."""
         if visit.quiet or not (visit.upgrade or _is_long(visit.asked.target)):
             return
         visit.started = True
-        visit.ended = self._callers.ongoing.begin(visit.asked)
+        if lasting:
+            visit.ended = self._callers.ongoing.begin(visit.asked)
         self._audit.record(self._record(visit, 0, Result.STARTED))
 
     def _note(self, visit: _Visit, status: int, result: Result | None = None) -> None:

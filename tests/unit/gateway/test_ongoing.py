@@ -96,3 +96,12 @@ async def test_using_a_token_ends_nothing() -> None:
             await place.client.patch(USERS, "u-1", {"description": "changed"})
             assert (await place.get("/v3/users?me=true", token)).status == 200
             assert not going.done()
+
+
+async def test_whoever_logs_out_is_answered_whatever_they_ask_for_besides() -> None:
+    async with standing() as place:
+        await place.user("u-1")
+        token = await place.token("u-1")
+        upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "x"}
+        assert (await place.get("/v1/logout?watch=true", token, "POST", headers=upgrade)).status == 200
+        assert (await place.get("/v3/users?me=true", token)).status == 401

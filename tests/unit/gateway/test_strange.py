@@ -84,7 +84,9 @@ async def ask(place: Standing, method: str, path: str, headers: str, body: bytes
     try:
         writer.write(head.encode() + body)
         async with asyncio.timeout(60):
-            return int((await reader.readline()).split(b" ")[1])
+            line = await reader.readline()
+            assert line, f"no answer to {method} {path} with {headers!r} and {body[:80]!r}"
+            return int(line.split(b" ")[1])
     finally:
         writer.close()
 
