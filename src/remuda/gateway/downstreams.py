@@ -45,7 +45,7 @@ SECRETS = GroupVersionResource("", "v1", "secrets")
 REQUEST_SECONDS = 45.0
 _CONNECTIONS = 16
 # Controllers ask for several things at once, then for nothing for half a minute: a connection that waits for them takes 50 KB.
-_KEPT_SECONDS = 0.3
+_KEPT_SECONDS = 1.0
 # A page of five hundred large pods fits. A cluster that wants our memory, or our time (reading this much takes seconds in which
 # nobody else is served), gets no more of it.
 LARGEST_ANSWER = 32 << 20
