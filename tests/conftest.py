@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# A test asserts no wall time, and neither does hypothesis: an example may be slow because the machine is busy.
-settings.register_profile("remuda", deadline=None)
+# A test asserts no wall time, and neither does hypothesis: an example may be slow because the machine is busy. The same sources
+# are given the same examples; to look for others is what `make soak` is for.
+settings.register_profile("remuda", deadline=None, derandomize=os.environ.get("REMUDA_SOAK") != "1")
 settings.load_profile("remuda")
 
 _ENVIRONMENT = "REMUDA_CHECK_MUTATION"

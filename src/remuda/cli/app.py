@@ -17,7 +17,7 @@ class Entry(NamedTuple):
 
 COMMANDS = {
     "cluster-agent": Entry("cluster_agent", "Connect a cluster to its server."),
-    "kube-api-auth": Entry("kube_api_auth", "Check tokens for a cluster's own API server."),
+    "kube-api-auth": Entry("kube_api_auth", "Check users' tokens for a cluster's API server."),
     "completion": Entry("completion", "Print the completion script of a shell."),
     "controllers": Entry("controllers", "Run the controllers on any Kubernetes."),
     "crds": Entry("crds", "Print or install the definitions of Remuda's kinds."),

@@ -127,7 +127,7 @@ class Side(World):
             await self.patch(CLUSTERS, cluster, {"metadata": {"annotations": {POKE: str(self.pokes)}}})
         return await self._quiet(cluster, quiet)
 
-    async def _quiet(self, cluster: str, quiet: float, seconds: float = 180.0) -> Obj:
+    async def _quiet(self, cluster: str, quiet: float, seconds: float = 600.0) -> Obj:
         before = await self.snapshot(cluster)
         still = SYSTEM_CLOCK.monotonic()
         end = still + seconds

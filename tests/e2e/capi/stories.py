@@ -37,7 +37,7 @@ from .side import INFRA, REMEDIATION_TEMPLATES, REMEDIATIONS, SECRETS, Scenario,
 Obj = dict[str, Any]
 PODS = GroupVersionResource("", "v1", "pods")
 BUDGETS = GroupVersionResource("policy", "v1", "poddisruptionbudgets")
-LONG = 180.0
+LONG = 600.0
 
 
 async def _running(side: Side, name: str, workers: int = 2, **deployment: Any) -> None:

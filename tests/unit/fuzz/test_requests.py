@@ -226,6 +226,8 @@ def test_protobuf_with_lying_lengths(target: Target, length: int, wire: int, num
 @example(DEPLOYMENTS, {"metadata": {"$deleteFromPrimitiveList/finalizers": "x"}})
 @example(DEPLOYMENTS, {"$patch": "replace"})
 @example(DEPLOYMENTS, {"$patch": 3})
+@example(HORSES, {"apiVersion": ["v1"]})
+@example(HORSES, {"kind": {"a": 1}})
 @example(DEPLOYMENTS, {"spec": {"$retainKeys": [3]}})
 def test_patches_that_merge(there: Target, where: str, patch: Any) -> None:
     for kind in ("merge", "strategic", "apply"):

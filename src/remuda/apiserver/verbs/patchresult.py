@@ -73,7 +73,8 @@ def _unreadable(call: Call, why: str) -> errors.Unreadable:
 def _check_custom_kind(call: Call, changed: Obj) -> None:
     """A custom resource that says it is something else is read, and refused by validation."""
     version = call.version
-    if version.resource.builtin:
+    if version.resource.builtin or not all(isinstance(changed.get(name) or "", str) for name in ("apiVersion", "kind")):
+        # What is no text is told by who reads it.
         return
     found = GroupVersionKind.of(changed)
     problems = []
