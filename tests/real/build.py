@@ -97,6 +97,7 @@ TARGETS = {
             pin=_CLUSTER_API,
             folder=HERE / "capi",
         ),
+        Target("helm", "helm.sh/helm/v3/cmd/helm", "helm", pin=("HELM_VERSION", "helm.sh/helm/v3")),
         Target("remotedialer", ".", "remotedialer", pin=("REMOTEDIALER_VERSION", "github.com/rancher/remotedialer")),
         Target(
             name="kubelet",
