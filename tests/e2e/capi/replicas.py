@@ -54,12 +54,24 @@ class Replica:
         return (await asyncio.to_thread(self.page, self.health, "/readyz"))[0] == 200
 
     async def leading(self) -> bool:
-        text = (await asyncio.to_thread(self.page, self.metrics, "/metrics"))[1]
-        return f'leader_election_master_status{{name="{LEASE}"}} 1' in text
+        return _leads(await self._metrics())
+
+    async def working(self) -> bool:
+        """It leads, and has got as far as doing something."""
+        text = await self._metrics()
+        counted = (line.rpartition(" ")[2] for line in text.splitlines() if line.startswith("controller_runtime_reconcile_total"))
+        return _leads(text) and any(float(number) > 0 for number in counted)
+
+    async def _metrics(self) -> str:
+        return (await asyncio.to_thread(self.page, self.metrics, "/metrics"))[1]
 
     async def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
         await asyncio.to_thread(self.process.wait)
+
+
+def _leads(metrics: str) -> bool:
+    return f'leader_election_master_status{{name="{LEASE}"}} 1' in metrics
 
 
 class Replicas:
@@ -83,10 +95,13 @@ class Replicas:
         return all([await replica.ready() for replica in self.running])
 
     async def kill_leaders(self, rng: Rng, between: tuple[float, float]) -> None:
-        """Until cancelled: after a random while, kill whoever leads, and start another."""
+        """Until cancelled: let a leader work for a random while, kill whoever leads, and start another.
+
+        A while that began before somebody works would let nobody ever get anything done where starting takes longer than that.
+        """
         while True:
+            await self._until(self._somebody_works)
             await SYSTEM_CLOCK.sleep(rng.uniform(*between))
-            await self._until(self._somebody_leads)
             for replica in list(self.running):
                 if await replica.leading():
                     await replica.kill()
@@ -95,11 +110,11 @@ class Replicas:
                     break
             await self.start()
 
-    async def _somebody_leads(self) -> bool:
-        return any([await replica.leading() for replica in self.running])
+    async def _somebody_works(self) -> bool:
+        return any([await replica.working() for replica in self.running])
 
     @staticmethod
-    async def _until(check: Callable[[], Awaitable[bool]], seconds: float = 60) -> None:
+    async def _until(check: Callable[[], Awaitable[bool]], seconds: float = 300) -> None:
         end = SYSTEM_CLOCK.monotonic() + seconds
         while not await check():
             assert SYSTEM_CLOCK.monotonic() < end, "the replicas did not come up"
