@@ -9,10 +9,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-WORKERS ?= 2
+DEMO := $(VENV)/.installed-for-demo
+# One more than cores: tests of whole programs wait as much as they work.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 # In the order of the directories: files with few tests that take minutes would come last otherwise, and only one worker have them.
 SPREAD := --dist loadfile --no-loadscope-reorder
-# More for pytest, for example: make test ARGS='tests/unit -k patch'
+# More for pytest or the demo, for example: make test ARGS='tests/unit -k patch'
 ARGS ?=
 
 # A Go that `make test-deps` put into the virtual environment must be found by what runs from it.
@@ -23,8 +25,8 @@ help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | while IFS=$$'\t' read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
 
 .PHONY: demo
-demo: $(STAMP) ## a server on a temporary directory: a CRD, objects, list, watch, server-side apply; then stop clean
-	@$(BIN)/python examples/demo.py
+demo: $(DEMO) ## a cluster on this machine: made, grown, upgraded, a machine killed and replaced; ARGS=--exit takes it down at the end
+	@$(BIN)/remuda demo $(ARGS)
 
 # Where there is no Go they are gone without, unless everything is required.
 define build_real
@@ -34,9 +36,16 @@ $(BIN)/python tests/real/build.py $(1) >/dev/null || { code=$$?; \
 endef
 
 .PHONY: test
-test: $(STAMP) ## every test on one machine: unit, api and end to end; builds the real Kubernetes to compare with when there is a Go
+test: $(STAMP) ## unit, api and end to end on one machine; test-hosts and test-etcd are the others. Builds the real Kubernetes to compare with when there is a Go
 	@$(call build_real,all)
-	@$(BIN)/pytest -n $(WORKERS) $(SPREAD) -m 'not replicated' $(ARGS)
+	@$(BIN)/pytest -n $(WORKERS) $(SPREAD) -m 'not replicated and not hosts' $(ARGS)
+
+.PHONY: test-hosts
+HOSTS := $(shell grep -lr 'mark.hosts' tests --include='test_*.py')
+
+test-hosts: $(STAMP) ## tests of whole hosts: the distribution on real etcd, clusters from their first host to their end, containers with systemd
+	@$(call build_real,all)
+	@$(BIN)/pytest -n $(WORKERS) $(SPREAD) -m hosts $(HOSTS) $(ARGS)
 
 .PHONY: test-etcd
 REPLICATED := $(shell grep -lr 'mark.replicated' tests --include='test_*.py')
@@ -61,8 +70,12 @@ fmt: $(STAMP) ## put the code into shape and fix what ruff can fix
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
+.PHONY: docs
+docs: $(STAMP) ## the pages that are made of the program: every field of a cluster, every command
+	@$(BIN)/python scripts/reference.py
+
 .PHONY: images
-images: $(STAMP) ## the cluster agent's OCI image, from Debian's packages, without a container engine; a server here serves it
+images: $(STAMP) ## OCI images of the cluster agent, of machines' Jobs and (with an etcd) our installers; a server here serves them
 	@$(BIN)/python -m remuda.images $(ARGS)
 
 .PHONY: bench
@@ -77,7 +90,12 @@ soak: $(STAMP) ## the tests that take samples, in full; takes long
 venv: $(STAMP) ## the virtual environment in .venv; does nothing when pyproject.toml is unchanged
 
 $(STAMP): pyproject.toml scripts/venv.sh
-	@scripts/venv.sh $(PYTHON) $(VENV)
+	@scripts/venv.sh $(PYTHON) $(VENV) test,lint
+	@touch $@
+
+# Whoever only wants to have a look needs little.
+$(DEMO): pyproject.toml scripts/venv.sh
+	@scripts/venv.sh $(PYTHON) $(VENV) demo
 	@touch $@
 
 .PHONY: clean

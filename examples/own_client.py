@@ -1,4 +1,4 @@
-"""The few kubectl lines of the demo, on Remuda's own client: an example of how to use it, and the demo's way without kubectl.
+"""The few kubectl lines of `api_tour.py`, on Remuda's own client: an example of how to use it, and the way without kubectl.
 
 It knows `apply [--server-side]`, `wait`, `get [-o json] [--watch]` and `delete` for a few kinds.
 """
@@ -66,7 +66,7 @@ def known(word: str) -> str:
     first, dot, group = word.partition(".")
     name = {"crd": "customresourcedefinition"}.get(first.removesuffix("s"), first.removesuffix("s") + dot + group)
     if name not in RESOURCES:
-        raise ApiError(404, "NotFound", f"the demo's client does not know {word}")
+        raise ApiError(404, "NotFound", f"this client does not know {word}")
     return name
 
 

@@ -7,8 +7,11 @@ cd "$(dirname "$0")/.."
 
 # strace shows the fdatasync before an acknowledgement; go fetches its modules over TLS; git is asked by some of them.
 # iproute2 and nftables put clusters into networks that nobody can connect into, tinyproxy stands before one of them.
-# skopeo pulls our image as a node would; runc, the network plug-ins and busybox are what a real node and its pods are made of.
-packages=(strace ca-certificates git iproute2 nftables tinyproxy skopeo runc containernetworking-plugins busybox-static)
+# docker-registry is the mirror that hosts fetch their installer from. skopeo pulls our image as a node would; runc, the network
+# plug-ins and busybox are what a real node and its pods are made of. podman runs hosts that debootstrap has made,
+# which also makes the old Debian whose Python is the oldest that agents must run with.
+packages=(strace ca-certificates git iproute2 nftables tinyproxy docker-registry skopeo runc
+  containernetworking-plugins busybox-static podman debootstrap)
 
 missing=()
 for package in "${packages[@]}"; do

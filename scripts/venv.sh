@@ -1,11 +1,12 @@
 #!/bin/bash
-# Make (or complete) the virtual environment: scripts/venv.sh PYTHON DIRECTORY.
+# Make (or complete) the virtual environment: scripts/venv.sh PYTHON DIRECTORY EXTRAS.
 #
 # Debian's python3 comes without ensurepip, so `python3 -m venv` alone fails on a bare machine. In order: the plain way; a
-# bare environment filled by a pip that is already somewhere; as root, Debian's own package; else a sentence saying what to do.
+# bare environment filled by a pip that is already somewhere, or by the one in a package of Debian's; as root, Debian's own way;
+# else a sentence saying what to do.
 set -euo pipefail
 
-python=$1 venv=$2
+python=$1 venv=$2 extras=$3
 cd "$(dirname "$0")/.."
 
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
@@ -22,6 +23,25 @@ borrowed() {
   "$python" -m venv --clear --without-pip "$venv" && "$python" -m pip --python "$venv/bin/python" install --quiet pip && usable
 }
 
+# Not installed, only looked into, which needs no root; whom apt believes is believed. That pip is old, and believes what the
+# machine believes, which may be nobody yet: all that it does is to get a newer one.
+unpacked() (
+  command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 1
+  scratch=$(mktemp -d)
+  trap 'rm -rf "$scratch"' EXIT
+  mkdir -p "$scratch"/{lists/partial,cache/archives/partial,found}
+  apt=(apt-get -qq -o "Dir::State::Lists=$scratch/lists" -o "Dir::Cache=$scratch/cache" -o Debug::NoLocking=1 -o APT::Sandbox::User=)
+  (
+    cd "$scratch" && "${apt[@]}" update && "${apt[@]}" download python3-pip-whl ca-certificates || exit 1
+    for package in *.deb; do dpkg-deb -x "$package" found || exit 1; done
+    cat found/usr/share/ca-certificates/mozilla/*.crt >authorities.crt
+  ) || return 1
+  believed=()
+  [ -n "${PIP_CERT:-}" ] || [ -e /etc/ssl/certs/ca-certificates.crt ] || believed=(--cert "$scratch/authorities.crt")
+  pip=$(echo "$scratch"/found/usr/share/python-wheels/pip-*.whl)/pip
+  "$python" -m venv --clear --without-pip "$venv" && "$venv/bin/python" "$pip" install --quiet "${believed[@]}" pip && usable
+)
+
 packaged() {
   command -v apt-get >/dev/null && [ "$(id -u)" = 0 ] || return 1
   echo 'installing python3-venv, which Debian keeps apart from python3' >&2
@@ -31,10 +51,10 @@ packaged() {
   plain
 }
 
-if ! usable && ! plain && ! borrowed && ! packaged; then
+if ! usable && ! plain && ! borrowed && ! unpacked && ! packaged; then
   rm -rf "$venv"
   echo "this Python can't make a virtual environment (no ensurepip, no pip): run  apt-get install python3-venv  as root" >&2
   exit 1
 fi
 
-exec "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[test,lint]'
+exec "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable ".[$extras]"

@@ -1,8 +1,9 @@
 """The embedded management server: the API and the controllers it needs, in one process. This is what `remuda serve` runs.
 
 Besides what every Kubernetes has, that is Cluster API's core (its definitions, its rules in-process, and its controllers, on the
-same API) and access: the gateway's door before the API on the same port (:mod:`remuda.gateway.assembly`) and the controllers of
-who and what there is to be reached. On somebody else's Kubernetes they run by :mod:`remuda.attached`.
+same API), access: the gateway's door before the API on the same port (:mod:`remuda.gateway.assembly`) and the controllers of
+who and what there is to be reached; and provisioning, which makes clusters of hosts and needs the door. On somebody else's
+Kubernetes they run by :mod:`remuda.attached` and :mod:`remuda.fronting`.
 
 Where several servers share a store, the controllers of one of them work at a time: of the one that holds a Lease, and behind a
 fence in the store, so that nothing arrives late from one that held it before (:mod:`remuda.apiserver.fencing`).
@@ -12,19 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from remuda import api, kcm
-from remuda.api import management_cattle_io, provisioning_cattle_io
-from remuda.api.cluster_x_k8s_io import GROUP
+from remuda import api, kcm, turns
+from remuda.api import management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
+from remuda.api.cluster_x_k8s_io import GROUP, MACHINES
 from remuda.api.installation import InstallError, established, install, install_missing, migrate
-from remuda.apiserver import fencing
-from remuda.apiserver.fencing import Fence
 from remuda.apiserver.server import Config, Front, Server
-from remuda.apiserver.store import StoreError
 from remuda.capi import CAPI, CONTROLLERS
 from remuda.capi.contracts import Contracts
 from remuda.capi.core import Options
@@ -32,23 +29,28 @@ from remuda.client.api import Client
 from remuda.client.inprocess import InProcessClient
 from remuda.kube.clock import Clock, deadline, yield_to_loop
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import dig
+from remuda.machines import CONTROLLERS as MACHINE_CONTROLLERS
 from remuda.management import ACCESS
 from remuda.management import CONTROLLERS as ACCESS_CONTROLLERS
-from remuda.runtime import Elector, Informers, Manager, NotLeading, Registry, Term
+from remuda.rke import CONTROLLERS as CLUSTER_CONTROLLERS
+from remuda.rke import PROVISIONING
+from remuda.rke.managerrole import ensure_manager_role
+from remuda.runtime import Informers, Manager, Registry, Term
 from remuda.runtime.admission import install as install_admission
 from remuda.runtime.choice import Choice, choose
-from remuda.runtime.guard import GuardedClient
-from remuda.runtime.leader import LEASES, lead
+from remuda.turns import Wrap
 
 if TYPE_CHECKING:
-    from remuda.capi.workloads import Connector
+    from remuda.capi.workloads import Connector, Workloads
+    from remuda.gateway.assembly import AccessControllers
     from remuda.gateway.certificates import Files
     from remuda.gateway.embedding import Embedded
 
 log = logging.getLogger(__name__)
 
 ACCESS_GROUPS = (management_cattle_io.GROUP, provisioning_cattle_io.GROUP)
+PROVISIONING_CONTROLLERS = (*CLUSTER_CONTROLLERS, *MACHINE_CONTROLLERS)
+PROVISIONING_GROUPS = (plan_cattle_io.GROUP, rke_cattle_io.GROUP)
 # What may be left out of what kube-controller-manager does; the rest is what makes the API work at all.
 KUBERNETES = (
     "clusterrole-aggregation-controller",
@@ -59,9 +61,10 @@ KUBERNETES = (
     "serviceaccount-controller",
     "serviceaccount-token-controller",
 )
-GROUPS = {CAPI: CONTROLLERS, ACCESS: ACCESS_CONTROLLERS}
-LEASE_NAMESPACE, LEASE = "kube-system", "remuda-controllers"
+GROUPS = {CAPI: CONTROLLERS, ACCESS: ACCESS_CONTROLLERS, PROVISIONING: PROVISIONING_CONTROLLERS}
 _START_SECONDS = 30.0
+# How often one looks whether there is a Cluster API, where it is not ours.
+_LOOK_SECONDS = 3.0
 WITHOUT_CORE = choose(f"-{CAPI},-{ACCESS}", groups=GROUPS)
 
 
@@ -82,6 +85,7 @@ async def running(
     tls: Files | None = None,
     say: Callable[[str], None] = lambda text: None,
     on_gateway: Callable[[Embedded], None] = lambda gateway: None,
+    job_runner: str = "local",
 ) -> AsyncIterator[Server]:
     """A server that is up for as long as the block runs; controllers stop before it does.
 
@@ -92,7 +96,8 @@ async def running(
     only with controllers. The block should wait in :meth:`Server.serve_forever`, which raises when the controllers die.
 
     `tls` is another certificate than the one that the server's own CA signs. `say` tells whoever watches it start, and nobody
-    else: it may be a secret. `on_gateway` is handed the gateway as soon as there is one.
+    else: it may be a secret. `on_gateway` is handed the gateway as soon as there is one. `job_runner` says who runs the Jobs that
+    make machines: this process, or the cluster, as pods.
     """
     async with AsyncExitStack() as stack:
         server = await Server.open(config)
@@ -113,9 +118,9 @@ async def running(
             alone = not server.store.shared
             starting = Starting()
             work = (
-                run_controllers(server, choice, options, gateway=gateway, starting=starting)
+                run_controllers(server, choice, options, gateway=gateway, starting=starting, job_runner=job_runner)
                 if alone
-                else take_turns(server, choice, options, term, gateway)
+                else take_turns(server, choice, options, term, gateway, job_runner)
             )
             task = asyncio.create_task(work, name="the controllers")
             server.vital.append(task)
@@ -202,9 +207,6 @@ async def _admission(server: Server) -> AsyncIterator[None]:
         await _ended(following)
 
 
-Wrap = Callable[[Client], Client]
-
-
 def _as_it_is(client: Client) -> Client:
     return client
 
@@ -216,12 +218,12 @@ async def run_controllers(
     wrap: Wrap = _as_it_is,
     gateway: Embedded | None = None,
     starting: Starting | None = None,
+    job_runner: str = "local",
 ) -> None:
-    """What kube-controller-manager does for this server's API, Cluster API's core, and access. All they write passes `wrap`."""
-    starting = starting or Starting()
-    for part, wanted_at_all in ((CAPI, bool(choice.of(CONTROLLERS))), (ACCESS, gateway is not None)):
-        if wanted_at_all:
-            starting.expect(part)
+    """What kube-controller-manager does for this server's API, Cluster API's core, access, and provisioning. All they write
+    passes `wrap`."""
+    ours = _Ours(server, choice, options, wrap(InProcessClient(server, manager="remuda")), gateway, starting or Starting())
+    ours.job_runner = job_runner
     config = server.config
     client = wrap(InProcessClient(server, manager=kcm.MANAGER))
     root_ca = "" if server.pki is None else server.pki.ca_pem.decode()
@@ -232,150 +234,129 @@ async def run_controllers(
         async with asyncio.TaskGroup() as group:
             wanted = [each for each in found if each.name not in KUBERNETES or each.name in choice]
             group.create_task(kcm.run_all(wanted), name=kcm.MANAGER)
-            if choice.of(CONTROLLERS):
-                group.create_task(_run_core(server, choice, options, registry, wrap, gateway, starting), name=CAPI)
-            if gateway is not None:
-                group.create_task(_run_access(server, choice, registry, wrap, gateway, starting), name=ACCESS)
+            if ours.parts:
+                group.create_task(ours.run(registry), name="remuda")
     finally:
         server.metrics.others.remove(registry.text)
 
 
-async def _run_core(
-    server: Server,
-    choice: Choice,
-    options: Options,
-    registry: Registry,
-    wrap: Wrap,
-    embedded: Embedded | None,
-    starting: Starting,
-) -> None:
-    from remuda.capi.assembly import CoreControllers
-    from remuda.capi.clustercache import HttpsConnector
+class _Ours:
+    """The controllers that Kubernetes does not have, on one manager: what one of them follows costs the others nothing."""
 
-    clock, rng = server.config.clock, server.config.rng
-    client = wrap(InProcessClient(server, manager="remuda"))
-    names = list(await install(client, clock, api.crds([GROUP]), in_process=True))
-    await install_missing(client, api.placeholders(GROUP))
-    await established(client, clock, names)
-    for name in names:
-        await migrate(client, clock, name, in_process=True)
-    starting.done(CAPI)
-    manager = Manager(client, clock, rng, registry=registry)
-    connector: Connector = HttpsConnector(clock)
-    if embedded is not None:
-        connector = embedded.gateway.connector(connector)
-    CoreControllers(manager, connector, options, choice.of(CONTROLLERS))
-    await manager.run()
+    def __init__(
+        self, server: Server, choice: Choice, options: Options, client: Client, embedded: Embedded | None, starting: Starting
+    ) -> None:
+        self.job_runner = "local"
+        self._server = server
+        self._config = server.config
+        self._options = options
+        self._client = client
+        self._embedded = embedded
+        self._starting = starting
+        self._core = choice.of(CONTROLLERS)
+        self._access = choice.of(ACCESS_CONTROLLERS) if embedded is not None else ()
+        # Who registers hosts needs a door that they come to.
+        self._provisioning = choice.of(PROVISIONING_CONTROLLERS) if embedded is not None else ()
+        self.parts = [part for part, there in ((CAPI, bool(self._core)), (ACCESS, embedded is not None)) if there]
+        for part in self.parts:
+            starting.expect(part)
 
+    async def run(self, registry: Registry) -> None:
+        await asyncio.gather(*(self._install_core() if part == CAPI else self._install_access() for part in self.parts))
+        manager = Manager(self._client, self._config.clock, self._config.rng, registry=registry)
+        workloads = self._add_core(manager)
+        access: AccessControllers | None = None
+        if self._embedded is not None:
+            from remuda.gateway.assembly import AccessControllers
 
-async def _run_access(
-    server: Server, choice: Choice, registry: Registry, wrap: Wrap, embedded: Embedded, starting: Starting
-) -> None:
-    from remuda.gateway.assembly import AccessControllers
+            access = AccessControllers(
+                manager,
+                self._embedded.gateway,
+                self._access,
+                machines=bool(self._core) or await self._has_machines(),
+                provisions=bool(self._provisioning),
+            )
+        if workloads is not None:
+            self._add_provisioning(manager, workloads)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(manager.run(), name="controllers")
+            if access is not None:
+                group.create_task(self._furnish(access), name="the first start")
+            if workloads is None and self._provisioning:
+                group.create_task(self._provision_with_another_core(registry), name=PROVISIONING)
 
-    clock, rng = server.config.clock, server.config.rng
-    client = wrap(InProcessClient(server, manager="remuda"))
-    await established(client, clock, await install(client, clock, api.crds(ACCESS_GROUPS), in_process=True))
-    manager = Manager(client, clock, rng, registry=registry)
-    access = AccessControllers(manager, embedded.gateway, choice.of(ACCESS_CONTROLLERS), machines=bool(choice.of(CONTROLLERS)))
-
-    async def begin() -> None:
+    async def _furnish(self, access: AccessControllers) -> None:
         await access.furnished()
-        starting.done(ACCESS)
+        self._starting.done(ACCESS)
 
-    async with asyncio.TaskGroup() as group:
-        group.create_task(begin(), name="the first start")
+    def _add_provisioning(self, manager: Manager, workloads: Workloads | None) -> None:
+        if self._embedded is not None and self._provisioning:
+            from remuda.gateway.embedding import machine_ports
+            from remuda.gateway.provisioning import add_provisioning
+
+            ports = machine_ports(self._server, self._embedded, self.job_runner)
+            add_provisioning(manager, self._embedded.gateway, workloads, self._provisioning, ports)
+
+    async def _provision_with_another_core(self, registry: Registry) -> None:
+        """Somebody else's Cluster API may be brought in at any time, or never."""
+        while not await self._has_machines():
+            await self._config.clock.sleep(_LOOK_SECONDS)
+        manager = Manager(self._client, self._config.clock, self._config.rng, registry=registry)
+        self._add_provisioning(manager, None)
         await manager.run()
+
+    async def _has_machines(self) -> bool:
+        try:
+            return bool((await self._client.list(MACHINES, limit=1)).get("kind"))
+        except ApiError as error:
+            # Not served, or not yet: its storage, or who converts.
+            if error.code in (404, 429, 500, 503):
+                return False
+            raise
+
+    async def _install_core(self) -> None:
+        client, clock = self._client, self._config.clock
+        names = list(await install(client, clock, api.crds([GROUP]), in_process=True))
+        await install_missing(client, api.placeholders(GROUP))
+        await established(client, clock, names)
+        for name in names:
+            await migrate(client, clock, name, in_process=True)
+        self._starting.done(CAPI)
+
+    async def _install_access(self) -> None:
+        groups = (*ACCESS_GROUPS, *(PROVISIONING_GROUPS if self._provisioning else ()))
+        made = await install(self._client, self._config.clock, api.crds(groups), in_process=True)
+        await established(self._client, self._config.clock, made)
+        if self._provisioning and not self._core:
+            await ensure_manager_role(self._client)
+
+    def _add_core(self, manager: Manager) -> Workloads | None:
+        """The connections to clusters, where the core has them."""
+        if not self._core:
+            return None
+        from remuda.capi.assembly import CoreControllers
+        from remuda.capi.clustercache import HttpsConnector
+
+        connector: Connector = HttpsConnector(self._config.clock)
+        if self._embedded is not None:
+            connector = self._embedded.gateway.connector(connector)
+        return CoreControllers(manager, connector, self._options, self._core).workloads
 
 
 # --- one of several ---------------------------------------------------------------------------------------------------------
 
 
-async def take_turns(server: Server, choice: Choice, options: Options, term: Term, gateway: Embedded | None = None) -> None:
+async def take_turns(
+    server: Server,
+    choice: Choice,
+    options: Options,
+    term: Term,
+    gateway: Embedded | None = None,
+    job_runner: str = "local",
+) -> None:
     """Run the controllers whenever this server leads; give the Lease back when cancelled."""
-    config = server.config
-    client = InProcessClient(server, manager="remuda")
-    registry = Registry()
-    elector = Elector(
-        client,
-        config.clock,
-        config.rng,
-        namespace=LEASE_NAMESPACE,
-        name=LEASE,
-        # Unlike any other's, also of an earlier life of the same machine.
-        identity=f"{socket.gethostname()}_{config.entropy.uuid()}",
-        term=term,
-        registry=registry,
-    )
 
-    async def prepare() -> Fence:
-        try:
-            async with deadline(config.clock, term.renew_deadline):
-                return await _fenced(server, elector)
-        except (ApiError, StoreError, TimeoutError) as error:
-            log.warning("leadership could not begin: %s", error)
-            raise NotLeading(LEASE) from error
+    async def run(wrap: Wrap) -> None:
+        await run_controllers(server, choice, options, wrap, gateway, job_runner=job_runner)
 
-    async def work(fence: Fence) -> None:
-        def wrap(inner: Client) -> Client:
-            return GuardedClient(inner, elector, fence.standing)
-
-        await _until_broken(fence, run_controllers(server, choice, options, wrap, gateway))
-
-    server.metrics.others.append(registry.text)
-    try:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(_follow_lease(server, client, elector), name="lease informer")
-            await lead(elector, prepare, work, config.clock)
-    finally:
-        server.metrics.others.remove(registry.text)
-
-
-async def _follow_lease(server: Server, client: Client, elector: Elector) -> None:
-    """A Lease that is given back need not be waited for."""
-    informers = Informers(client, server.config.clock, server.config.rng)
-    lease = informers.of(LEASES, LEASE_NAMESPACE, fields=f"metadata.name={LEASE}")
-
-    def changed(new: dict[str, Any] | None, old: dict[str, Any] | None) -> None:
-        if new is None or not dig(new, "spec", "holderIdentity"):
-            elector.nudge()
-
-    lease.on_change(changed)
-    await informers.run()
-
-
-async def _fenced(server: Server, elector: Elector) -> Fence:
-    leases = server.registry.resource(LEASES.group, LEASES.resource)
-    assert leases is not None
-    key = leases.key(LEASE_NAMESPACE, LEASE)
-    fence = await fencing.put_up(server.store, LEASE, elector.identity, key, elector.revision)
-    # What the last leader wrote, it wrote before the fence; nothing is decided without having seen it.
-    await server.cache.consistent()
-    return fence
-
-
-async def _until_broken(fence: Fence, work: Coroutine[Any, Any, None]) -> None:
-    """Raises NotLeading when the store refuses what the leader writes, and when what failed may go better next time."""
-    working = asyncio.create_task(work, name="the leader's controllers")
-    broken = asyncio.create_task(fence.broken.wait())
-    try:
-        await asyncio.wait([working, broken], return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise NotLeading(LEASE)
-        error = working.exception()
-        if error is None:
-            return
-        if not all(isinstance(each, ApiError | InstallError | OSError) for each in _innermost(error)):
-            raise error
-        log.warning("the controllers ended and begin anew: %s", "; ".join(str(each) for each in _innermost(error)))
-        raise NotLeading(LEASE) from error
-    finally:
-        for task in (working, broken):
-            task.cancel()
-        await asyncio.gather(working, broken, return_exceptions=True)
-
-
-def _innermost(error: BaseException) -> list[BaseException]:
-    if not isinstance(error, BaseExceptionGroup):
-        return [error]
-    return [leaf for each in error.exceptions for leaf in _innermost(each)]
+    await turns.take(server, run, term, passing=(InstallError,))

@@ -1,8 +1,9 @@
 """The gateway before somebody else's Kubernetes: what `remuda gateway` runs.
 
-The same door, routes and controllers as `remuda serve` has, on an API that is not ours: it is reached as a client, what passes
-the door at `/` goes on to it as whoever asked (:mod:`remuda.gateway.kubernetes`), and the rules of our kinds are webhooks there,
-as :mod:`remuda.attached` serves them for Cluster API. Controllers work while this process holds the Lease.
+The same door, routes and controllers as `remuda serve` has, provisioning included where there is a Cluster API (ours, by
+`remuda controllers`, or upstream's), on an API that is not ours: it is reached as a client, what passes the door at `/` goes on
+to it as whoever asked (:mod:`remuda.gateway.kubernetes`), and the rules of our kinds are webhooks there, as
+:mod:`remuda.attached` serves them for Cluster API. Controllers work while this process holds the Lease.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from remuda.api import management_cattle_io, provisioning_cattle_io
+from remuda.api import management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
 from remuda.api.installation import CRDS
 from remuda.apiserver.authz.rbac import Rbac
 from remuda.apiserver.http.listener import Listener
@@ -29,15 +30,24 @@ from remuda.gateway.services import Access
 from remuda.gateway.theirs import Theirs
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.errors import ApiError
+from remuda.machines import CONTROLLERS as MACHINE_CONTROLLERS
+from remuda.machines.assembly import CLUSTER
+from remuda.machines.assembly import Ports as MachinePorts
+from remuda.machines.runner.controller import Ground as Processes
+from remuda.machines.runner.grant import cluster_of
 from remuda.management import ACCESS, CONTROLLERS
 from remuda.management.roles.held import InformerSource
+from remuda.rke import CONTROLLERS as CLUSTER_CONTROLLERS
+from remuda.rke import PROVISIONING
+from remuda.rke.managerrole import ensure_manager_role
 from remuda.runtime import Informers
 from remuda.runtime.admission import AdmittedType
 from remuda.runtime.choice import Choice, choose
 
 log = logging.getLogger(__name__)
 
-GROUPS = {ACCESS: CONTROLLERS}
+PROVISIONING_CONTROLLERS = (*CLUSTER_CONTROLLERS, *MACHINE_CONTROLLERS)
+GROUPS = {ACCESS: CONTROLLERS, PROVISIONING: PROVISIONING_CONTROLLERS}
 _GRACE_SECONDS = 5.0
 
 
@@ -48,19 +58,23 @@ def chosen(text: str) -> Choice:
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """Where the door is. `names` are those by which clients reach it, for the certificate that we make without `tls`."""
+    """Where the door is. `names` are those by which clients reach it, for the certificate that we make without `tls`.
+
+    `job_runner` says who runs the Jobs that make machines: the Kubernetes behind it, as pods, or this process.
+    """
 
     listen: Socket
     data_dir: Path
     names: tuple[str, ...] = ()
     tls: Files | None = None
     say: Callable[[str], None] = lambda text: None
+    job_runner: str = CLUSTER
 
 
 class AttachedGateway(Attached):
     """`client` is the gateway itself, which has to be an administrator there; it impersonates whoever comes with our tokens."""
 
-    groups = (management_cattle_io.GROUP, provisioning_cattle_io.GROUP)
+    groups = (management_cattle_io.GROUP, plan_cattle_io.GROUP, provisioning_cattle_io.GROUP, rke_cattle_io.GROUP)
     placeholders = ()
     lease, certificates, registration = "remuda-gateway", "remuda-gateway-webhook-certificates", "remuda-gateway"
 
@@ -80,7 +94,7 @@ class AttachedGateway(Attached):
         self._source = InformerSource(informers)
         self._rbac = Rbac(self._source)
         async with beside(informers.run()):
-            yield admitted_types(self._source, self._rbac)
+            yield admitted_types(self._source, self._rbac, secrets=False)
 
     async def _begin(self, stack: AsyncExitStack, definitions: list[str], told: Callable[[str], None]) -> None:
         certificate = self._certificate()
@@ -102,7 +116,11 @@ class AttachedGateway(Attached):
             )
         )
         gateway.services.beside.append(certificate.follow)
-        AccessControllers(self._manager, gateway, self.settings.choice.of(CONTROLLERS), machines=await self._has_machines())
+        machines = await self._has_machines()
+        AccessControllers(self._manager, gateway, self.settings.choice.of(CONTROLLERS), machines=machines, provisions=True)
+        if machines:
+            await ensure_manager_role(self._client)
+        self._add_provisioning(gateway, machines, told)
         behind = Kubernetes(self._target, self._clock, access, self._shown(access))
         stack.callback(behind.close)
         await stack.enter_async_context(beside(gateway.run()))
@@ -116,6 +134,28 @@ class AttachedGateway(Attached):
         self.port = listener.port
         host = where.host if where.host not in ("", "0.0.0.0", "::") else "127.0.0.1"
         told(f"the gateway of {self._target.server} is at https://{f'[{host}]' if ':' in host else host}:{listener.port}")
+
+    def _add_provisioning(self, gateway: Gateway, machines: bool, told: Callable[[str], None]) -> None:
+        wanted = self.settings.choice.of(PROVISIONING_CONTROLLERS)
+        if not wanted:
+            return
+        if not machines:
+            told("no clusters are provisioned: there is no Cluster API here (start `remuda controllers`, then this once more)")
+            return
+        from remuda.gateway.provisioning import add_provisioning
+
+        add_provisioning(self._manager, gateway, only=wanted, machines=self._machine_ports(gateway))
+
+    def _machine_ports(self, gateway: Gateway) -> MachinePorts:
+        target = self._target
+        more = {
+            "tls_server_name": target.tls_server_name,
+            "proxy_url": target.proxy_url,
+            "insecure_skip_tls_verify": target.insecure,
+        }
+        api = cluster_of(target.server, target.ca, **more)
+        ground = Processes(lambda: api, gateway.ground.environment, hosts=self._front.data_dir / "hosts")
+        return MachinePorts(ground, self._front.job_runner, self._front.data_dir / "node-drivers")
 
     def _shown(self, access: Access) -> Theirs | None:
         """What people see of lists, once it is known who holds what (:meth:`_rules`)."""

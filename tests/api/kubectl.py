@@ -56,6 +56,9 @@ MASKS: tuple[tuple[re.Pattern[str], str], ...] = (
     # kubectl aligns its columns to what is in them, which the masks have made equally long only now.
     (re.compile(r"(?<=\S)[ \t]{2,}"), "  "),
     (re.compile(r"[ \t]+(?=\n|$)"), ""),
+    # kube-apiserver repairs a service that its own cache of addresses has not heard of yet, now and then, and says so.
+    (re.compile(r"(?m)^.*  ipallocator-repair-controller  .*\n?"), ""),
+    (re.compile(r"(?m)^Events:\n  Type  Reason .*\n  ----  ------ .*\n(?!  )"), "Events:  <none>\n"),
 )
 
 

@@ -52,6 +52,8 @@ def full(
     kubectl = Kubectl(Path(real.kubectl_path), kubectl_homes, new_pair(endpoints).ns, tmp_path_factory.mktemp("full"))
     zoo.fill(kubectl)
     kubectl.until("get", "pdb", "pdb", "-o", "yaml", shows="observedGeneration")
+    # kube-apiserver looks for a service's address before its own cache has it, when the machine is busy, and tells of it.
+    kubectl("delete", "events", "--field-selector", "reason=ClusterIPNotAllocated", compare=False)
     yield kubectl
     zoo.empty(kubectl)
 

@@ -1,7 +1,8 @@
 """`make bench`: Remuda and a real kube-apiserver with etcd, one after the other, on the same filesystem, with fsync on.
 
 `api` are the speeds and sizes of the servers, which are here; `etcd` is Remuda on an etcd, and several servers on it (`etcd/`);
-`capi` is Cluster API's core on them (`capi/`); `access` is the tunnel to clusters (`access/`). They have options of their own.
+`capi` is Cluster API's core on them (`capi/`); `access` is the tunnel to clusters (`access/`); `provisioning` are clusters of
+hosts (`provisioning/`); `pools` are clusters whose machines are made for them (`pools/`). They have options of their own.
 Without a word it is all of them.
 
 The same compiled client (`load/`) drives both over TLS with a client certificate and keep-alive, each client on a connection
@@ -26,6 +27,8 @@ from tests.bench.access import __main__ as access
 from tests.bench.capi import __main__ as capi
 from tests.bench.etcd import __main__ as etcd
 from tests.bench.loader import LoadError, raise_file_limit
+from tests.bench.pools import __main__ as pools
+from tests.bench.provisioning import __main__ as provisioning
 from tests.bench.series import FULL, QUICK, Found, Series, Sizes
 from tests.bench.servers import REPOSITORY, Kubernetes, Remuda, ServerError
 from tests.real import build
@@ -44,8 +47,13 @@ def main(arguments: list[str]) -> int:
             return capi.main(rest)
         case ["access", *rest]:
             return access.main(rest)
+        case ["provisioning", *rest]:
+            return provisioning.main(rest)
+        case ["pools", *rest]:
+            return pools.main(rest)
     quick = ["--quick"] if "--quick" in arguments else []
-    return api(arguments) or etcd.main(quick) or capi.main(quick) or access.main(quick)
+    parts = (etcd.main, capi.main, access.main, provisioning.main, pools.main)
+    return api(arguments) or next((code for part in parts if (code := part(quick))), 0)
 
 
 def api(arguments: list[str]) -> int:

@@ -41,6 +41,7 @@ class Served(RemudaProcess):
         end = time.monotonic() + 120
         while not self.ready():
             if not self.alive or time.monotonic() > end:
+                self.end()
                 raise RuntimeError(f"remuda serve did not start:\n{self.told()}")
             time.sleep(0.01)
 
@@ -126,8 +127,10 @@ def make_namespace(served: Served, name: str) -> str:
     return collection
 
 
-def eventually(true: Callable[[], bool], seconds: float = 90, why: str = "it did not become true in time") -> None:
+def eventually(
+    true: Callable[[], bool], seconds: float = 90, why: str = "it did not become true in time", every: float = 0.02
+) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, why
-        time.sleep(0.02)
+        time.sleep(every)

@@ -52,15 +52,16 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 class Replica:
     """`remuda controllers` as a process of its own."""
 
-    def __init__(self, kubeconfig: Path, directory: Path, name: str) -> None:
+    def __init__(self, kubeconfig: Path, directory: Path, name: str, host: str = "127.0.0.1") -> None:
+        """`host` is where the API server finds its webhooks."""
         self.webhooks, self.metrics, self.health = free_ports(3)
         self.log = directory / f"{name}.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "remuda", "controllers", "--kubeconfig", str(kubeconfig)),
-                    *("--webhook-host", "127.0.0.1", "--webhook-port", str(self.webhooks)),
-                    *("--webhook-url", f"https://127.0.0.1:{self.webhooks}"),
+                    *("--webhook-host", host, "--webhook-port", str(self.webhooks)),
+                    *("--webhook-url", f"https://{host}:{self.webhooks}"),
                     *("--metrics-bind-address", f"127.0.0.1:{self.metrics}"),
                     *("--health-probe-bind-address", f"127.0.0.1:{self.health}"),
                 ],

@@ -57,6 +57,7 @@ class Target:
 
 
 _CONTAINERD = ("CONTAINERD_VERSION", "github.com/containerd/containerd/v2")
+_RANCHER_MACHINE = ("RANCHER_MACHINE_VERSION", "github.com/rancher/machine")
 _CLUSTER_API = ("CLUSTER_API_VERSION", "sigs.k8s.io/cluster-api")
 
 TARGETS = {
@@ -72,8 +73,8 @@ TARGETS = {
         Target(
             name="etcd",
             package=".",
-            binary="etcd",
-            links=(),
+            binary="etcd-programs",
+            links=("etcd", "etcdutl"),
             pin=("ETCD_VERSION", "go.etcd.io/etcd/server/v3"),
         ),
         Target(
@@ -99,6 +100,19 @@ TARGETS = {
         ),
         Target("helm", "helm.sh/helm/v3/cmd/helm", "helm", pin=("HELM_VERSION", "helm.sh/helm/v3")),
         Target("remotedialer", ".", "remotedialer", pin=("REMOTEDIALER_VERSION", "github.com/rancher/remotedialer")),
+        Target(
+            name="systemagent",
+            package="github.com/rancher/system-agent",
+            binary="rancher-system-agent",
+            pin=("SYSTEM_AGENT_VERSION", "github.com/rancher/system-agent"),
+        ),
+        Target(
+            name="rancher-machine",
+            package="github.com/rancher/machine/cmd/rancher-machine",
+            binary="rancher-machine",
+            pin=_RANCHER_MACHINE,
+        ),
+        Target("rancher-machine-flags", ".", "rancher-machine-flags", pin=_RANCHER_MACHINE, folder=HERE / "rancher-machine"),
         Target(
             name="kubelet",
             package=".",
@@ -141,6 +155,8 @@ def link_flags(target: Target) -> str:
         values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
         for package in ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version"):
             flags += [f"-X {package}.{key}={value}" for key, value in values.items()]
+    if target.name == "rancher-machine":
+        flags.append(f"-X github.com/rancher/machine/version.Version={peers()['RANCHER_MACHINE_VERSION']}")
     return " ".join(flags)
 
 

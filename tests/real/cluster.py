@@ -229,7 +229,7 @@ class RealCluster:
         if not self._fsync:
             flags.append("--unsafe-no-fsync")
         self._spawn("etcd", program, [*flags, *self._etcd_args])
-        self._wait("etcd", self._etcd_is_healthy, 30)
+        self._wait("etcd", self._etcd_is_healthy, 180)
 
     def _start_apiserver(self, program: Path) -> None:
         (port,) = free_ports(1)
@@ -273,7 +273,7 @@ class RealCluster:
                 "--authentication-token-webhook-cache-ttl=1s",
             ]
         self._spawn("kube-apiserver", program, [*flags, *self._apiserver_args])
-        self._wait("kube-apiserver", lambda: self.request("GET", "/readyz")[0] == 200, 120)
+        self._wait("kube-apiserver", lambda: self.request("GET", "/readyz")[0] == 200, 400)
 
     def _write_webhook(self) -> Path:
         context = {"cluster": "webhook", "user": "webhook"}
@@ -325,7 +325,7 @@ class RealCluster:
             "--kube-api-burst=1000",
         ]
         self._spawn("kube-controller-manager", program, [*flags, *self._controller_args])
-        self._wait("kube-controller-manager", self._namespace_is_furnished, 60)
+        self._wait("kube-controller-manager", self._namespace_is_furnished, 300)
 
     def _namespace_is_furnished(self) -> bool:
         wanted = []

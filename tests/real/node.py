@@ -144,7 +144,7 @@ class Node:
             self.load(self._busybox(), BUSYBOX)
             self._start_kubelet()
             self._start_proxy()
-            self._wait("kubelet", self._is_ready, 90)
+            self._wait("kubelet", self._is_ready, 400)
         except BaseException:
             self.stop()
             raise
@@ -185,7 +185,7 @@ class Node:
     def _hold_namespaces(self) -> None:
         outer = ["unshare", "--mount", "sh", "-c", _OUTER, "sh", str(self.directory), " ".join(_CONTROLLERS), self._group, _INNER]
         self._spawn("namespaces", outer, {})
-        self._wait("namespaces", (self.directory / "ready").exists, 30)
+        self._wait("namespaces", (self.directory / "ready").exists, 180)
         # unshare's child is process 1 of the node.
         unshare = self._processes["namespaces"].pid
         children = Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split()
@@ -244,7 +244,7 @@ SystemdCgroup = false
 """)
         path = f"{shim.parent}:/usr/sbin:/usr/bin:/sbin:/bin"
         self._spawn("containerd", [*self._enter(), str(containerd), f"--config={config}"], {"PATH": path})
-        self._wait("containerd", self._containerd_answers, 30)
+        self._wait("containerd", self._containerd_answers, 180)
 
     def _containerd_answers(self) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""Cluster API's core in the same process as the API: definitions, rules, conversion and controllers, by choice."""
+"""Cluster API's core and provisioning in the same process as the API: definitions, rules, conversion, controllers, by choice."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 
+from remuda.api import management_cattle_io as management
+from remuda.api import plan_cattle_io as plan
+from remuda.api import provisioning_cattle_io as provisioning
+from remuda.api import rke_cattle_io as rke
 from remuda.api.cluster_x_k8s_io import API_VERSION, CLUSTERS, GROUP, MACHINE_HEALTH_CHECKS, OLD_API_VERSION
 from remuda.apiserver.server import Config, Server
 from remuda.capi.contracts import CRDS
@@ -19,6 +23,7 @@ from remuda.kube.objects import GroupVersionResource
 from remuda.runtime.choice import UnknownController
 
 Obj = dict[str, Any]
+NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 OLD_CLUSTERS = GroupVersionResource(GROUP, "v1beta1", "clusters")
 
 
@@ -126,3 +131,41 @@ def test_controllers_are_chosen_by_the_names_that_kubernetes_and_cluster_api_giv
     assert "machine" in choice
     with pytest.raises(UnknownController):
         chosen("discovery")
+
+
+async def test_a_cluster_that_is_wanted_is_planned() -> None:
+    async with running(Config(None), listen=False, choice=chosen("*")) as server:
+        client = await served(server)
+        for resource in (management.SETTINGS, provisioning.CLUSTERS, rke.RKE_CONTROL_PLANES, plan.BEACONS):
+            await until(lambda resource=resource: client.list(resource))  # type: ignore[misc]
+        await until(lambda: client.get(management.SETTINGS, "server-url"))
+        await client.patch(management.SETTINGS, "server-url", {"value": "https://remuda.test"})
+        await until(lambda: client.get(NAMESPACES, "fleet-default"))
+        wanted = {
+            "apiVersion": provisioning.API_VERSION,
+            "kind": "Cluster",
+            "metadata": {"name": "demo", "namespace": "fleet-default"},
+            "spec": {"kubernetesVersion": "v1.34.1+remuda1", "rkeConfig": {}},
+        }
+        with pytest.raises(ApiError, match="kubernetesVersion"):
+            without = {**wanted, "spec": {"rkeConfig": {}}}
+            await client.create(provisioning.CLUSTERS, without, "fleet-default")
+        await client.create(provisioning.CLUSTERS, wanted, "fleet-default")
+
+        async def waits_for_machines() -> bool:
+            found = await client.get(provisioning.CLUSTERS, "demo", "fleet-default")
+            said = {each["type"]: each.get("message") for each in (found.get("status") or {}).get("conditions") or ()}
+            return "to be registered" in (said.get("Ready") or "")
+
+        await until(waits_for_machines, 60)
+        (beacon,) = (await client.list(plan.BEACONS))["items"]
+        assert beacon["metadata"]["name"] == "demo"
+
+
+async def test_without_provisioning_its_kinds_are_not_there() -> None:
+    async with running(Config(None), listen=False, choice=chosen("*,-provisioning")) as server:
+        client = await served(server)
+        await until(lambda: client.list(provisioning.CLUSTERS))
+        with pytest.raises(ApiError) as refused:
+            await client.list(rke.RKE_CONTROL_PLANES)
+        assert refused.value.is_not_found

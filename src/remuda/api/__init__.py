@@ -10,14 +10,23 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
-from . import cluster_cattle_io, cluster_x_k8s_io, management_cattle_io, provisioning_cattle_io
+from . import (
+    cluster_cattle_io,
+    cluster_x_k8s_io,
+    management_cattle_io,
+    plan_cattle_io,
+    provisioning_cattle_io,
+    rke_cattle_io,
+)
 from .definitions import Kind, definition
 
 _GROUPS = {
     cluster_cattle_io.GROUP: "cluster_cattle_io",
     cluster_x_k8s_io.GROUP: "cluster_x_k8s_io",
     management_cattle_io.GROUP: "management_cattle_io",
+    plan_cattle_io.GROUP: "plan_cattle_io",
     provisioning_cattle_io.GROUP: "provisioning_cattle_io",
+    rke_cattle_io.GROUP: "rke_cattle_io",
 }
 # Those that something here acts on; the others are there for who asks for them by name.
 _ACTIVE = (cluster_x_k8s_io.GROUP,)
@@ -52,5 +61,7 @@ __all__ = [
     "kinds",
     "management_cattle_io",
     "placeholders",
+    "plan_cattle_io",
     "provisioning_cattle_io",
+    "rke_cattle_io",
 ]

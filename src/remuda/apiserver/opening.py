@@ -49,7 +49,7 @@ async def open_keys(config: Config, store: Store) -> tuple[Pki | None, Envelope 
     """Certificates and encryption at rest. Raises PkiError, EncryptionError and StoreError."""
     material = await _material(config, store)
     if config.data_dir is None:
-        return config.pki, None if material is None else material.envelope(config.entropy)
+        return config.pki, config.envelope if material is None else material.envelope(config.entropy)
     if config.etcd is not None and material is None:
         raise PkiError("servers on one etcd must have the same keys: say where they are")
     hosts = [config.host, *config.names]

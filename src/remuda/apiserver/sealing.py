@@ -62,16 +62,32 @@ def check_token(token: str) -> None:
 
 
 def seal(material: Material, token: str, entropy: Entropy, cost: Cost = Cost()) -> Sealed:  # noqa: B008 - a constant
+    return seal_bytes(msgspec.json.encode(material.files()), token, entropy, _PURPOSE, cost)
+
+
+def seal_bytes(plain: bytes, token: str, entropy: Entropy, purpose: bytes, cost: Cost = Cost()) -> Sealed:  # noqa: B008 - a constant
+    """Anything, for one purpose: it opens for no other."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     check_token(token)
     salt, nonce = entropy.token_bytes(16), entropy.token_bytes(_NONCE)
-    key, check = _stretched(token, salt, cost)
-    plain = msgspec.json.encode(material.files())
-    return Sealed(*cost, salt, check, nonce, AESGCM(key).encrypt(nonce, plain, _PURPOSE))
+    key, check = _stretched(token, salt, cost, purpose)
+    return Sealed(*cost, salt, check, nonce, AESGCM(key).encrypt(nonce, plain, purpose))
 
 
 def unseal(sealed: Sealed, token: str, where: str) -> Material:
+    plain = unseal_bytes(sealed, token, where, _PURPOSE)
+    try:
+        files = msgspec.json.decode(plain, type=dict[str, bytes])
+    except msgspec.DecodeError:
+        raise _damaged(where) from None
+    if set(files) != set(FILES):
+        raise _damaged(where)
+    return Material.of(files)
+
+
+def unseal_bytes(sealed: Sealed, token: str, where: str, purpose: bytes) -> bytes:
+    """Raises WrongToken and Damaged."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -80,26 +96,22 @@ def unseal(sealed: Sealed, token: str, where: str) -> Material:
     power_of_two = cost.n > 1 and cost.n & (cost.n - 1) == 0
     if not (power_of_two and cost.n <= _LARGEST_N and cost.r > 0 and cost.p > 0 and cost.r * cost.p <= _LARGEST_RP):
         raise _damaged(where)
-    key, check = _stretched(token, sealed.salt, cost)
+    key, check = _stretched(token, sealed.salt, cost, purpose)
     if not hmac.compare_digest(check, sealed.check):
         raise WrongToken(f"{where} was sealed with another token: start with the token of the servers that run already")
     try:
-        plain = AESGCM(key).decrypt(sealed.nonce, sealed.data, _PURPOSE)
-        files = msgspec.json.decode(plain, type=dict[str, bytes])
-    except (InvalidTag, ValueError, msgspec.DecodeError):
+        return AESGCM(key).decrypt(sealed.nonce, sealed.data, purpose)
+    except (InvalidTag, ValueError):
         raise _damaged(where) from None
-    if set(files) != set(FILES):
-        raise _damaged(where)
-    return Material.of(files)
 
 
 def _damaged(where: str) -> Damaged:
     return Damaged(f"{where} is damaged: restore etcd from a backup")
 
 
-def _stretched(token: str, salt: bytes, cost: Cost) -> tuple[bytes, bytes]:
+def _stretched(token: str, salt: bytes, cost: Cost, purpose: bytes) -> tuple[bytes, bytes]:
     """The key, and what tells whether it is the right one. That helps nobody to guess: the ciphertext tells it as well."""
     from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
     found = Scrypt(salt, 48, cost.n, cost.r, cost.p).derive(token.encode())
-    return found[:32], hashlib.sha256(_PURPOSE + found[32:]).digest()[:16]
+    return found[:32], hashlib.sha256(purpose + found[32:]).digest()[:16]

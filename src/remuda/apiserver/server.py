@@ -98,6 +98,8 @@ class Config:
     default_roles: bool = True
     # Keys and certificates that the server does not keep itself: for one in memory that is to listen.
     pki: Pki | None = None
+    # How Secrets are sealed by one whose keys are not kept by the server either.
+    envelope: Envelope | None = None
     clock: Clock = field(default=SYSTEM_CLOCK)
     rng: Rng = field(default_factory=Rng)
     entropy: Entropy = field(default_factory=Entropy)
@@ -295,6 +297,10 @@ class Server:
         self.upkeep.start_serving()
         if self.config.data_dir is not None:
             self.pki.write_kubeconfig(self.kubeconfig_path, self.url, front.trust)
+
+    @property
+    def listening(self) -> bool:
+        return self._listener is not None
 
     @property
     def url(self) -> str:

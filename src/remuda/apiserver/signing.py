@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from remuda.kube.clock import Clock, Entropy
 
@@ -102,12 +102,14 @@ def subject(name: str, groups: Iterable[str] = ()) -> x509.Name:
     return x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def sign_authority(key: ec.EllipticCurvePrivateKey, clock: Clock, entropy: Entropy) -> x509.Certificate:
+def sign_authority(
+    key: ec.EllipticCurvePrivateKey, clock: Clock, entropy: Entropy, common_name: str = "remuda-ca"
+) -> x509.Certificate:
     """A certificate for the CA's key. Always of the same name: what was signed before a renewal stays good."""
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
 
-    name = subject("remuda-ca")
+    name = subject(common_name)
     builder = (
         _builder(name, name, key.public_key(), CA_SECONDS, clock, entropy)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
@@ -118,25 +120,33 @@ def sign_authority(key: ec.EllipticCurvePrivateKey, clock: Clock, entropy: Entro
 
 def sign_leaf(
     authority: Authority,
-    key: ec.EllipticCurvePrivateKey,
+    key: ec.EllipticCurvePrivateKey | x509.CertificateSigningRequest,
     name: x509.Name,
     seconds: int,
     served: tuple[str, ...],
     clock: Clock,
     entropy: Entropy,
+    *,
+    also_client: bool = False,
 ) -> bytes:
-    """PEM of a serving certificate for the names `served`, or of a client certificate when there are none."""
+    """PEM of a serving certificate for the names `served`, or of a client certificate when there are none.
+
+    `also_client` is for servers that talk to each other with one certificate. Only the public half of `key` is used.
+    """
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
-    usage = ExtendedKeyUsageOID.SERVER_AUTH if served else ExtendedKeyUsageOID.CLIENT_AUTH
+    usages = [ExtendedKeyUsageOID.SERVER_AUTH] if served else []
+    if also_client or not served:
+        usages.append(ExtendedKeyUsageOID.CLIENT_AUTH)
+    public_key = cast("ec.EllipticCurvePublicKey", key.public_key())
     issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key())
     builder = (
-        _builder(name, authority.certificate.subject, key.public_key(), seconds, clock, entropy)
+        _builder(name, authority.certificate.subject, public_key, seconds, clock, entropy)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(authority=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         .add_extension(issuer_key, critical=False)
     )
     if served:

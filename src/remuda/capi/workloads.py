@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from remuda.client.api import Client
 from remuda.kube.objects import GroupVersionResource, Key
@@ -56,4 +56,12 @@ class Connector(Protocol):
     """Makes a client of a workload cluster from what its kubeconfig secret holds."""
 
     async def connect(self, cluster: Key, kubeconfig: bytes) -> Client:
-        """Raises ApiError, OSError or ValueError (an unusable kubeconfig)."""
+        """Raises ApiError (OutOfReach, if it will know when to try again), OSError or ValueError (an unusable kubeconfig)."""
+
+
+@runtime_checkable
+class Losable(Protocol):
+    """A client whose way to the server may go while it is held: one that leads through a tunnel."""
+
+    def on_lost(self, handler: Callable[[], None]) -> Callable[[], None]:
+        """Call `handler` when the way has gone or leads elsewhere now, until what is returned is called; at once, if it has."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from remuda.clusteragent.settings import Source
 
 _TOKEN_VARIABLE = "REMUDA_CLUSTER_AGENT_TOKEN"
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def _place(text: str | Place) -> Place:
@@ -38,6 +39,15 @@ def _place(text: str | Place) -> Place:
         return Place.parse(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+service_account_option = click.option(
+    "--service-account",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=SERVICE_ACCOUNT,
+    show_default=True,
+    help="Without --kubeconfig: the mounted token of the pod's account.",
+)
 
 
 @click.command("cluster-agent")
@@ -75,6 +85,7 @@ def _place(text: str | Place) -> Place:
     show_default=True,
     help="Without --token: the mounted Secret that has server and token.",
 )
+@service_account_option
 @log_options
 def command(
     kubeconfig: Path | None,
@@ -86,6 +97,7 @@ def command(
     strict_verify: bool,
     allowed: tuple[Place, ...],
     credentials: Path,
+    service_account: Path,
     log_format: str,
     verbose: int,
 ) -> None:
@@ -122,7 +134,7 @@ def command(
         source.read()
     except SettingsError as error:
         raise Failure(str(error)) from error
-    found = targets(kubeconfig, context)
+    found = targets(kubeconfig, context, service_account)
     raise_file_limit()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_run(source, found, allowed, prepared=kubeconfig is None))
@@ -157,7 +169,7 @@ def _agent(
     return Agent(source, targets, enter, Surroundings(SYSTEM_CLOCK, Rng(), allowed, known=known), told)
 
 
-def targets(kubeconfig: Path | None, context: str) -> Callable[[], Target]:
+def targets(kubeconfig: Path | None, context: str, service_account: Path = SERVICE_ACCOUNT) -> Callable[[], Target]:
     """Where the cluster's API is, read anew each time."""
     from remuda.client.kubeconfig import ConfigError, in_cluster, load, select
 
@@ -167,7 +179,7 @@ def targets(kubeconfig: Path | None, context: str) -> Callable[[], Target]:
         return lambda: select(load([kubeconfig]), context)
 
     def own() -> Target:
-        found = in_cluster()
+        found = in_cluster(directory=service_account)
         if found is None:
             raise ConfigError("this is no pod: say which cluster to connect with --kubeconfig")
         return found

@@ -13,6 +13,7 @@ import click
 
 from .attached_options import Attachment, Told, attached_options, kubeconfig_option, until_stopped
 from .choosing import chosen_by, controllers_option
+from .job_options import job_runner_option
 from .log_options import log_options
 from .places import Listen, data_dir_option, listen_option
 from .tls_options import tls_options, tls_san_option
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 @tls_san_option("gateway")
 @tls_options
 @controllers_option
+@job_runner_option("cluster")
 @attached_options(webhook_port=9444, health_port=9441)
 @log_options
 def command(
@@ -40,6 +42,7 @@ def command(
     tls_san: tuple[str, ...],
     tls: Files | None,
     wanted: str,
+    job_runner: str,
     attachment: Attachment,
     log_format: str,
     verbose: int,
@@ -60,7 +63,7 @@ def command(
     choice = chosen_by(chosen, wanted)
     client = HttpsClient.from_kubeconfig(kubeconfig)
     settings = attachment.settings(client, choice)
-    front = Front(Socket(listen.host, listen.port), data_dir.absolute(), tls_san, tls, click.echo)
+    front = Front(Socket(listen.host, listen.port), data_dir.absolute(), tls_san, tls, click.echo, job_runner)
     raise_file_limit()
     collect_seldom()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

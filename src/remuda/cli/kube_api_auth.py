@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .cluster_agent import targets
+from .cluster_agent import service_account_option, targets
 from .exits import Failure
 from .log_options import log_options
 from .signals import stop_on_signals
@@ -44,8 +44,11 @@ def _address(text: str | tuple[str, int]) -> tuple[str, int]:
     metavar="HOST:PORT",
     help="Where the cluster's API server asks. Plain HTTP, so an address that only this host has.",
 )
+@service_account_option
 @log_options
-def command(kubeconfig: Path | None, context: str, listen: tuple[str, int], log_format: str, verbose: int) -> None:
+def command(
+    kubeconfig: Path | None, context: str, listen: tuple[str, int], service_account: Path, log_format: str, verbose: int
+) -> None:
     """Check users' tokens for a cluster's API server.
 
     For a cluster with an authorised endpoint (spec.localClusterAuthEndpoint). The import manifest runs it beside every API
@@ -59,7 +62,7 @@ def command(kubeconfig: Path | None, context: str, listen: tuple[str, int], log_
     from .loops import loop_factory
 
     logs.set_up(log_format, verbose)
-    found = targets(kubeconfig, context)
+    found = targets(kubeconfig, context, service_account)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         try:
             runner.run(_run(found(), *listen))

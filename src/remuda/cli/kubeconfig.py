@@ -1,7 +1,8 @@
 """`remuda kubeconfig`: a kubeconfig for the clusters of a server one is logged in to, or that server's administrator's.
 
 Who is logged in gets theirs, made by the server for them. On the server's own machine, without a login, it is the file of its
-data directory. :mod:`.merging` adds either to what a person has.
+data directory, or of a cluster the one that its controllers use (:mod:`.clusterconfigs`). :mod:`.merging` adds any to what a
+person has.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ def command(
     """Print or merge a kubeconfig.
 
     Who is logged in gets one with a context for each cluster that they may use, or for those that are named. Without a login,
-    or with --admin, it is the administrator's of the data directory. Without --into, --merge adds to the first file of
-    $KUBECONFIG, else to ~/.kube/config.
+    or with --admin, it is the administrator's of the data directory; of a cluster that is named, the one that controllers use.
+    Without --into, --merge adds to the first file of $KUBECONFIG, else to ~/.kube/config.
     """
     if not merge and (into is not None or use):
         raise click.UsageError("--into and --use go with --merge")
@@ -69,14 +70,18 @@ def command(
         raise click.UsageError("--merge and --output exclude each other")
     remote = _remote(clusters, login, admin=admin or path_only or _said_data_dir())
     if remote is None:
-        if clusters or direct:
-            raise Failure("clusters are for who is logged in: remuda login URL", Code.NOT_FOUND)
         own = data_dir.absolute() / "kubeconfig"
+        if direct or (clusters and not own.exists()):
+            raise Failure("clusters are for who is logged in: remuda login URL", Code.NOT_FOUND)
+        content = _own(own)
         if path_only:
-            _own(own)
             click.echo(str(own))
-            return
-        _deliver(_own(own), name, output, into, merge=merge, use=use, force=force)
+        elif clusters:
+            from .clusterconfigs import of_clusters
+
+            _deliver(of_clusters(own, clusters), "", output, into, merge=merge, use=use, force=force)
+        else:
+            _deliver(content, name, output, into, merge=merge, use=use, force=force)
         return
     _deliver(_generated(remote, clusters, direct), "", output, into, merge=merge, use=use, force=force)
 

@@ -36,24 +36,23 @@ class Remote:
 
     def run(self, work: Callable[[HttpsClient], Awaitable[_T]]) -> _T:
         from remuda.client.https import HttpsClient
+        from remuda.kube.errors import ApiError
 
         async def with_client() -> _T:
             async with HttpsClient(self.target) as client:
                 return await work(client)
 
-        return asyncio.run(with_client())
-
-    def ask(self, method: str, path: str, body: Any = None, **query: str) -> Any:
-        """One request; what came back, as JSON where it is."""
-        from remuda.kube.errors import ApiError
-
         try:
-            return self.run(lambda client: client.raw(method, path, query=query, body=body))
+            return asyncio.run(with_client())
         except ApiError as error:
             if error.code != 401 or not self.login:
                 raise
             server = self.target.server
             raise Failure(f"the session at {server} has ended: remuda login {server}", Code.NOT_ALLOWED) from None
+
+    def ask(self, method: str, path: str, body: Any = None, **query: str) -> Any:
+        """One request; what came back, as JSON where it is."""
+        return self.run(lambda client: client.raw(method, path, query=query, body=body))
 
 
 def target_of(login: Login) -> Target:

@@ -21,6 +21,7 @@ from .choosing import chosen_by
 from .core_options import core_options
 from .etcd_options import Sharing, etcd_options
 from .exits import Failure
+from .job_options import job_runner_option
 from .leader_options import leader_options
 from .log_options import log_options
 from .loops import collect_seldom, loop_factory, raise_file_limit
@@ -77,6 +78,7 @@ ROLES = ("api",)
     show_default=True,
     help="How long to go on serving after a signal to stop, while /readyz already says so.",
 )
+@job_runner_option("local")
 @leader_options
 @core_options
 @log_options
@@ -93,6 +95,7 @@ def command(
     history: int,
     watch_window: int,
     shutdown_delay_duration: float,
+    job_runner: str,
     log_format: str,
     verbose: int,
 ) -> None:
@@ -126,7 +129,7 @@ def command(
     raise_file_limit()
     collect_seldom()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(config, listen, choice, options, term, tls, controllers=only != "api"))
+        runner.run(_serve(config, listen, choice, options, term, tls, job_runner, controllers=only != "api"))
 
 
 def _check_history(sharing: Sharing) -> None:
@@ -136,7 +139,15 @@ def _check_history(sharing: Sharing) -> None:
 
 
 async def _serve(
-    config: Config, listen: Listen, choice: Choice, options: Options, term: Term, tls: Files | None, *, controllers: bool
+    config: Config,
+    listen: Listen,
+    choice: Choice,
+    options: Options,
+    term: Term,
+    tls: Files | None,
+    job_runner: str,
+    *,
+    controllers: bool,
 ) -> None:
     from remuda.apiserver.encryption import EncryptionError
     from remuda.apiserver.pki import PkiError
@@ -153,7 +164,16 @@ async def _serve(
     stop_on_signals(stop)
     try:
         async with AsyncExitStack() as stack:
-            opening = running(config, controllers=controllers, choice=choice, options=options, term=term, tls=tls, say=click.echo)
+            opening = running(
+                config,
+                controllers=controllers,
+                choice=choice,
+                options=options,
+                term=term,
+                tls=tls,
+                say=click.echo,
+                job_runner=job_runner,
+            )
             server = await _unless(stop, stack.enter_async_context(opening))
             if server is None:
                 return

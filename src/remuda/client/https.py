@@ -241,6 +241,57 @@ class HttpsClient:
         content, media_type = await self._request(method, path, query or {}, body, accept=accept)
         return answers.value(content, media_type)
 
+    async def content(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+        """What a path gives, whatever it is."""
+        return (await self._request("GET", path, query or {}, accept="*/*"))[0]
+
+    @asynccontextmanager
+    async def websocket(
+        self, path: str, query: Mapping[str, str], protocol: str
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """An open one, of this protocol. Raises ApiError: what the server says instead of opening it."""
+        credential = await self._credentials.current()
+        session = (await self._open(credential))[1]
+        headers = self._headers(credential, None, "*/*")
+        try:
+            socket = await session.ws_connect(
+                self._url(path, query),
+                protocols=(protocol,),
+                headers=headers,
+                proxy=self._proxy,
+                compress=0,
+                heartbeat=_HEARTBEAT,
+                server_hostname=self.target.tls_server_name or None,
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            raise await self._refused(path, query, headers, error.status) from None
+        except TimeoutError as error:
+            raise Unreachable(self.target.server, str(error) or "no connection in time") from None
+        except _CUT as error:
+            raise Unreachable(self.target.server, _reason(error)) from None
+        try:
+            yield socket
+        finally:
+            await socket.close()
+
+    async def _refused(self, path: str, query: Mapping[str, str], headers: CIMultiDict[str], status: int) -> ApiError:
+        """Why no websocket was opened: asked once more, since who opens one is not shown what the answer said."""
+        session = (await self._open(await self._credentials.current()))[0]
+        handshake = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
+        key = {"Sec-WebSocket-Key": "cmVtdWRhIHdoeSBub3Q/IQ=="}
+        try:
+            async with session.get(
+                self._url(path, query),
+                headers={**headers, **handshake, **key},
+                proxy=self._proxy,
+                server_hostname=self.target.tls_server_name or None,
+            ) as response:
+                if response.status >= 400:
+                    return answers.failure(response.status, await self._read(response), response.headers, "GET", path)
+        except (*_CUT, TimeoutError) as error:
+            return Unreachable(self.target.server, _reason(error))
+        return ApiError(status, "InternalError", f"{self.target.server} opens no websocket")
+
     # --- watch ---------------------------------------------------------------------------------------------------------
 
     async def watch(
@@ -461,6 +512,9 @@ class HttpsClient:
 # A server that can't cut objects down may send them whole.
 _PARTIAL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _PARTIAL_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+
+# How often one looks whether the other end of a websocket is still there.
+_HEARTBEAT = 30.0
 
 # Every way in which aiohttp says that there is no (whole) answer.
 _CUT = (aiohttp.ClientError, ConnectionError, ssl.SSLError)

@@ -75,12 +75,13 @@ class InProcessClient:
         subresource: str = "",
         dry_run: bool = False,
         field_manager: str = "",
-        pinned: str = "",
+        fields: str = "",
     ) -> Call:
-        """`pinned` is the one name that a selector leaves: permission may be given for just that."""
+        """`fields` select: permission may be given for just that, or for the one name that they leave."""
         user = self._user
         if user is not None:
-            self._authorize(Action(user, verb, *resource, subresource, namespace, name or pinned))
+            named = name or pinned_name(fields)
+            self._authorize(Action(user, verb, *resource, subresource, namespace, named, field_selector=fields))
         version = served(self._api.registry, *resource, verb=verb, namespace=namespace, name=name, subresource=subresource)
         if field_manager:
             found = field_manager_errors(field_manager, "fieldManager")
@@ -136,7 +137,7 @@ class InProcessClient:
         resource_version_match: str = "",
         metadata_only: bool = False,
     ) -> Obj:
-        call = self._call(resource, "list", namespace, pinned=pinned_name(fields))
+        call = self._call(resource, "list", namespace, fields=fields)
         options = ListOptions(labels, fields, limit, continue_, resource_version, resource_version_match)
         page = await listing.list_(self._api, call, options)
         version = call.version
@@ -174,7 +175,7 @@ class InProcessClient:
         queue = _Queue()
 
         async def start() -> tuple[Version, watch.Start]:
-            call = self._call(resource, "watch", namespace, pinned=pinned_name(fields))
+            call = self._call(resource, "watch", namespace, fields=fields)
             selection = watch.selection_of(call, options)
             return call.version, await watch.start(self._api, self._server.feeds, call, options, selection, queue)
 

@@ -10,14 +10,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-import ssl
 from dataclasses import dataclass
 
-import aiohttp
-
-from remuda.client.proxies import introduced, proxy_for
+from remuda.client.fetching import FetchError, fetched
+from remuda.client.proxies import proxy_for
 from remuda.kube import jsonio
-from remuda.kube.clock import Clock, deadline
+from remuda.kube.clock import Clock
 from remuda.tunnel import Server, TunnelError
 
 from .settings import Settings
@@ -81,31 +79,10 @@ def matches(ca: str, checksum: str) -> bool:
 
 
 async def _get(url: str, server: Server, clock: Clock) -> bytes:
-    found = proxy_for(url, os.environ) if server.proxy is None else server.proxy
-    proxy, shown = introduced(found) if found else (None, {})
-    timeout = aiohttp.ClientTimeout(total=None)
+    proxy = proxy_for(url, os.environ) if server.proxy is None else server.proxy
     try:
-        async with (
-            deadline(clock, ANSWER_WITHIN),
-            aiohttp.ClientSession(timeout=timeout, trust_env=False, cookie_jar=aiohttp.DummyCookieJar()) as http,
-            http.get(
-                url, ssl=server.context(), proxy=proxy, proxy_headers=shown if proxy else None, allow_redirects=False
-            ) as answer,
-        ):
-            if answer.status != 200:
-                raise TrustError(f"{url} answered {answer.status}")
-            body = bytearray()
-            async for data in answer.content.iter_any():
-                body += data
-                if len(body) > _LARGEST_ANSWER:
-                    raise TrustError(f"{url} answers with more than it can have to say")
-            return bytes(body)
-    except TimeoutError:
-        raise TrustError(f"{url} did not answer within {ANSWER_WITHIN:.0f} s") from None
-    except aiohttp.ClientHttpProxyError as error:
-        raise TrustError(f"the proxy on the way to {url} answered {error.status}") from None
-    except aiohttp.ClientConnectorCertificateError as error:
-        why = getattr(error.certificate_error, "verify_message", "") or str(error.certificate_error)
-        raise TrustError(f"the certificate of {url} is not to be believed: {why}") from None
-    except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
-        raise TrustError(f"{url} can't be reached: {error or type(error).__name__}") from None
+        return await fetched(
+            url, clock, context=server.context(), proxy=proxy or None, within=ANSWER_WITHIN, largest=_LARGEST_ANSWER
+        )
+    except FetchError as error:
+        raise TrustError(str(error)) from None

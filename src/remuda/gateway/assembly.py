@@ -24,24 +24,32 @@ from remuda.capi.workloads import Connector
 from remuda.client.api import Client
 from remuda.fleet.fleetworkspace import FleetWorkspaces
 from remuda.fleet.fleetworkspace import standing as workspaces
-from remuda.kube.clock import Clock, Entropy, Rng
+from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng
 from remuda.kube.errors import FieldError
+from remuda.machines.admission import admitted as admitted_machines
+from remuda.machines.nodedrivers.admission import admitted as admitted_drivers
+from remuda.machines.nodedrivers.credentials import admitted as admitted_credentials
 from remuda.management import CONTROLLERS, clusters
 from remuda.management.choices import Choices
 from remuda.management.choices import admitted as admitted_choices
 from remuda.management.clusterauth import ClusterAuth
 from remuda.management.clusters import ManagedClusters, RegistrationTokens, Server
 from remuda.management.clusters.admission import admitted as admitted_clusters
+from remuda.management.downstreams import Downstreams
 from remuda.management.health import assembly as health
+from remuda.management.health.ports import Agents, while_working
 from remuda.management.roles import assembly as roles
 from remuda.management.users.admission import admitted as admitted_identity
 from remuda.management.users.controllers import TokenController, UserController
 from remuda.provisioning.admission import admitted as admitted_wishes
 from remuda.provisioning.cluster import ManagementMirror, WantedClusters
+from remuda.rke.admission import admitted as admitted_providers
+from remuda.rke.hosts import Hosts
 from remuda.runtime import Informers, Manager, Pauses, Reconciler, Registry
 from remuda.runtime.admission import AdmittedType
 from remuda.tunnel import TunnelServer
 
+from .agentfiles import AgentFiles
 from .audit import AuditLog
 from .behind import Behind
 from .callers import Callers, TokenAuthenticator
@@ -51,17 +59,22 @@ from .door import Auditing, Door, Unaudited
 from .downstreams import TunnelDownstreams
 from .facts import Facts
 from .firststart import all_there, first_objects
+from .hosttokens import WrongTokens
 from .identity import Identity
 from .impersonation import Impersonation
 from .importing import Importing
+from .joining import Joining
 from .lines import Lines
 from .live import Live
+from .machineaccess import MachineAccessApi
+from .progress import Progress
 from .proxy import Proxy
 from .registrationapi import RegistrationApi
 from .registrations import Registrations
 from .registry import ImageRegistry
 from .services import Access, Authority, Services
 from .tunnels import TunnelAgents, Tunnels
+from .waiting import Waits
 
 log = logging.getLogger(__name__)
 
@@ -134,6 +147,13 @@ class Gateway:
         Importing(services, self.registrations)
         RegistrationApi(services, self.registrations)
         ImageRegistry(services)
+        AgentFiles(services)
+        hosts = Hosts(services.client, services.informers, services.clock, services.environment)
+        wrong = WrongTokens(services.clock)
+        Joining(services, self.registrations, hosts, wrong)
+        self.progress = Progress(services, hosts, wrong)
+        MachineAccessApi(services)
+        self.waits = Waits(services)
         self.tunnels = Tunnels(services, self.registrations)
         self.tunnels.takes_turns = self.ground.takes_turns
         self.agents = TunnelAgents(services)
@@ -184,13 +204,26 @@ class Gateway:
 class AccessControllers:
     """The controllers, or `only` some of them, added to a manager that has not begun to run.
 
-    `machines`: whether Cluster API's kinds are on this server.
+    `machines`: whether Cluster API's kinds are on this server; `provisions`: whether our own providers' are. `downstreams` and
+    `agents` are the ways to clusters, where those are others than the gateway's tunnels.
     """
 
-    def __init__(self, manager: Manager, gateway: Gateway, only: Collection[str] = CONTROLLERS, *, machines: bool = True) -> None:
+    def __init__(
+        self,
+        manager: Manager,
+        gateway: Gateway,
+        only: Collection[str] = CONTROLLERS,
+        *,
+        machines: bool = True,
+        provisions: bool = False,
+        downstreams: Downstreams | None = None,
+        agents: Agents | None = None,
+    ) -> None:
         ground = gateway.ground
+        downstreams, agents = downstreams or gateway.downstreams, agents or gateway.agents
         informers = manager.informers
         manager.beside(gateway.tunnels.own)
+        while_working(manager, lambda: gateway.waits.follow(manager.waits))
         server = Server(informers, ground.environment, lambda: ground.authority.ca)
         self._informers = informers
         self._first_user = gateway.identity.first
@@ -200,13 +233,13 @@ class AccessControllers:
         made: list[Reconciler] = [
             UserController(manager.client, informers),
             TokenController(manager.client, informers, manager.clock),
-            *roles.controllers(manager, gateway.downstreams, machines=machines),
+            *roles.controllers(manager, downstreams, machines=machines, provisions=provisions),
             ManagedClusters(manager, server),
             RegistrationTokens(manager, server, ground.entropy),
             *clusters.standing(manager),
-            *health.controllers(manager, gateway.downstreams, gateway.agents),
-            AgentDeployment(manager, gateway.services, gateway.registrations, gateway.downstreams),
-            ClusterAuth(manager, gateway.downstreams),
+            *health.controllers(manager, downstreams, agents),
+            AgentDeployment(manager, gateway.services, gateway.registrations, downstreams),
+            ClusterAuth(manager, downstreams),
             WantedClusters(manager, server, ground.entropy),
             ManagementMirror(manager),
             FleetWorkspaces(manager),
@@ -222,10 +255,14 @@ class AccessControllers:
         await self._first_user.made.wait()
 
 
-def admitted_types(source: ObjectSource, rbac: Rbac) -> tuple[AdmittedType, ...]:
-    """What is defaulted and checked of the kinds of `management.cattle.io` and `provisioning.cattle.io`.
+def admitted_types(
+    source: ObjectSource, rbac: Rbac, *, secrets: bool = True, clock: Clock = SYSTEM_CLOCK
+) -> tuple[AdmittedType, ...]:
+    """What is defaulted and checked of the kinds of `management.cattle.io`, `provisioning.cattle.io`, `rke.cattle.io` and of node
+    drivers.
 
-    `source` and `rbac` say who holds what: the server's own, or :class:`~remuda.management.roles.held.InformerSource`.
+    `source` and `rbac` say who holds what: the server's own, or :class:`~remuda.management.roles.held.InformerSource`, which has
+    no `secrets`.
     """
     return merged(
         (
@@ -234,6 +271,10 @@ def admitted_types(source: ObjectSource, rbac: Rbac) -> tuple[AdmittedType, ...]
             *admitted_identity(source, rbac),
             *admitted_clusters(),
             *admitted_wishes(source),
+            *admitted_providers(source, secrets=secrets),
+            *admitted_machines(source),
+            *admitted_drivers(source, rbac),
+            *admitted_credentials(source, rbac, clock),
         )
     )
 

@@ -3,7 +3,7 @@
 The file is rotated by size, a fixed number of old ones is kept. A request never fails because its line can't be written: on a
 full disk lines are counted, and once there is room again the first line says how many are missing. A line that was cut short (a
 crash, a full disk) is ended before the next, so that it spoils no other. How often the file is forced to disk is a choice: every
-line, every so many seconds, or when the system likes. :mod:`.redaction` takes secrets out.
+line, every so many seconds, or when the system likes. :mod:`remuda.kube.redaction` takes secrets out.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from pathlib import Path
 import msgspec
 
 from remuda.kube.clock import Clock, rfc3339_micro
-
-from .redaction import redacted
+from remuda.kube.redaction import redacted
 
 log = logging.getLogger(__name__)
 

@@ -17,6 +17,11 @@ class Buckets:
         self._size = size
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
+    def has(self, key: str) -> bool:
+        """Whether there is a try left, without using one."""
+        left, since = self._buckets.get(key, (self._burst, self._clock.monotonic()))
+        return left + (self._clock.monotonic() - since) * self._per_second >= 1.0
+
     def take(self, key: str) -> bool:
         """Use one try up; False when there is none left."""
         now = self._clock.monotonic()

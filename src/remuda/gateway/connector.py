@@ -19,12 +19,13 @@ from remuda.client.api import Client
 from remuda.client.credentials import Credential
 from remuda.client.https import HttpsClient
 from remuda.client.kubeconfig import ConfigError, Target
-from remuda.kube.errors import unauthorized, unavailable
+from remuda.kube.clock import Clock
+from remuda.kube.errors import unauthorized
 from remuda.kube.objects import Key
 
 from .asking import Caller
 from .credentials import Presented, parse_token
-from .downstreams import LARGEST_ANSWER, LOCAL, TunnelDownstreams
+from .downstreams import LARGEST_ANSWER, LOCAL, Reach, TunnelDownstreams
 from .impersonation import EXTRAS, Impersonation
 from .services import Services
 
@@ -74,23 +75,32 @@ class DownstreamConnector:
             raise forbidden_action(action)
         reach = self._downstreams.reach(cluster)
         if reach is None:
-            raise unavailable("cluster agent disconnected", 5)
+            raise self._downstreams.out_of_reach(cluster)
         there = Target(
             f"https://{reach.address}",
             ca=reach.ca,
             impersonate=user.name,
             impersonate_groups=user.groups,
-            impersonate_extra=tuple((key, tuple(user.extra[key])) for key in EXTRAS if user.extra.get(key)),
+            # What says nothing is not granted either: accounts of our own have no name to log in with.
+            impersonate_extra=tuple((key, tuple(filter(None, user.extra.get(key, ())))) for key in EXTRAS),
         )
-        return HttpsClient(
-            there,
-            self._services.clock,
+        return ThroughTunnel(reach, there, self._services.clock, UserToken(self._impersonation, cluster, user))
+
+
+class ThroughTunnel(HttpsClient):
+    """A client that knows when its tunnel is gone: a `Losable`. A request would find out by waiting for an answer."""
+
+    def __init__(self, reach: Reach, target: Target, clock: Clock, token: UserToken) -> None:
+        super().__init__(
+            target,
+            clock,
             connections=_CONNECTIONS,
             request_seconds=_SECONDS,
             connector=reach.connector,
             largest=LARGEST_ANSWER,
-            credentials=UserToken(self._impersonation, cluster, user),
+            credentials=token,
         )
+        self.on_lost = reach.on_lost
 
 
 class UserToken:

@@ -1,9 +1,10 @@
-"""The controller that keeps an imported cluster's agent as its manifest would be now.
+"""The controller that keeps a cluster's agent as its manifest would be now.
 
 A registration token is replaced in time, an image or a proxy is set, the server moves: whoever applied the manifest should not
 have to do it again. So it is applied through the tunnel, and the new agent takes over before the old one goes. Only what came
 from a manifest of ours is touched: an agent that runs as a plain process somewhere is left to who started it. An old token stays
-in the cluster only until the agents with the new one are there.
+in the cluster only until the agents with the new one are there. Clusters that we provision get the manifest by their plans, with
+the taints of their machines; there only what is left over is taken away, unless somebody asks for more.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from remuda.kube.objects import (
 from remuda.management.clusters.names import DEFAULT_TOKEN
 from remuda.management.downstreams import Downstreams
 from remuda.management.footprint import AGENT, CREDENTIALS_PREFIX, MADE_FOR, NAMESPACE, STAMP
+from remuda.management.health.judging import is_administrated
 from remuda.management.health.ports import while_working
 from remuda.management.making import discard, find
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
@@ -92,9 +94,14 @@ class AgentDeployment:
         found = await find(client, DEPLOYMENTS, AGENT, NAMESPACE)
         if found is None or annotations_of(found).get(MADE_FOR) != name_of(cluster):
             return
+        forced = annotations_of(cluster).get(FORCE) == "true"
+        if is_administrated(cluster) and not forced:
+            if _has_arrived(found):
+                await _forget_old_tokens(client, found, name_of(cluster))
+            await self._say(cluster, found, forced)
+            return
         made = objects(await wanted(self._services, cluster, token, _server_of(found)))
         (deployment,) = (each for each in made if each["kind"] == "Deployment")
-        forced = annotations_of(cluster).get(FORCE) == "true"
         if forced or annotations_of(found).get(STAMP) != annotations_of(deployment)[STAMP]:
             await _apply(client, made)
             log.info("the cluster agent was deployed anew")

@@ -27,6 +27,7 @@ from remuda.client.credentials import Credential
 from remuda.client.https import HttpsClient
 from remuda.client.kubeconfig import ConfigError, Target
 from remuda.client.tls import ContextOnDemand
+from remuda.kube.errors import OutOfReach
 from remuda.kube.objects import GroupVersionResource, dig, name_of, namespace_of
 from remuda.tunnel import ByteStream, Stream, start_tls
 from remuda.tunnel.transport import TunnelConnector
@@ -46,6 +47,8 @@ REQUEST_SECONDS = 45.0
 _CONNECTIONS = 16
 # Controllers ask for several things at once, then for nothing for half a minute: a connection that waits for them takes 50 KB.
 _KEPT_SECONDS = 1.0
+# When to ask again, for who is not told that the cluster can be reached.
+_AGAIN_SECONDS = 5
 # A page of five hundred large pods fits. A cluster that wants our memory, or our time (reading this much takes seconds in which
 # nobody else is served), gets no more of it.
 LARGEST_ANSWER = 32 << 20
@@ -70,6 +73,8 @@ class Reach:
         self.address = f"{found[1]}:{found[2] or 443}"
         self._host = found[1].strip("[]")
         self._services = services
+        # Who is to be told when this is the way no more; None when it is not.
+        self._holders: list[Callable[[], None]] | None = []
         self.ca = _pem(ca)
         target = Target(f"https://{self.address}", ca=self.ca)
         try:
@@ -89,6 +94,24 @@ class Reach:
             credentials=token,
             largest=LARGEST_ANSWER,
         )
+
+    def on_lost(self, handler: Callable[[], None]) -> Callable[[], None]:
+        """Call `handler` when this is the way to the cluster no more: its agent has gone, or tells of another address."""
+        if self._holders is None:
+            handler()
+        else:
+            self._holders.append(handler)
+
+        def stop() -> None:
+            if self._holders is not None and handler in self._holders:
+                self._holders.remove(handler)
+
+        return stop
+
+    def lose(self) -> None:
+        holders, self._holders = self._holders, None
+        for handler in holders or ():
+            handler()
 
     def connector(self, limit: int, context: ContextOnDemand | None, keep: float = 45.0) -> aiohttp.BaseConnector:
         return TunnelConnector(self._dial, context, self._services.clock, limit=limit, keep=keep)
@@ -135,6 +158,7 @@ class TunnelDownstreams:
         self._reaches: dict[str, Reach] = {}
         self._complained: dict[str, str] = {}
         self._handlers: list[Callable[[str], None]] = []
+        self._awaited = _Awaited(self)
         self._stopped = False
         self._closing: set[asyncio.Future[None]] = set()
         self._clusters.on_change(self._cluster_changed)
@@ -188,6 +212,10 @@ class TunnelDownstreams:
         """Every cluster whose agent is connected, but `local`."""
         return [name for name in self._services.tunnels.clients() if self.reach(name) is not None]
 
+    def out_of_reach(self, cluster: str) -> OutOfReach:
+        """What to raise when :meth:`reach` gives nothing."""
+        return OutOfReach("cluster agent disconnected", lambda handler: self._awaited.add(cluster, handler), _AGAIN_SECONDS)
+
     # --- what it is made of ---------------------------------------------------------------------------------------------
 
     def _known(self, found: Obj | None) -> tuple[str, str, str] | None:
@@ -213,6 +241,7 @@ class TunnelDownstreams:
     def _drop(self, cluster: str) -> None:
         found = self._reaches.pop(cluster, None)
         if found is not None:
+            found.lose()
             found.pool.close()
             closing = asyncio.ensure_future(found.client.close())
             self._closing.add(closing)
@@ -261,6 +290,38 @@ class TunnelDownstreams:
     def _tell(self, cluster: str) -> None:
         for handler in list(self._handlers):
             handler(cluster)
+
+
+class _Awaited:
+    """Who waits for which cluster to come within reach. However many wait, a change looks up one of them."""
+
+    def __init__(self, downstreams: TunnelDownstreams) -> None:
+        self._downstreams = downstreams
+        self._handlers: dict[str, list[Callable[[], None]]] = {}
+        self._stop: Callable[[], None] | None = None
+
+    def add(self, cluster: str, handler: Callable[[], None]) -> Callable[[], None]:
+        if self._stop is None:
+            self._stop = self._downstreams.on_change(self._changed)
+        self._handlers.setdefault(cluster, []).append(handler)
+        # It may have come since it was looked for.
+        self._changed(cluster)
+        return lambda: self._remove(cluster, handler)
+
+    def _changed(self, cluster: str) -> None:
+        waiting = self._handlers.get(cluster)
+        if waiting and self._downstreams.reach(cluster) is not None:
+            for handler in list(waiting):
+                handler()
+
+    def _remove(self, cluster: str, handler: Callable[[], None]) -> None:
+        waiting = self._handlers[cluster]
+        waiting.remove(handler)
+        if not waiting:
+            del self._handlers[cluster]
+        if not self._handlers and self._stop is not None:
+            self._stop()
+            self._stop = None
 
 
 def _facts(cluster: Obj) -> tuple[object, ...]:

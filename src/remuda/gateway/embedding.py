@@ -19,6 +19,9 @@ from urllib.parse import urlsplit
 from remuda.apiserver.authn.certificates import CertificateAuthenticator
 from remuda.apiserver.server import Front, Server
 from remuda.client.inprocess import InProcessClient
+from remuda.machines.assembly import Ports as MachinePorts
+from remuda.machines.runner.controller import Ground as Processes
+from remuda.machines.runner.grant import cluster_of
 from remuda.management.roles.visibility import show_what_is_theirs
 from remuda.runtime.admission import install as install_admission
 
@@ -57,7 +60,8 @@ class _CertificateAuthority:
 
 def install_rules(server: Server) -> None:
     """The rules of the kinds, before anybody can write one, and that everybody sees the part of them that is theirs."""
-    install_admission(admitted_types(server.source, server.rbac), server.hooks, server.converters)
+    rules = admitted_types(server.source, server.rbac, clock=server.config.clock)
+    install_admission(rules, server.hooks, server.converters)
     show_what_is_theirs(server)
 
 
@@ -76,6 +80,20 @@ def trust_of(certificate: ServingCertificate, host: str) -> Obj:
     if names and host not in names:
         found["tls-server-name"] = names[0].replace("*", "remuda", 1)
     return found
+
+
+def machine_ports(server: Server, embedded: Embedded, job_runner: str) -> MachinePorts:
+    """What Jobs that are processes of this one stand on: the API as others reach it, and the data directory's place for hosts."""
+
+    def api() -> Obj | None:
+        if server.pki is None or not server.listening:
+            return None
+        trust = embedded.front.trust
+        return cluster_of(server.url, server.pki.ca_pem) if trust is None else {"server": server.url, **trust}
+
+    data_dir = server.config.data_dir
+    ground = Processes(api, embedded.gateway.ground.environment, hosts=None if data_dir is None else data_dir / "hosts")
+    return MachinePorts(ground, job_runner, None if data_dir is None else data_dir / "node-drivers")
 
 
 @asynccontextmanager

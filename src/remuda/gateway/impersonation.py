@@ -20,7 +20,7 @@ from typing import Any
 from remuda.api.management_cattle_io import USERS
 from remuda.apiserver.users import User
 from remuda.client.api import Client
-from remuda.kube.errors import ApiError, unavailable
+from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, annotations_of, dig, name_of
 from remuda.management.footprint import IMPERSONATION_NAMESPACE, MADE_FOR
 from remuda.management.making import discard
@@ -208,7 +208,7 @@ class Impersonation:
     def _client(self, cluster: str) -> Client:
         reach = self._downstreams.reach(cluster)
         if reach is None:
-            raise unavailable("cluster agent disconnected", 5)
+            raise self._downstreams.out_of_reach(cluster)
         return reach.client
 
     # --- making ---------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """`/v3/import/<token>_<cluster>.yaml`: the manifest that imports a cluster, for whoever has its registration token.
 
 The token is the only credential, so there is one answer to everything that is wrong: nobody learns whether it was the cluster,
-the token or the name (protocols.md §10.1). The audit log says which, without the token (:mod:`.redaction`). A node's token
+the token or the name (protocols.md §10.1). The audit log says which, without the token. A node's token
 imports nothing: what the manifest makes would open a tunnel with it, and :mod:`.tunnels` refuses that, too.
 """
 

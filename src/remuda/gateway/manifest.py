@@ -14,7 +14,6 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from remuda.kube import jsonio, yamlio
 from remuda.kube.objects import dig, with_path
@@ -33,7 +32,7 @@ from remuda.management.footprint import (
     STAMP,
     credentials_name,
 )
-from remuda.management.settings import AGENT_REPOSITORY, Settings
+from remuda.management.settings import AGENT_REPOSITORY, Settings, registry_at
 
 from .manifest_auth import authentication
 
@@ -57,6 +56,13 @@ _RBAC: Final = "rbac.authorization.k8s.io/v1"
 _TOLERATIONS: Final = (
     {"key": "node-role.kubernetes.io/controlplane", "value": "true", "effect": "NoSchedule"},
     {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"},
+)
+# Without its agent nobody can do anything about a cluster, not even about the node that the agent was lost with. So it is not
+# waited for as long as other pods are (five minutes), once its node is known to be away.
+_AWAY_SECONDS: Final = 20
+_AWAY: Final = tuple(
+    {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _AWAY_SECONDS}
+    for key in ("not-ready", "unreachable")
 )
 _NODE_PARTS: Final = ("nodes/metrics", "nodes/proxy", "nodes/stats", "nodes/log", "nodes/spec")
 
@@ -98,13 +104,6 @@ def agent_image(cluster: Obj, settings: Settings, server: str) -> str:
     if not registry and image.startswith(f"{AGENT_REPOSITORY}:"):
         registry = registry_at(server)
     return resolve_image(image, registry)
-
-
-def registry_at(server: str) -> str:
-    """The registry that a server is, as the name of an image begins with it."""
-    host = urlsplit(server).netloc.lower()
-    # A word without a dot or a port would be read as a part of the name.
-    return host if not host or set(host) & set(".:") or host == "localhost" else f"{host}:443"
 
 
 def assets_image(cluster: Obj, settings: Settings) -> str:
@@ -309,7 +308,9 @@ def _affinity(wanted: Wanted, customization: Obj) -> Obj:
 
 def _tolerations(wanted: Wanted, customization: Obj) -> list[Obj]:
     own = [_tolerating(taint) for taint in wanted.taints] if wanted.taints is not None else [dict(each) for each in _TOLERATIONS]
-    return [*own, *(customization.get("appendTolerations") or [])]
+    appended = customization.get("appendTolerations") or []
+    chosen = {each.get("key") for each in (*own, *appended)}
+    return [*own, *(dict(each) for each in _AWAY if each["key"] not in chosen), *appended]
 
 
 def _tolerating(taint: Obj) -> Obj:

@@ -11,11 +11,10 @@ from typing import Any, Final
 
 from remuda.api.cluster_cattle_io import CLUSTER_AUTH_TOKENS, CLUSTER_USER_ATTRIBUTES, GROUP
 from remuda.management.clusterauth.desired import is_wanted
-from remuda.management.footprint import AUTH, NAMESPACE
+from remuda.management.footprint import AUTH, AUTH_COMMAND, AUTH_PORT, NAMESPACE
 
 Obj = dict[str, Any]
 
-PORT: Final = 6440
 _RBAC: Final = "rbac.authorization.k8s.io"
 _LABELS: Final = {"k8s-app": AUTH}
 _ON_SERVERS: Final = tuple(
@@ -59,8 +58,8 @@ def _pod(agent: Obj) -> Obj:
         "name": AUTH,
         "image": agent["containers"][0]["image"],
         "imagePullPolicy": "IfNotPresent",
-        "command": ["/usr/local/bin/remuda", "kube-api-auth", "--listen", f"127.0.0.1:{PORT}"],
-        "livenessProbe": {"httpGet": {"host": "127.0.0.1", "path": "/healthcheck", "port": PORT}, "periodSeconds": 10},
+        "command": list(AUTH_COMMAND),
+        "livenessProbe": {"httpGet": {"host": "127.0.0.1", "path": "/healthcheck", "port": AUTH_PORT}, "periodSeconds": 10},
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True},
     }
     placed = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(_ON_SERVERS)}}}

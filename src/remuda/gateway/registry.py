@@ -1,23 +1,28 @@
 """`/v2/`: our own images for clusters that we provision, by the OCI distribution protocol, read-only.
 
 Anybody may pull: what is in an image is in our sources, too, and a node has no token of ours when it needs its first one. Every
-answer is a file of a layout that `make images` wrote (:mod:`remuda.images.layout`), sent from disk in pieces.
+answer is a file of a layout that `make images` wrote (:mod:`remuda.images.layout`), sent from disk in pieces. The installers of
+our own distribution are made when the first host asks for one, if nobody has made them (:mod:`remuda.images.builtin`).
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode
 
 from aiohttp import web
 
-from remuda.images import Layout, LayoutError, images_directory
+from remuda.images import Layout, LayoutError, builtin, images_directory, installer
 from remuda.kube import jsonio
 
 from .asking import Asked
 from .routing import Who
 from .services import Services
+
+log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
@@ -34,6 +39,9 @@ class ImageRegistry:
 
     def __init__(self, services: Services, directory: Path | None = None) -> None:
         self._directory = directory or images_directory(services.environment)
+        self._environment = services.environment
+        self._making = asyncio.Lock()
+        self._made = False
         services.routes.add("GET HEAD", "/v2/{path*}", self.answer, Who.ANYBODY, largest=0, quiet=True)
         services.routes.add("*", "/v2/{path*}", self.refuse, Who.ANYBODY, largest=0)
 
@@ -45,6 +53,8 @@ class ImageRegistry:
         if not _NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
             return _error(404, "NAME_UNKNOWN", "no repository has this name")
         layout = Layout(self._directory / name)
+        if name == installer.REPOSITORY and not await self._have_installers():
+            return _error(404, "NAME_UNKNOWN", "this server could not make the image; its log says why")
         if not layout.exists():
             return _error(404, "NAME_UNKNOWN", "no repository has this name")
         try:
@@ -56,6 +66,18 @@ class ImageRegistry:
         except LayoutError:
             # Its words name files of this machine.
             return _error(404, "NAME_UNKNOWN", "the repository can't be read")
+
+    async def _have_installers(self) -> bool:
+        if self._made:
+            return True
+        async with self._making:
+            try:
+                await asyncio.to_thread(builtin.ensure, self._directory, self._environment)
+            except (installer.InstallerError, OSError) as error:
+                log.warning("the installer images can't be made: %s", error)
+                return False
+            self._made = True
+            return True
 
     async def refuse(self, asked: Asked) -> web.StreamResponse:
         refusal = _error(405, "UNSUPPORTED", "images can be pulled here, nothing else")

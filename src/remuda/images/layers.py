@@ -10,7 +10,9 @@ from .tree import Tree
 
 MEDIA_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"
 # The best level makes it one part in a hundred smaller, and takes five times as long.
-_GZIP, _LEVEL = 31, 6
+_GZIP, LEVEL = 31, 6
+# A tenth larger, and done in a third of the time: for whom somebody waits.
+QUICK = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +25,10 @@ class Layer:
     about: str
 
 
-def layer_of(tree: Tree, about: str, epoch: int = 0) -> Layer:
+def layer_of(tree: Tree, about: str, epoch: int = 0, level: int = LEVEL) -> Layer:
     archive = tree.tar(epoch)
     # zlib's own gzip header has neither time nor name.
-    packer = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
+    packer = zlib.compressobj(level, zlib.DEFLATED, _GZIP)
     content = packer.compress(archive) + packer.flush()
     return Layer(content, digest_of(content), digest_of(archive), about)
 

@@ -71,7 +71,7 @@ class Image:
                 "schemaVersion": 2,
                 "mediaType": MANIFEST,
                 "config": _descriptor(CONFIG, config),
-                "layers": [_descriptor(LAYER, layer.content) for layer in self.layers],
+                "layers": [{"mediaType": LAYER, "digest": each.digest, "size": len(each.content)} for each in self.layers],
                 "annotations": dict(self.annotations),
             }
         )
@@ -88,16 +88,26 @@ class Layout:
 
     def write(self, image: Image, tags: Sequence[str]) -> str:
         """The image under these tags and no other image; its manifest's digest."""
+        return self.write_all(dict.fromkeys(tags, image))[tags[0]]
+
+    def write_all(self, images: Mapping[str, Image]) -> dict[str, str]:
+        """These images by tag, and no others; digests of their manifests. What they share is written once."""
         (self.directory / "blobs" / "sha256").mkdir(parents=True, exist_ok=True)
-        manifest = image.manifest()
-        for content in (*(layer.content for layer in image.layers), image.config(), manifest):
-            self._write_blob(content)
-        platform = {"architecture": image.architecture, "os": "linux"}
-        entries = [{**_descriptor(MANIFEST, manifest), "platform": platform, "annotations": {_REF_NAME: tag}} for tag in tags]
+        entries: list[Obj] = []
+        digests: dict[str, str] = {}
+        for tag, image in images.items():
+            manifest = image.manifest()
+            for layer in image.layers:
+                self._write_blob(layer.content, layer.digest)
+            for content in (image.config(), manifest):
+                self._write_blob(content, digest_of(content))
+            platform = {"architecture": image.architecture, "os": "linux"}
+            entries.append({**_descriptor(MANIFEST, manifest), "platform": platform, "annotations": {_REF_NAME: tag}})
+            digests[tag] = digest_of(manifest)
         _replace(self.directory / "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
         _replace(self.directory / "index.json", _json({"schemaVersion": 2, "mediaType": INDEX, "manifests": entries}))
         self._drop_unused()
-        return digest_of(manifest)
+        return digests
 
     def tags(self) -> dict[str, str]:
         """Digests of manifests by tag."""
@@ -133,8 +143,8 @@ class Layout:
             raise LayoutError(f"{self.directory / 'index.json'} is no index")
         return found
 
-    def _write_blob(self, content: bytes) -> None:
-        path = self.directory / "blobs" / "sha256" / digest_of(content).removeprefix("sha256:")
+    def _write_blob(self, content: bytes, digest: str) -> None:
+        path = self.directory / "blobs" / "sha256" / digest.removeprefix("sha256:")
         if not path.exists():
             _replace(path, content)
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import remuda
 
@@ -63,6 +64,15 @@ class Built:
     summary: tuple[tuple[str, int, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Commands of ours that must start in an image, modules of others that must be found, and lines that must run."""
+
+    programs: tuple[str, ...]
+    modules: tuple[str, ...]
+    script: str = ""
+
+
 def build(cache: Path, epoch: int = 0, told: Callable[[str], None] = lambda _: None) -> Built:
     """The image, for the architecture and with the Python that this machine's apt has."""
     python, architecture = debian.python_version(), debian.architecture()
@@ -73,27 +83,37 @@ def build(cache: Path, epoch: int = 0, told: Callable[[str], None] = lambda _: N
     others = wheels_tree(python, architecture, libraries, cache)
     own = own_tree(python, libraries)
     told("bytecode")
-    _compile(python, {f"usr/lib/python{python}": base, libraries: others}, own, f"{libraries}/remuda")
+    check = Check(programs=("cluster-agent", "kube-api-auth"), modules=("uvloop", "ssl", "encodings.idna"))
+    compile_all(python, {f"usr/lib/python{python}": base, libraries: others}, own, f"{libraries}/remuda", check)
     told("layers")
     parts = ((base, f"Debian's Python {python}"), (others, "libraries"), (own, f"remuda {remuda.__version__}"))
-    layers = tuple(layer_of(tree, about, epoch) for tree, about in parts)
     settings = {
         "Entrypoint": ["/usr/local/bin/remuda", "cluster-agent"],
         "Env": ["PATH=/usr/local/bin:/usr/bin", "HOME=/tmp", *_ALLOCATION],
         "WorkingDir": "/tmp",
     }
-    annotations = {"org.opencontainers.image.title": REPOSITORY, "org.opencontainers.image.version": remuda.__version__}
+    return assembled(REPOSITORY, architecture, parts, settings, epoch)
+
+
+def assembled(
+    repository: str, architecture: str, parts: Sequence[tuple[Tree, str]], settings: dict[str, Any], epoch: int
+) -> Built:
+    """An image with a layer for each of the parts, which are trees and what they are."""
+    layers = tuple(layer_of(tree, about, epoch) for tree, about in parts)
+    annotations = {"org.opencontainers.image.title": repository, "org.opencontainers.image.version": remuda.__version__}
     summary = tuple((layer.about, tree.size, len(layer.content)) for (tree, _), layer in zip(parts, layers, strict=True))
     return Built(Image(architecture, layers, settings, annotations, epoch), summary)
 
 
-def base_tree(python: str, cache: Path) -> Tree:
-    names = [name.format(v=python) for name in _PACKAGES] + [debian.offered(name) for name in _LIBRARIES]
+def base_tree(python: str, cache: Path, more: Sequence[str] = (), wanted: str = r"\0") -> Tree:
+    """Debian's Python, with `more` libraries and what of the Python is `wanted` although an agent does without it."""
+    names = [name.format(v=python) for name in _PACKAGES] + [debian.offered(name) for name in (*_LIBRARIES, *more)]
+    also = re.compile(wanted)
     tree = Tree()
     for name, package in zip(names, debian.fetch(names, cache / "debian"), strict=True):
         files = debian.unpack(package)
         only = re.compile(_ONLY.get(name, ""))
-        files.keep(lambda path, only=only: bool(_ALWAYS.match(path) or (only.match(path) and not _NEVER.match(path))))  # type: ignore[misc]
+        files.keep(lambda path, only=only: _is_kept(path, only, also))  # type: ignore[misc]
         tree.update(files)
     _bundle_certificates(tree)
     debian.merged_links(tree)
@@ -104,18 +124,24 @@ def base_tree(python: str, cache: Path) -> Tree:
     return tree
 
 
-def wheels_tree(python: str, architecture: str, libraries: str, cache: Path) -> Tree:
+def _is_kept(path: str, only: re.Pattern[str], also: re.Pattern[str]) -> bool:
+    if _ALWAYS.match(path) or also.match(path):
+        return True
+    return bool(only.match(path)) and not _NEVER.match(path)
+
+
+def wheels_tree(python: str, architecture: str, libraries: str, cache: Path, requirements: Path = REQUIREMENTS) -> Tree:
     tree = Tree()
-    for wheel in wheels.fetch(REQUIREMENTS, python, architecture, cache / "wheels"):
+    for wheel in wheels.fetch(requirements, python, architecture, cache / "wheels"):
         tree.update(wheels.unpack(wheel, libraries))
     tree.keep(lambda path: not _NEVER_IN_WHEELS.match(path))
     return tree
 
 
-def own_tree(python: str, libraries: str) -> Tree:
+def own_tree(python: str, libraries: str, starts: Sequence[str] = STARTS) -> Tree:
     tree = Tree()
     source = Path(remuda.__file__).parents[1]
-    for path in closure.needed(source, STARTS).values():
+    for path in closure.needed(source, starts).values():
         tree.file(f"{libraries}/{path.relative_to(source).as_posix()}", path.read_bytes())
     tree.file("usr/local/bin/remuda", _REMUDA.format(v=python), 0o755)
     return tree
@@ -132,7 +158,8 @@ def _bundle_certificates(tree: Tree) -> None:
     tree.link("usr/lib/ssl/cert.pem", "/etc/ssl/certs/ca-certificates.crt")
 
 
-def _compile(python: str, trees: dict[str, Tree], own: Tree, own_directory: str) -> None:
+def compile_all(python: str, trees: dict[str, Tree], own: Tree, own_directory: str, check: Check) -> None:
+    """Bytecode into every tree, and a try: raises InsideError."""
     with tempfile.TemporaryDirectory(prefix="remuda-image-") as directory:
         root = Path(directory)
         for tree in (*trees.values(), own):
@@ -142,12 +169,12 @@ def _compile(python: str, trees: dict[str, Tree], own: Tree, own_directory: str)
             _add_bytecode(tree, unpacked.compile([where]), without=own_directory)
         _add_bytecode(own, unpacked.compile([own_directory]))
         # It starts, and finds everything that it imports later.
-        for program in ("cluster-agent", "kube-api-auth"):
+        for program in check.programs:
             unpacked.python("-m", "remuda", program, "--help")
         modules = sorted(path.removeprefix(f"{own_directory}/") for path in own if path.endswith(".py") and own_directory in path)
         names = [f"remuda/{path}".removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in modules]
-        wanted = [name for name in names if not name.endswith("__main__")] + ["uvloop", "ssl", "encodings.idna"]
-        unpacked.python("-c", f"import importlib\nfor name in {wanted!r}: importlib.import_module(name)")
+        wanted = [name for name in names if not name.endswith("__main__")] + [*check.modules]
+        unpacked.python("-c", f"import importlib\nfor name in {wanted!r}: importlib.import_module(name)\n{check.script}")
 
 
 def _add_bytecode(tree: Tree, bytecode: dict[str, bytes], without: str = "\0") -> None:

@@ -19,6 +19,10 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 _GLIBC = ("manylinux_2_28", "manylinux_2_17", "manylinux2014", "manylinux_2_5")
 
 
+# Commands of others, for people.
+_COMMANDS = re.compile(r"jmespath-[^/]+\.data/scripts/")
+
+
 class WheelError(Exception):
     """Wheels that can't be had, or not be used."""
 
@@ -55,7 +59,7 @@ def unpack(wheel: Path, into: str) -> Tree:
     tree = Tree()
     with zipfile.ZipFile(wheel) as archive:
         for entry in archive.infolist():
-            if entry.is_dir():
+            if entry.is_dir() or _COMMANDS.match(entry.filename):
                 continue
             if re.match(r"[^/]+\.data/", entry.filename):
                 raise WheelError(f"{wheel.name} has {entry.filename}, which is not just to be unpacked")

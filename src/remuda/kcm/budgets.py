@@ -39,8 +39,8 @@ class Counts:
         return max(self.current_healthy - self.desired_healthy, 0) if self.expected > 0 else 0
 
 
-def scaled(value: Any, total: int) -> int:
-    """An IntOrString as a number, a percentage of `total` rounded up."""
+def scaled(value: Any, total: int, *, up: bool = True) -> int:
+    """An IntOrString as a number, a percentage of `total` rounded up (or down)."""
     if isinstance(value, int):
         return value
     text = str(value)
@@ -50,7 +50,7 @@ def scaled(value: Any, total: int) -> int:
         percent = int(text[:-1])
     except ValueError:
         raise BudgetError(f'invalid value for IntOrString: invalid value "{text}"') from None
-    return math.ceil(percent * total / 100)
+    return math.ceil(percent * total / 100) if up else percent * total // 100
 
 
 def needs_scale(budget: Obj) -> bool:

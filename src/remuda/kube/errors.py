@@ -6,7 +6,7 @@ Whoever raises says what is wrong with which object; the HTTP edge and the in-pr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -188,6 +188,14 @@ def internal(message: str) -> ApiError:
 
 def unavailable(message: str, retry_after: int = 0) -> ApiError:
     return ApiError(503, "ServiceUnavailable", message, None, retry_after)
+
+
+class OutOfReach(ApiError):
+    """There is no way to a server now. `watch` calls back when there may be one, until what it returns is called."""
+
+    def __init__(self, message: str, watch: Callable[[Callable[[], None]], Callable[[], None]], retry_after: int = 0) -> None:
+        super().__init__(503, "ServiceUnavailable", message, None, retry_after)
+        self.watch = watch
 
 
 def unsupported_media_type(message: str) -> ApiError:

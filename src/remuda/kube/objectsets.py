@@ -26,7 +26,8 @@ class Marks(NamedTuple):
 def marks(set_id: str, owner: Obj) -> Marks:
     """What objects of the set `set_id` that `owner` leads to are marked with."""
     kind, key = GroupVersionKind.of(owner), Key.of(owner)
-    said = (set_id, f"{kind.api_version}, Kind={kind.kind}", key.name, key.namespace)
+    # Go writes a kind of the core with a slash before its version, too.
+    said = (set_id, f"{kind.group}/{kind.version}, Kind={kind.kind}", key.name, key.namespace)
     digest = hashlib.sha1("".join(said).encode(), usedforsecurity=False).hexdigest()
     return Marks({HASH: digest}, dict(zip((ID, OWNER_GVK, OWNER_NAME, OWNER_NAMESPACE), said, strict=True)))
 

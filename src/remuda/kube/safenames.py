@@ -21,3 +21,18 @@ def safe_concat(*parts: str) -> str:
     if full[56] in _ALPHANUMERIC:
         return f"{full[:57]}-{digest[:5]}"
     return f"{full[:56]}-{digest[:6]}"
+
+
+def safe_concat_within(most: int, *parts: str) -> str:
+    """The same for a limit of one's own, such as that of a hostname."""
+    full = "-".join(parts)
+    if len(full) <= most:
+        return full
+    if most <= 5:
+        return full[:most]
+    digest = hashlib.sha256(full.encode()).hexdigest()
+    if full[max(most - 7, 0)] in _ALPHANUMERIC:
+        kept, hashed = full[: most - 6], digest[:5]
+    else:
+        kept, hashed = full[: max(most - 7, 0)], digest[:6]
+    return f"{kept}-{hashed}" if kept else hashed

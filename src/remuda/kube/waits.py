@@ -31,6 +31,26 @@ class Code(StrEnum):
     MACHINES = "Machines"  # machines that should be there are not, or are not available
     BUDGET = "Budget"  # more is wrong at once than may be repaired without somebody looking
     PREFLIGHT = "Preflight"  # machines may not be made now, since the control plane is not ready for them
+    RELEASE = "Release"  # nothing is known about the Kubernetes version that is asked for
+    ROLES = "Roles"  # a cluster has no machine for a role that it can't do without
+    INIT_NODE = "InitNode"  # no machine can be the one that the others join
+    RESTORE = "Restore"  # all etcd data went with its machines; only a snapshot brings it back
+    STEP = "Step"  # something was just written; the next look goes on from there
+    CHECK_IN = "CheckIn"  # a host has never fetched its plan
+    PLAN = "Plan"  # a host has not applied its plan yet
+    PLAN_FAILED = "PlanFailed"  # a host could not apply its plan; it is tried again
+    RENDER = "Render"  # a host's plan can't be made of what is known
+    PROBES = "Probes"  # a host has applied its plan, and what runs there is not healthy
+    TIER = "Tier"  # machines of another role come first
+    TURN = "Turn"  # as many machines change at once as may
+    QUORUM = "Quorum"  # etcd would lose its majority
+    JOIN_URL = "JoinURL"  # the machine that others join has no known address yet
+    UNCORDON = "Uncordon"  # a drained node does not take pods again yet
+    KUBELET = "Kubelet"  # a node still reports another version
+    PRE_BOOTSTRAP = "PreBootstrap"  # manifests have to be in the cluster before anything else
+    CLUSTER_AGENT = "ClusterAgent"  # the agent of a cluster has not connected
+    AGENT = "Agent"  # the agent of a host is not the one that its server has for it
+    UNSUPPORTED = "Unsupported"  # asked for, and not offered yet
 
 
 class Actor(StrEnum):

@@ -26,6 +26,7 @@ _PATH = re.compile(rf"{_COMPONENT}(/{_COMPONENT})*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\r?\n.*?-----END \1-----", re.DOTALL)
+_DISTRIBUTIONS = ("k3s", "rke2", "remuda")
 _LARGEST_MINUTES = 10 * 366 * 24 * 60
 
 
@@ -182,14 +183,17 @@ def json_object(text: str) -> str:
 
 
 def metadata_source(text: str) -> str:
-    """Where release data comes from and how often it is looked at."""
+    """Where release data comes from and how often it is looked at; or that data itself, by distribution."""
     problem = json_object(text)
     if problem:
         return problem
     found = jsonio.loads(text)
-    every = found.get("refresh-interval-minutes")
-    if not isinstance(found.get("url"), str) or web_address(found["url"]):
-        return "must be a JSON object whose url is an http or https address"
+    every, url = found.get("refresh-interval-minutes"), found.get("url")
+    if url is None and any(isinstance(found.get(name), dict) for name in _DISTRIBUTIONS):
+        return ""
+    # Nowhere: what comes with the program.
+    if not isinstance(url, str) or (url and web_address(url)):
+        return "must be a JSON object whose url is an http or https address, or that has release data in it"
     # 0 turns the refresh off.
     if not isinstance(every, str | int) or isinstance(every, bool) or whole_number(0)(str(every)):
         return "must be a JSON object whose refresh-interval-minutes is a whole number"

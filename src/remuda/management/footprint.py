@@ -19,6 +19,8 @@ BUDGET: Final = "cattle-cluster-agent-pod-disruption-budget"
 PRIORITY_CLASS: Final = "cattle-cluster-agent-priority-class"
 # Who checks tokens for the cluster's API server, where it has an authorised endpoint.
 AUTH: Final = "kube-api-auth"
+AUTH_PORT: Final = 6440
+AUTH_COMMAND: Final = ("/usr/local/bin/remuda", "kube-api-auth", "--listen", f"127.0.0.1:{AUTH_PORT}")
 # A label of the Secrets that images are pulled with.
 PULL_SECRET: Final = "management.cattle.io/cattle-cluster-agent-pull-secret"
 CREDENTIALS_PREFIX: Final = "cattle-credentials-"

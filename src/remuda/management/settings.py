@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from remuda import __version__
 
@@ -57,6 +58,8 @@ class SettingError(ValueError):
 
 # Our own agent's image, which `make images` makes and every server serves.
 AGENT_REPOSITORY = "remuda/cluster-agent"
+# What Jobs of machine pools run in pods: likewise.
+MACHINE_REPOSITORY = "remuda/machine"
 
 _AFFINITY = (
     '{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":'
@@ -67,9 +70,8 @@ _AFFINITY = (
     '{"preference":{"matchExpressions":[{"key":"node-role.kubernetes.io/master","operator":"In","values":["true"]}]},"weight":100},'
     '{"preference":{"matchExpressions":[{"key":"cattle.io/cluster-agent","operator":"In","values":["true"]}]},"weight":1}]}}'
 )
-_METADATA = (
-    '{"refresh-interval-minutes":"1440","url":"https://releases.rancher.com/kontainer-driver-metadata/dev-v2.16/data.json"}'
-)
+# Nobody is asked unless somebody says whom: what comes with the program is enough to begin with.
+_METADATA = '{"refresh-interval-minutes":"1440","url":""}'
 _SYSTEM_AGENT = "https://github.com/rancher/system-agent/releases/download/v0.15.0/install.sh"
 _WINS_AGENT = "https://github.com/rancher/wins/releases/latest/download/install.ps1"
 
@@ -103,7 +105,7 @@ SETTINGS: Mapping[str, Known] = {
         Known("kubeconfig-default-token-ttl-minutes", "43200", checks.whole_number(0)),
         Known("kubeconfig-generate-token", "true", checks.boolean),
         Known("password-min-length", "12", checks.whole_number(2, 256)),
-        Known("machine-provision-image", "rancher/machine:v0.15.0-rancher146-rc.2", checks.image),
+        Known("machine-provision-image", f"{MACHINE_REPOSITORY}:{__version__}", checks.image),
         Known("delete-machine-on-failure-after", "0s", checks.duration),
         Known("whitelist-envvars", "HTTP_PROXY,HTTPS_PROXY,NO_PROXY", checks.variables),
         Known("fleet-default-workspace-name", "fleet-default", checks.label),
@@ -121,6 +123,13 @@ SETTINGS: Mapping[str, Known] = {
         Known("cluster-agent-default-affinity", _AFFINITY, checks.json_object),
     )
 }
+
+
+def registry_at(server: str) -> str:
+    """The registry that a server is, as the name of an image begins with it."""
+    host = urlsplit(server).netloc.lower()
+    # A word without a dot or a port would be read as a part of the name.
+    return host if not host or set(host) & set(".:") or host == "localhost" else f"{host}:443"
 
 
 def problem_of(name: str, value: str) -> str:

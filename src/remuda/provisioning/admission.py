@@ -32,6 +32,7 @@ _IMMUTABLE = "field is immutable"
 _RKE = "spec.rkeConfig"
 _ROLES = ("etcdRole", "controlPlaneRole", "workerRole")
 _DIRECTORIES = ("systemAgent", "provisioning", "k8sDistro")
+_READ_BY_SHELLS = set(" \\\"'`$*?[]{}()<>|&;!#~")
 
 # The workspace of a management Cluster by its name; None when there is no such cluster.
 Workspace = Callable[[str], str | None]
@@ -113,7 +114,7 @@ def _spec_errors(obj: Obj, old: Obj | None) -> list[FieldError]:
         *_version_errors(obj, old),
         *_pool_errors(_items(rke, "machinePools")),
         *_file_errors(_items(rke, "machineSelectorFiles")),
-        *_directory_errors(rke, before if old is not None else None),
+        *directory_errors(rke, before if old is not None else None, f"{_RKE}.dataDirectories"),
     ]
 
 
@@ -161,17 +162,24 @@ def _file_errors(selections: list[Obj]) -> list[FieldError]:
     return errors
 
 
-def _directory_errors(rke: Obj, before: Obj | None) -> list[FieldError]:
-    path = f"{_RKE}.dataDirectories"
-    now, old = (_directories(each) for each in (rke, before or {}))
+def directory_errors(config: Obj, before: Obj | None, path: str) -> list[FieldError]:
+    """What is wrong with the data directories of a configuration that is found at `path`; `before` is the one it replaces."""
+    now, old = (_directories(each) for each in (config, before or {}))
     if before is not None:
         return [forbidden_field(f"{path}.{field}", _IMMUTABLE) for field in _DIRECTORIES if now[field] != old[field]]
     errors = [
-        invalid_value(f"{path}.{field}", value, "must be an absolute path without . or .. in it")
-        for field, value in now.items()
-        if value and (not value.startswith("/") or value == "/" or value.startswith("//") or normpath(value) != value.rstrip("/"))
+        invalid_value(f"{path}.{field}", value, why) for field, value in now.items() if value and (why := _place_problem(value))
     ]
     return errors or _nested(path, now)
+
+
+def _place_problem(value: str) -> str:
+    if not value.startswith("/") or value == "/" or value.startswith("//") or normpath(value) != value.rstrip("/"):
+        return "must be an absolute path without . or .. in it"
+    # It goes into scripts and units.
+    if not value.isprintable() or set(value) & _READ_BY_SHELLS:
+        return "must not have blanks, quotes, variables or other signs in it that a shell reads"
+    return ""
 
 
 def _directories(rke: Obj) -> dict[str, str]:

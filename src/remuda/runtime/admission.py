@@ -7,12 +7,12 @@ request in another version is converted before and, if it was changed, back afte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from remuda.apiserver.admission import CREATE, DELETE, UPDATE, Attributes
-from remuda.apiserver.admission.chain import Hooks
+from remuda.apiserver.admission.chain import EVERY, Hooks
 from remuda.apiserver.conversion import InProcess
 from remuda.apiserver.conversion.none import api_version_for
 from remuda.kube.errors import FieldError, invalid
@@ -23,13 +23,20 @@ Obj = dict[str, Any]
 Default = Callable[[Attributes], Obj | None]
 # Gives what is wrong; may also raise an ApiError of its own, or append to `attributes.warnings`.
 Validate = Callable[[Attributes], Iterable[FieldError]]
+# The same for what takes a question to somebody else; asked last, when nothing else is wrong.
+Verify = Callable[[Attributes], Awaitable[Iterable[FieldError]]]
 # The object in another version ("group/version"); the one it is given stays as it is.
 Convert = Callable[[Obj, str], Obj]
 
 
 @dataclass(frozen=True, slots=True)
 class AdmittedType:
-    """`version` is what `default` and `validate` are written for. A type with one version needs no `convert`."""
+    """`version` is what `default` and `validate` are written for. A type with one version needs no `convert`. `verify` goes with
+    a `validate`.
+
+    With the resource `*` (:data:`EVERY`) it is all kinds of a group whose definitions are made while we run; `kind` is then a
+    word for them that a path can have in it. With `namespaces` it is what is in those alone.
+    """
 
     group: str
     version: str
@@ -39,6 +46,8 @@ class AdmittedType:
     validate: Validate | None = None
     convert: Convert | None = None
     validates_deletion: bool = False
+    verify: Verify | None = None
+    namespaces: tuple[str, ...] = ()
 
     @property
     def api_version(self) -> str:
@@ -62,8 +71,17 @@ class AdmittedType:
 
     def check(self, attributes: Attributes) -> None:
         """Raise what a client is to see when something is wrong."""
-        if found := self.errors(attributes):
-            raise invalid(self.group, self.kind, attributes.display_name, found)
+        self._refuse(attributes, self.errors(attributes))
+
+    async def verified(self, attributes: Attributes) -> None:
+        """Raise what a client is to see when somebody else says that something is wrong."""
+        if self.verify is not None:
+            self._refuse(attributes, list(await self.verify(self._understood(attributes))))
+
+    def _refuse(self, attributes: Attributes, found: list[FieldError]) -> None:
+        if found:
+            kind = attributes.kind if self.resource == EVERY else self.kind
+            raise invalid(self.group, kind, attributes.display_name, found)
 
     def _understood(self, attributes: Attributes) -> Attributes:
         if attributes.version == self.version or self.convert is None:
@@ -99,8 +117,17 @@ def install(types: Iterable[AdmittedType], hooks: Hooks, converters: InProcess) 
     """Serve the types in-process: `hooks` and `converters` are the embedded API server's."""
     for each in types:
         if each.default is not None:
-            hooks.register(each.group, each.resource, default=each.defaulted, operations=(CREATE, UPDATE))
+            hooks.register(
+                each.group, each.resource, default=each.defaulted, operations=(CREATE, UPDATE), namespaces=each.namespaces
+            )
         if each.validate is not None:
-            hooks.register(each.group, each.resource, validate=each.errors, operations=each.validated_operations)
+            hooks.register(
+                each.group,
+                each.resource,
+                validate=each.errors,
+                operations=each.validated_operations,
+                verify=each.verify,
+                namespaces=each.namespaces,
+            )
         if each.convert is not None:
             converters.register(each.group, each.resource, _Converter(each.convert))

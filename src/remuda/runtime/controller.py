@@ -103,6 +103,7 @@ class Controller:
     when: Predicate = any_change
     namespace: str = ""
     labels: str = ""
+    fields: str = ""
     transform: Transform | None = None
     concurrency: int = 1
     timeout: float = 60.0
@@ -114,7 +115,7 @@ class Controller:
 
     @property
     def primary(self) -> Watch:
-        return Watch(self.resource, itself, self.when, self.namespace, self.labels, transform=self.transform)
+        return Watch(self.resource, itself, self.when, self.namespace, self.labels, self.fields, transform=self.transform)
 
 
 class Reconciler(Protocol):

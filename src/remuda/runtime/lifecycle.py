@@ -12,12 +12,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from typing import Any
 
 from remuda.client.api import Client
-from remuda.kube.clock import Clock, Rng, deadline
+from remuda.kube.clock import Clock, Rng, deadline, rfc3339
 from remuda.kube.objects import Key
+from remuda.kube.waits import Wait
 
 from .controller import Reconciler, Watch
 from .events import Recorder
@@ -88,9 +90,16 @@ class Working:
     def _noted(self, key: Key, result: Result) -> None:
         before = self.waits.pop(key, DONE)
         if result.waits:
-            self.waits[key] = result
+            self.waits[key] = replace(result, waits=tuple(self._dated(wait, before) for wait in result.waits))
         if log.isEnabledFor(logging.DEBUG) and (said := _said(result)) != _said(before):
             log.debug("%s", "; ".join(said) or "waits for nothing any more")
+
+    def _dated(self, wait: Wait, before: Result) -> Wait:
+        """Since when: as it says itself, else since it was first seen by this process."""
+        if wait.since:
+            return wait
+        same = (each.since for each in before.waits if replace(each, since="") == wait)
+        return replace(wait, since=next(same, rfc3339(self._clock.time())))
 
     def _waiting(self) -> list[tuple[tuple[str, ...], float]]:
         codes = Counter(wait.code.value for result in self.waits.values() for wait in result.waits)
@@ -241,6 +250,12 @@ class Manager:
     def working(self, name: str) -> Working | None:
         """A controller at work, by name: to watch more, to queue a key by hand, to see what waits."""
         return self._working.get(name)
+
+    def waits(self) -> Iterator[Wait]:
+        """What all controllers wait for at the moment; nothing while they don't work."""
+        for working in self._working.values():
+            for result in working.waits.values():
+                yield from result.waits
 
     async def run(self, stop: asyncio.Event | None = None) -> None:
         """Until `stop` is set; then cleanly. Cancelling abandons everything at once."""

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 
 from remuda.client.api import Client, WatchEvent
 from remuda.kube.clock import Clock, Rng, deadline, yield_to_loop
-from remuda.kube.errors import ApiError
+from remuda.kube.errors import ApiError, OutOfReach
 from remuda.kube.objects import GroupVersionResource, Key, annotations_of, resource_version_of
 
 log = logging.getLogger(__name__)
@@ -92,6 +92,7 @@ class Reflector:
         self._transform = transform
         self._pauses = pauses
         self._pause = pauses.first
+        self._out_of_reach: OutOfReach | None = None
 
     async def run(self) -> None:
         """Follow until cancelled. Failures are retried with growing pauses; the sink keeps what it has meanwhile."""
@@ -103,9 +104,23 @@ class Reflector:
                 await self.rest()
 
     async def rest(self) -> None:
-        """The pause after a failure; it grows until something comes again."""
-        await self._clock.sleep(self._pause * self._rng.uniform(0.8, 1.2))
+        """The pause after a failure; it grows until something comes again, and ends when the server can be reached again."""
+        pause = self._pause * self._rng.uniform(0.8, 1.2)
         self._pause = min(self._pause * 2, self._pauses.longest)
+        failed, self._out_of_reach = self._out_of_reach, None
+        if failed is None:
+            await self._clock.sleep(pause)
+            return
+        reached = asyncio.Event()
+        unwatch = failed.watch(reached.set)
+        try:
+            async with deadline(self._clock, pause):
+                await reached.wait()
+            self._pause = self._pauses.first
+        except TimeoutError:
+            return
+        finally:
+            unwatch()
 
     async def look(self) -> bool:
         """One connection's worth of what :meth:`run` does; False when it failed, which is logged."""
@@ -117,6 +132,7 @@ class Reflector:
             except ApiError as error:
                 if self._knows_better(error):
                     continue
+                self._out_of_reach = error if isinstance(error, OutOfReach) else None
                 # A resource that is not served (yet, or any more) is nothing to shout about.
                 level = logging.DEBUG if error.code == 404 else logging.WARNING
                 log.log(level, "following %s: %s", self.resource.group_resource, error.message)

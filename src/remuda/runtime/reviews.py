@@ -51,7 +51,7 @@ def _attributes(request: Obj) -> Attributes:
 
 
 def admission(review: Any, of: AdmittedType, *, mutating: bool) -> Obj:
-    """The review with its response."""
+    """The review with its response, as far as nobody else has to be asked."""
     request = _request(review, "AdmissionReview")
     attributes = _attributes(request)
     response: Obj = {"uid": request["uid"], "allowed": True}
@@ -60,15 +60,36 @@ def admission(review: Any, of: AdmittedType, *, mutating: bool) -> Obj:
             response |= _patch(of, attributes)
         else:
             of.check(attributes)
-    except ApiError as error:
-        response |= {"allowed": False, "status": _status(error)}
-    except Exception:
-        log.exception("%s of %s %s failed", request.get("operation"), of.kind, attributes.display_name)
-        failure = ApiError(500, "InternalError", "the webhook failed; its log says why")
-        response |= {"allowed": False, "status": _status(failure)}
-    if attributes.warnings:
-        response["warnings"] = attributes.warnings
-    return {"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": response}
+    except Exception as error:
+        response |= _refused(error, of, attributes)
+    return _reviewed(review, response, attributes.warnings)
+
+
+async def verified_admission(review: Any, of: AdmittedType, *, mutating: bool) -> Obj:
+    """The review with its response."""
+    answered = admission(review, of, mutating=mutating)
+    response = answered["response"]
+    if mutating or of.verify is None or not response["allowed"]:
+        return answered
+    attributes = _attributes(_request(review, "AdmissionReview"))
+    attributes.warnings += response.get("warnings") or ()
+    try:
+        await of.verified(attributes)
+    except Exception as error:
+        response |= _refused(error, of, attributes)
+    return _reviewed(review, response, attributes.warnings)
+
+
+def _refused(error: Exception, of: AdmittedType, attributes: Attributes) -> Obj:
+    if isinstance(error, ApiError):
+        return {"allowed": False, "status": _status(error)}
+    log.error("%s of %s %s failed", attributes.operation, of.kind, attributes.display_name, exc_info=error)
+    return {"allowed": False, "status": _status(ApiError(500, "InternalError", "the webhook failed; its log says why"))}
+
+
+def _reviewed(review: Any, response: Obj, warnings: list[str]) -> Obj:
+    told = {**response, "warnings": warnings} if warnings else response
+    return {"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": told}
 
 
 def _patch(of: AdmittedType, attributes: Attributes) -> Obj:

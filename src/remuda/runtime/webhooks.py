@@ -67,7 +67,7 @@ def path_of(verb: str, of: AdmittedType) -> str:
 
 def mutating_configuration(name: str, types: Sequence[AdmittedType], address: Address, bundle: bytes) -> Obj:
     hooks = [
-        _hook(f"default.{each.kind.lower()}.{each.group}", "mutate", each, ("CREATE", "UPDATE"), address, bundle)
+        _hook(_name("default", each), "mutate", each, ("CREATE", "UPDATE"), address, bundle)
         for each in types
         if each.default is not None
     ]
@@ -76,11 +76,15 @@ def mutating_configuration(name: str, types: Sequence[AdmittedType], address: Ad
 
 def validating_configuration(name: str, types: Sequence[AdmittedType], address: Address, bundle: bytes) -> Obj:
     hooks = [
-        _hook(f"validation.{each.kind.lower()}.{each.group}", "validate", each, each.validated_operations, address, bundle)
+        _hook(_name("validation", each), "validate", each, each.validated_operations, address, bundle)
         for each in types
         if each.validate is not None
     ]
     return _configuration("ValidatingWebhookConfiguration", name, hooks)
+
+
+def _name(what: str, of: AdmittedType) -> str:
+    return f"{what}.{of.kind.lower()}.{of.group or 'core'}"
 
 
 def _configuration(kind: str, name: str, hooks: list[Obj]) -> Obj:
@@ -88,6 +92,7 @@ def _configuration(kind: str, name: str, hooks: list[Obj]) -> Obj:
 
 
 def _hook(name: str, verb: str, of: AdmittedType, operations: Sequence[str], address: Address, bundle: bytes) -> Obj:
+    within = [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(of.namespaces)}]
     return {
         "name": name,
         "admissionReviewVersions": ["v1"],
@@ -104,6 +109,7 @@ def _hook(name: str, verb: str, of: AdmittedType, operations: Sequence[str], add
             }
         ],
         "clientConfig": address.client_config(path_of(verb, of), bundle),
+        **({"namespaceSelector": {"matchExpressions": within}} if of.namespaces else {}),
     }
 
 
@@ -238,12 +244,15 @@ class WebhookServer:
 
     def _admission(self, of: AdmittedType, mutating: bool) -> Any:
         async def answer(request: web.Request) -> web.Response:
-            return await _answered(request, lambda review: reviews.admission(review, of, mutating=mutating))
+            return await _answered(request, lambda review: reviews.verified_admission(review, of, mutating=mutating))
 
         return answer
 
     async def _convert(self, request: web.Request) -> web.Response:
-        return await _answered(request, lambda review: reviews.conversion(review, self._types))
+        async def answer(review: Any) -> Obj:
+            return reviews.conversion(review, self._types)
+
+        return await _answered(request, answer)
 
     async def _healthy(self, request: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -252,7 +261,7 @@ class WebhookServer:
 async def _answered(request: web.Request, answer: Any) -> web.Response:
     try:
         review = jsonio.loads(await request.read())
-        body = answer(review)
+        body = await answer(review)
     except (jsonio.JsonError, reviews.BadReview) as error:
         return web.Response(status=400, text=str(error))
     except ConnectionError:

@@ -287,10 +287,21 @@ class Gateway(Served):
         users = self.endpoint.request("GET", "/apis/management.cattle.io/v3/users").json["items"]
         return str(next(user["metadata"]["name"] for user in users if user.get("username") == person.name))
 
+    def posted(self, path: str, obj: Obj) -> Answer:
+        """Once more whenever that is what the answer asks for: who has just started does not know yet what to allow."""
+        answers: list[Answer] = []
+
+        def settled() -> bool:
+            answers.append(self.endpoint.request("POST", path, json.dumps(obj).encode(), {"Content-Type": "application/json"}))
+            return not (answers[-1].status == 503 and answers[-1].json.get("details", {}).get("retryAfterSeconds"))
+
+        eventually(settled, 240)
+        return answers[-1]
+
     def made(self, path: str, obj: Obj) -> Obj:
         version = path.removeprefix("/apis/").split("/")
         obj = {"apiVersion": f"{version[0]}/{version[1]}" if path.startswith("/apis/") else "v1", **obj}
-        answer = self.endpoint.request("POST", path, json.dumps(obj).encode(), {"Content-Type": "application/json"})
+        answer = self.posted(path, obj)
         assert answer.status == 201, (answer.status, answer.body)
         return dict(answer.json)
 
@@ -483,7 +494,7 @@ class Real(Program):
 
     def start(self) -> None:
         super().start()
-        eventually(lambda: "KUBECTL=" in self.told() or not self.alive, 180, self.told())
+        eventually(lambda: "KUBECTL=" in self.told() or not self.alive, 900, self.told())
         assert self.alive, self.told()
 
     def kill(self) -> None:

@@ -17,6 +17,7 @@ from remuda.api.cluster_x_k8s_io import (
     MACHINES,
 )
 from remuda.capi.names import CLUSTER_NAME
+from remuda.kube import conditions
 from remuda.kube.objects import GroupVersionResource, Key, dig
 from remuda.sim.clusters import SimulatedCluster
 from remuda.sim.infrastructure import set_ready
@@ -209,6 +210,15 @@ async def standalone_set(side: Side) -> dict[str, Obj]:
     found["templates missing"] = await side.settled(name)
     await side.add_templates(f"{name}-t")
     await side.until("all run", lambda: side.running(name, 3), LONG)
+    # Machines that say nothing of being up to date count from their eleventh second, whenever their set is looked at next.
+    await side.settle(11)
+    await side.patch(MACHINE_SETS, f"{name}-s", {"metadata": {"annotations": {"example.com/looked": "again"}}})
+
+    async def counted() -> bool:
+        said = conditions.get(await side.get(MACHINE_SETS, f"{name}-s"), "MachinesUpToDate") or {}
+        return bool(said.get("reason") == "UpToDateUnknown")
+
+    await side.until("its machines count", counted, LONG)
     found["running"] = await side.settled(name)
     await side.delete(MACHINE_SETS, f"{name}-s")
     await side.until("it is gone", lambda: side.gone(MACHINE_SETS, f"{name}-s"), LONG)

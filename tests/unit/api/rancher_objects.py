@@ -376,6 +376,36 @@ BINDING_STATUS: Obj = {
     "observedGenerationRemote": 1,
     "lastUpdateTime": "2026-01-02T03:04:05Z",
 }
+_NODE_DRIVER: Obj = {
+    "spec": {
+        "active": False,
+        "addCloudCredential": False,
+        "builtin": False,
+        "checksum": "d9c3b8c389a022b0e5c5e8912496c18a673fa74bb52ec6ab51c0a93e0f4de06d",
+        "description": "",
+        "displayName": "linode",
+        "externalId": "",
+        "uiUrl": "",
+        "url": "https://example.com/docker-machine-driver-linode_linux-amd64.zip",
+        "whitelistDomains": ["api.linode.com"],
+    },
+    "status": {
+        "appliedChecksum": "",
+        "appliedDockerMachineVersion": "",
+        "appliedURL": "",
+        "conditions": [{"type": "Inactive", "status": "True", "lastUpdateTime": "2026-01-02T03:04:05Z"}],
+    },
+}
+_VALUES: Obj = {"boolValue": False, "intValue": 0, "stringSliceValue": None, "stringValue": "us-east"}
+_SCHEMA: Obj = {
+    "spec": {
+        "resourceFields": {
+            "region": {"type": "string", "default": _VALUES, "create": True, "update": True, "description": "Where"},
+            "tags": {"type": "array[string]", "nullable": True, "default": {**_VALUES, "stringSliceValue": ["a"]}},
+        }
+    },
+    "status": {},
+}
 FLEET = "fleet-default"
 ID = "c-m-bcdfg245"
 NAMESPACES = (FLEET, ID)
@@ -425,7 +455,34 @@ GOOD: list[tuple[GroupVersionResource, Obj]] = [
         obj(management.GLOBAL_ROLE_BINDINGS, "grb-x", userName="u-b4qkhsnliz", globalRoleName="user"),
     ),
     (management.CLUSTER_ROLE_TEMPLATE_BINDINGS, obj(management.CLUSTER_ROLE_TEMPLATE_BINDINGS, "owner", ID, **_MEMBER)),
+    (management.NODE_DRIVERS, obj(management.NODE_DRIVERS, "linode", **_NODE_DRIVER)),
+    (management.DYNAMIC_SCHEMAS, obj(management.DYNAMIC_SCHEMAS, "linodeconfig", **_SCHEMA)),
+    (
+        management.DYNAMIC_SCHEMAS,
+        obj(
+            management.DYNAMIC_SCHEMAS,
+            "nodetemplateconfig",
+            spec={"embed": True, "embedType": "nodeTemplate", "resourceFields": {"linodeConfig": {"type": "linodeconfig"}}},
+        ),
+    ),
     (management.FLEET_WORKSPACES, obj(management.FLEET_WORKSPACES, FLEET)),
+    (
+        management.POD_SECURITY_TEMPLATES,
+        obj(
+            management.POD_SECURITY_TEMPLATES,
+            "rancher-restricted",
+            description="Restricted.",
+            configuration={
+                "defaults": {
+                    "enforce": "restricted",
+                    "enforce-version": "latest",
+                    "audit": "restricted",
+                    "warn-version": "v1.30",
+                },
+                "exemptions": {"usernames": [], "runtimeClasses": ["kata"], "namespaces": ["kube-system"]},
+            },
+        ),
+    ),
 ]
 
 

@@ -41,7 +41,7 @@ def objects_in(schema: Obj, path: str = "") -> Iterator[tuple[str, Obj]]:
 def test_kinds_are_found_by_group_and_not_installed_unasked() -> None:
     assert {crd["spec"]["group"] for crd in api.crds()} == {"cluster.x-k8s.io"}
     assert [crd["metadata"]["name"] for crd in api.crds([provisioning.GROUP])] == ["clusters.provisioning.cattle.io"]
-    assert len(api.crds([management.GROUP])) == 12
+    assert len(api.crds([management.GROUP])) == 15
 
 
 @pytest.mark.parametrize("group", [management, provisioning], ids=["management", "provisioning"])

@@ -47,8 +47,8 @@ def test_all_kinds_are_there_by_name() -> None:
     assert [crd["metadata"]["name"] for crd in api.crds()] == sorted(UPSTREAM)
     assert api.crds(["cluster.x-k8s.io"]) == api.crds()
     assert api.crds([]) == []
-    with pytest.raises(KeyError, match=r"no such API group: rke\.cattle\.io"):
-        api.crds(["rke.cattle.io"])
+    with pytest.raises(KeyError, match=r"no such API group: fleet\.cattle\.io"):
+        api.crds(["fleet.cattle.io"])
 
 
 def test_the_names_that_controllers_use_are_those_of_the_stored_versions() -> None:

@@ -8,7 +8,7 @@ import contextlib
 import gc
 import itertools
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -22,7 +22,7 @@ from remuda.capi.workloads import NODES, PROVIDER_ID
 from remuda.client.api import Client
 from remuda.client.inprocess import InProcessClient
 from remuda.kube.clock import Entropy, Rng, VirtualClock
-from remuda.kube.errors import ApiError
+from remuda.kube.errors import ApiError, OutOfReach
 from remuda.kube.objects import GroupVersionResource, Key
 from remuda.runtime import DONE, Controller, Manager, Result
 
@@ -59,6 +59,26 @@ class FlakyClient(InProcessClient):
         self.closed = True
 
 
+class TunnelClient(FlakyClient):
+    """One that is told when its way has gone: a `Losable`."""
+
+    def __init__(self, fleet: Fleet, key: Key, kubeconfig: bytes) -> None:
+        super().__init__(fleet, key, kubeconfig)
+        self.holders: list[Callable[[], None]] = []
+        self.gone = False
+
+    def on_lost(self, handler: Callable[[], None]) -> Callable[[], None]:
+        if self.gone:
+            handler()
+        self.holders.append(handler)
+        return lambda: self.holders.remove(handler)
+
+    def lose(self) -> None:
+        self.gone = True
+        for handler in list(self.holders):
+            handler()
+
+
 class Fleet:
     """The connector: all clusters are one server behind many flaky clients."""
 
@@ -71,11 +91,12 @@ class Fleet:
         self.probes: list[tuple[Key, float]] = []
         self.probing = self.most_at_once = 0
         self.bad_kubeconfig = b""
+        self.kind: type[FlakyClient] = FlakyClient
 
     async def connect(self, cluster: Key, kubeconfig: bytes) -> Client:
         if kubeconfig == self.bad_kubeconfig:
             raise ValueError("that is no kubeconfig")
-        client = FlakyClient(self, cluster, kubeconfig)
+        client = self.kind(self, cluster, kubeconfig)
         self.clients.append(client)
         return client
 
@@ -369,6 +390,86 @@ async def test_a_control_plane_that_comes_up_is_tried_at_once() -> None:
         del r.fleet.broken[key]
         await r.status("c1", {"controlPlaneInitialized": True})
         await r.settle()
+        assert r.cache.get(key) is not None
+
+
+async def test_a_cluster_that_comes_within_reach_is_tried_at_once() -> None:
+    waiting: list[Callable[[], None]] = []
+
+    def watch(handler: Callable[[], None]) -> Callable[[], None]:
+        waiting.append(handler)
+        return lambda: waiting.remove(handler)
+
+    async with ranch() as r:
+        key = Key(NAMESPACE, "c1")
+        r.fleet.broken[key] = OutOfReach("its agent is away", watch)
+        await r.cluster()
+        await r.settle(600)
+        assert len(waiting) == 1
+        del r.fleet.broken[key]
+        waiting[0]()
+        await r.settle()
+        assert r.cache.get(key) is not None
+        assert not waiting
+
+
+def tunnelled(r: Ranch) -> list[TunnelClient]:
+    return [client for client in r.fleet.clients if isinstance(client, TunnelClient)]
+
+
+async def test_a_connection_whose_way_has_gone_is_given_up_at_once_and_made_anew() -> None:
+    async with ranch() as r:
+        r.fleet.kind = TunnelClient
+        key = await r.cluster()
+        before = r.cache.get(key)
+        assert before is not None and before.client is tunnelled(r)[0]
+        r.changes.clear()
+        tunnelled(r)[0].lose()
+        await r.settle()
+        after = r.cache.get(key)
+        assert after is not None and after is not before and after.client is tunnelled(r)[1]
+        assert tunnelled(r)[0].closed and not tunnelled(r)[0].holders, "nothing of the old one is left"
+        assert r.changes == [("c1", False), ("c1", True)]
+        assert r.cache.health(key).failures == 0
+
+
+async def test_a_probe_that_waits_for_an_answer_ends_with_the_way() -> None:
+    async with ranch() as r:
+        r.fleet.kind = TunnelClient
+        key = await r.cluster()
+        r.fleet.delay = 3.0
+        await r.settle(11)
+        assert r.fleet.probing == 1
+        r.fleet.delay = 0.0
+        tunnelled(r)[0].lose()
+        await r.settle()
+        assert r.cache.get(key) is not None and len(r.fleet.clients) == 2
+
+
+async def test_a_way_that_goes_while_it_is_taken_is_looked_for_anew() -> None:
+    async with ranch() as r:
+        r.fleet.kind = TunnelClient
+        r.fleet.delay = 2.0
+        key = await r.cluster()
+        assert r.fleet.probing == 1 and r.cache.get(key) is None
+        tunnelled(r)[0].lose()
+        await r.settle(0.7)
+        assert len(r.fleet.clients) == 2 and tunnelled(r)[0].closed
+        await r.settle(5)
+        assert r.cache.get(key) is not None
+
+
+async def test_a_way_that_was_gone_before_anybody_could_be_told_is_not_held() -> None:
+    class Gone(TunnelClient):
+        def __init__(self, fleet: Fleet, key: Key, kubeconfig: bytes) -> None:
+            super().__init__(fleet, key, kubeconfig)
+            self.gone = not fleet.clients
+
+    async with ranch() as r:
+        r.fleet.kind = Gone
+        key = await r.cluster()
+        await r.settle(1)
+        assert len(r.fleet.clients) == 2 and tunnelled(r)[0].closed
         assert r.cache.get(key) is not None
 
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remuda.gateway.audit import LONGEST_FIELD, AuditLog, Fsync, Record, Result, render
-from remuda.gateway.redaction import redacted
 from remuda.kube.clock import Entropy, VirtualClock
+from remuda.kube.redaction import redacted
 
 SECRET = Entropy(seed=7).token_text(54)
 JWT = "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhZG1pbiJ9.c2lnbmF0dXJl"

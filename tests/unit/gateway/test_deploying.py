@@ -1,4 +1,4 @@
-"""The agent of an imported cluster is deployed anew when its manifest would be another one, and only then."""
+"""The agent of a cluster is deployed anew when its manifest would be another one, and only then."""
 
 from __future__ import annotations
 
@@ -135,6 +135,19 @@ async def test_the_agent_follows_what_the_cluster_says_of_it(place: Place) -> No
     assert await place.image() == "mine:2"
     status = (await place.up.client.get(CLUSTERS, ID))["status"]
     assert (status["agentImage"], status["appliedAgentEnvVars"]) == ("mine:2", variables)
+
+
+async def test_a_cluster_that_we_provision_gets_it_by_its_plans(place: Place) -> None:
+    await place.applied()
+    before = await place.deployment()
+    administrated = {"metadata": {"annotations": {"provisioning.cattle.io/administrated": "true"}}}
+    await place.up.client.patch(CLUSTERS, ID, administrated)
+    await place.rotate()
+    assert await place.deployment() == before, "with the taints of its machines, which are not known here"
+    assert (await place.up.client.get(CLUSTERS, ID))["status"]["agentImage"] == await place.image()
+    await place.up.client.patch(CLUSTERS, ID, {"metadata": {"annotations": {"io.cattle.agent.force.deploy": "true"}}})
+    await place.up.settle(5)
+    assert await place.token() == NEW
 
 
 async def test_a_deployment_of_somebody_else_is_not_touched(place: Place) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.apiserver.pki import Pki
 from remuda.capi.clustercache import HttpsConnector
+from remuda.capi.workloads import Losable
 from remuda.client.api import Client
 from remuda.client.https import Unreachable
 from remuda.gateway.asking import Caller
@@ -19,7 +21,7 @@ from remuda.gateway.downstreams import SECRETS, only_credential
 from remuda.gateway.impersonation import NAMESPACES
 from remuda.kube import yamlio
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, wait_until
-from remuda.kube.errors import ApiError, unauthorized
+from remuda.kube.errors import ApiError, OutOfReach, unauthorized
 from remuda.kube.objects import Key
 from remuda.management.downstreams import Downstreams
 from remuda.management.settings import Settings
@@ -181,6 +183,17 @@ async def test_a_kubeconfig_of_ours_is_reached_in_process_as_its_user(tmp_path: 
         await member.close()
 
 
+async def test_what_is_not_known_of_a_user_is_not_said_to_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody may take it on: an account of our own has no name to log in with."""
+    nameless = replace(TOKENS["token-a:admin"], extra={**TOKENS["token-a:admin"].extra, "username": [""]})
+    monkeypatch.setitem(TOKENS, "token-a:admin", nameless)
+    async with world(tmp_path) as found:
+        server = f"https://remuda.example/k8s/clusters/{CLUSTER}"
+        client: Client = await _connector(found).connect(Key("herd", "c1"), _kubeconfig(server, "token-a:admin"))
+        assert await client.list(NAMESPACES)
+        await client.close()
+
+
 @pytest.mark.parametrize(("token", "code"), [("token-s:stranger", 403), ("token-x:guess", 401), ("eyJhbGciOi", 401)])
 async def test_a_kubeconfig_opens_no_more_than_its_token_does(tmp_path: Path, token: str, code: int) -> None:
     async with world(tmp_path) as found:
@@ -202,5 +215,40 @@ async def test_a_cluster_whose_agent_is_gone_is_said_to_be(tmp_path: Path) -> No
     async with world(tmp_path) as found:
         await found.leave()
         config = _kubeconfig(f"https://remuda.example/k8s/clusters/{CLUSTER}", "token-a:admin")
-        with pytest.raises(ApiError, match="cluster agent disconnected"):
-            await _connector(found).connect(Key("herd", "c1"), config)
+        connector, told = _connector(found), []
+        with pytest.raises(OutOfReach, match="cluster agent disconnected") as gone:
+            await connector.connect(Key("herd", "c1"), config)
+        stop = gone.value.watch(lambda: told.append(found.downstreams.reach(CLUSTER)))
+        assert not told
+        await found.join()
+        await until(lambda: bool(told))
+        assert None not in told
+        stop()
+        before = len(told)
+        await found.leave()
+        await found.join()
+        assert len(told) == before
+
+
+async def test_who_holds_a_way_is_told_when_it_is_the_way_no_more(tmp_path: Path) -> None:
+    """Because the agent has gone, or because it is elsewhere and tells of another address: not by waiting for answers."""
+    config = _kubeconfig(f"https://remuda.example/k8s/clusters/{CLUSTER}", "token-a:admin")
+    async with world(tmp_path) as found:
+        connector, told = _connector(found), []
+        first = await connector.connect(Key("herd", "c1"), config)
+        assert isinstance(first, Losable)
+        first.on_lost(lambda: told.append("first"))
+        first.on_lost(lambda: told.append("nobody any more"))()
+        await found.leave()
+        await until(lambda: told == ["first"])
+        first.on_lost(lambda: told.append("at once"))()
+        assert told == ["first", "at once"]
+        await found.join()
+        second = await connector.connect(Key("herd", "c1"), config)
+        assert isinstance(second, Losable)
+        stop = second.on_lost(lambda: told.append("second"))
+        await found.cluster_status(apiEndpoint="https://127.0.0.1:1")
+        await until(lambda: told == ["first", "at once", "second"])
+        stop()
+        for client in (first, second):
+            await client.close()

@@ -12,11 +12,11 @@ from aiohttp.test_utils import make_mocked_request
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.gateway.asking import Asked
 from remuda.gateway.importing import REFUSED, Importing
-from remuda.gateway.redaction import redacted
 from remuda.gateway.registrations import SECRETS, Registrations
 from remuda.gateway.targets import judge
 from remuda.kube import yamlio
 from remuda.kube.errors import ApiError
+from remuda.kube.redaction import redacted
 
 from .import_kit import Management, management
 from .test_registrations import crt_secret
@@ -41,12 +41,14 @@ async def place() -> AsyncIterator[Management]:
         yield made
 
 
-async def asked(place: Management, path: str, method: str = "GET") -> tuple[Asked, web.Response]:
+async def asked(
+    place: Management, path: str, method: str = "GET", headers: dict[str, str] | None = None
+) -> tuple[Asked, web.Response]:
     target = judge(path)
     found = place.services.routes.find(method, target)
     assert isinstance(found, tuple)
     route, parameters = found
-    request = Asked(make_mocked_request(method, path, {"Host": "x"}), target, "127.0.0.1", parameters)
+    request = Asked(make_mocked_request(method, path, {"Host": "x", **(headers or {})}), target, "127.0.0.1", parameters)
     answer = await route.answer(request)
     assert isinstance(answer, web.Response)
     return request, answer

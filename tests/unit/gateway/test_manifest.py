@@ -181,13 +181,25 @@ def test_where_the_agent_runs() -> None:
     assert [each["key"] for each in found["tolerations"]] == [
         "node-role.kubernetes.io/controlplane",
         "node-role.kubernetes.io/control-plane",
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
     ]
     assert "nodeAffinity" in found["affinity"]
     tainted = pod(wanted(taints=({"key": "a", "value": "b", "effect": "NoExecute"}, {"key": "c", "effect": "NoSchedule"})))
-    assert tainted["tolerations"] == [
+    assert tainted["tolerations"][:-2] == [
         {"key": "a", "value": "b", "effect": "NoExecute"},
         {"key": "c", "effect": "NoSchedule", "operator": "Exists"},
     ]
+
+
+def test_the_agent_of_a_node_that_is_away_is_not_waited_for_as_long_as_other_pods_are() -> None:
+    away = {f"node.kubernetes.io/{key}" for key in ("not-ready", "unreachable")}
+    found = [each for each in pod(wanted())["tolerations"] if each["key"] in away]
+    assert len(found) == 2
+    assert all((each["effect"], each["operator"], each["tolerationSeconds"]) == ("NoExecute", "Exists", 20) for each in found)
+    own = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 900}
+    chosen = pod(wanted({"clusterAgentDeploymentCustomization": {"appendTolerations": [own]}}))["tolerations"]
+    assert [each for each in chosen if each["key"] == own["key"]] == [own], "who says otherwise has it otherwise"
 
 
 def test_a_cluster_may_change_the_deployment() -> None:

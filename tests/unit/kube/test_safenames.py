@@ -8,7 +8,7 @@ import pytest
 
 from remuda.kube.objects import Key
 from remuda.kube.objectsets import HASH, marks, origin_of, without_marks
-from remuda.kube.safenames import safe_concat
+from remuda.kube.safenames import safe_concat, safe_concat_within
 
 OWNER = {"apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster", "metadata": {"namespace": "fleet-default", "name": "demo"}}
 
@@ -24,6 +24,25 @@ def test_what_does_not_fit_is_cut_to_the_length_of_a_label(text: str, kept: int)
     found = safe_concat(text)
     assert len(found) == 63
     assert found == f"{text[:kept]}-{hashlib.sha256(text.encode()).hexdigest()[: 62 - kept]}"
+
+
+@pytest.mark.parametrize(
+    ("most", "text", "kept", "hashed"),
+    [
+        (15, "demo-pool-abcde-xyz", "demo-pool", 5),
+        (16, "demo-pool-abcde-xyz", "demo-pool", 6),
+        (19, "demo-pool-abcde-xyz", "demo-pool-abcde-xyz", 0),
+        (53, "b" * 54, "b" * 47, 5),
+        (7, "abcdefghij", "a", 5),
+        (6, "abcdefghij", "", 5),
+        (6, "-bcdefghij", "", 6),
+        (5, "abcdefghij", "abcde", 0),
+        (0, "abcdefghij", "", 0),
+    ],
+)
+def test_a_limit_may_be_shorter(most: int, text: str, kept: str, hashed: int) -> None:
+    digest = hashlib.sha256(text.encode()).hexdigest()[:hashed]
+    assert safe_concat_within(most, *text.split("-")) == "-".join(each for each in (kept, digest) if each)
 
 
 def test_two_long_names_that_begin_alike_differ() -> None:

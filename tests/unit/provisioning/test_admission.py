@@ -106,6 +106,7 @@ def test_a_file_comes_from_one_place() -> None:
 
 
 DIRECTORIES = "spec.rkeConfig.dataDirectories"
+DIRECTORY_FIELDS = ("systemAgent", "provisioning", "k8sDistro")
 
 
 @pytest.mark.parametrize(
@@ -116,6 +117,9 @@ DIRECTORIES = "spec.rkeConfig.dataDirectories"
         ({"systemAgent": "srv"}, ["systemAgent"]),
         ({"systemAgent": "/"}, ["systemAgent"]),
         ({"systemAgent": "/srv/../etc", "k8sDistro": "//x"}, ["systemAgent", "k8sDistro"]),
+        ({"systemAgent": "/srv/$HOME", "provisioning": "/srv/$(id)", "k8sDistro": "/srv/`id`"}, [*DIRECTORY_FIELDS]),
+        ({"systemAgent": "/srv/a b", "provisioning": "/srv/a;b", "k8sDistro": "/srv/a\nb"}, [*DIRECTORY_FIELDS]),
+        ({"systemAgent": "/srv/Agent_1.x-y", "k8sDistro": "/srv/k8s@2:3"}, []),
         ({"systemAgent": "/srv", "k8sDistro": "/srv/k8s"}, ["k8sDistro"]),
         ({"systemAgent": "/srv", "k8sDistro": "/srv"}, ["systemAgent"]),
         ({"systemAgent": "/srv", "k8sDistro": "/srv2"}, []),

@@ -14,7 +14,7 @@ from remuda.client.api import WatchEvent
 from remuda.client.inprocess import InProcessClient
 from remuda.kube import jsonio
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
-from remuda.kube.errors import ApiError
+from remuda.kube.errors import ApiError, OutOfReach
 from remuda.kube.objects import GroupVersionResource, labels_of, name_of
 from remuda.kube.selectors import parse_labels
 from remuda.runtime import Informer, Informers, reflector, synced
@@ -215,3 +215,41 @@ async def test_who_only_glances_sees_what_happened_since_and_holds_no_watch(serv
     await server.store.compact(server.store.revision)
     assert await informer.look(), "what is forgotten is read again at once"
     assert informer.get("default", "b") is None and informer.reflector.listings == 2
+
+
+async def test_a_server_that_comes_within_reach_is_asked_at_once(server: Server) -> None:
+    """Whatever the pause has grown to: here it is an hour."""
+    waiting: list[Callable[[], None]] = []
+    asked: list[None] = []
+
+    def watch(handler: Callable[[], None]) -> Callable[[], None]:
+        waiting.append(handler)
+        return lambda: waiting.remove(handler)
+
+    class Away:
+        remote = False
+
+        async def list(self, *about: Any, **more: Any) -> Obj:
+            asked.append(None)
+            raise OutOfReach("its agent is away", watch)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(there, name)
+
+    there, away = InProcessClient(server), Away()
+    await there.create(CONFIG_MAPS, config_map("a"))
+    pauses = reflector.Pauses(3600.0, 3600.0)
+    informer = Informer(cast("InProcessClient", away), CONFIG_MAPS, SYSTEM_CLOCK, Rng(1), pauses=pauses)
+    task = asyncio.create_task(informer.run())
+    try:
+        await until(lambda: len(waiting) == 1)
+        # It was nothing: it waits on.
+        waiting[0]()
+        await until(lambda: len(asked) == 2 and len(waiting) == 1)
+        away.list = there.list  # type: ignore[assignment]
+        waiting[0]()
+        await until(lambda: informer.get("default", "a") is not None)
+        assert waiting == []
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

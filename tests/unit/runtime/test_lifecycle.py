@@ -11,7 +11,7 @@ import pytest
 
 from remuda.apiserver.server import Config, Server
 from remuda.client.inprocess import InProcessClient
-from remuda.kube.clock import Rng, VirtualClock
+from remuda.kube.clock import Rng, VirtualClock, parse_rfc3339
 from remuda.kube.objects import GroupVersionResource, Key, name_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import Controller, Elector, Manager, Result, Watch, label, logger, spec_change
@@ -99,12 +99,15 @@ async def test_a_controller_sees_its_objects_and_what_belongs_to_them(
     assert copies.seen.count("a") == 3
     working = manager.working("copies")
     assert working is not None and set(working.waits) == {Key("default", "b")}
+    # Since it was first seen to wait, however often it was looked at.
+    wait = next(iter(working.waits.values())).waits[0]
+    assert list(manager.waits()) == [wait] and clock.time() - parse_rfc3339(wait.since) > 50
     events = await client.list(GroupVersionResource("", "v1", "events"), "default")
     assert sorted((event["involvedObject"]["name"], event["count"]) for event in events["items"]) == [("a", 2), ("b", 2)]
     stop.set()
     await clock.advance(1)
     await running
-    assert manager.working("copies") is None
+    assert manager.working("copies") is None and list(manager.waits()) == []
 
 
 async def test_what_an_object_waits_for_is_logged_when_it_changes(

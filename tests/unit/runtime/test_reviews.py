@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from remuda.apiserver.admission import Attributes
+from remuda.kube.errors import FieldError, forbidden_field
 from remuda.runtime import reviews
 from remuda.runtime.admission import AdmittedType
 from remuda.runtime.webhooks import Address, mutating_configuration, path_of, validating_configuration
@@ -47,6 +50,20 @@ def test_a_refusal_names_the_fields() -> None:
     assert [cause["field"] for cause in response["status"]["details"]["causes"]] == ["spec.size"]
     gone = reviews.admission(review(None, "DELETE", widget("a", locked=True)), TYPE, mutating=False)["response"]
     assert not gone["allowed"]
+
+
+async def test_what_somebody_else_says_is_asked_for_last() -> None:
+    asked = []
+
+    async def verify(attributes: Attributes) -> list[FieldError]:
+        asked.append(attributes.name)
+        return [forbidden_field("spec.key", "the provider does not take it")]
+
+    of = replace(TYPE, verify=verify)
+    assert not (await reviews.verified_admission(review(widget("a", size=11)), of, mutating=False))["response"]["allowed"]
+    assert not asked, "something else is wrong already"
+    response = (await reviews.verified_admission(review(widget("a", size=2)), of, mutating=False))["response"]
+    assert [cause["field"] for cause in response["status"]["details"]["causes"]] == ["spec.key"]
 
 
 def test_a_failure_of_ours_refuses_and_says_where_to_look() -> None:
@@ -94,3 +111,11 @@ def test_the_registration_names_paths_and_operations_as_upstream_does() -> None:
     assert path_of("validate", TYPE) == "/validate-hooks-example-com-v2-widget"
     assert address.names() == ("hooks.remuda-system.svc", "hooks.remuda-system.svc.cluster.local")
     assert Address(url="https://127.0.0.1:9443").names() == ("127.0.0.1",)
+
+
+def test_what_is_in_some_namespaces_alone_says_so() -> None:
+    of = AdmittedType("", "v1", "secrets", "Secret", validate=lambda attributes: [], namespaces=("cattle-global-data",))
+    (hook,) = validating_configuration("x", [of], Address(url="https://h:1"), b"CA")["webhooks"]
+    assert hook["name"] == "validation.secret.core"
+    (wanted,) = hook["namespaceSelector"]["matchExpressions"]
+    assert wanted == {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["cattle-global-data"]}

@@ -16,12 +16,13 @@ from remuda.apiserver.store import Delete, StoreError, Unavailable
 from remuda.apiserver.store.memory import MemoryStore
 from remuda.capi.core import Options
 from remuda.client.inprocess import InProcessClient
-from remuda.embedded import LEASE, LEASE_NAMESPACE, WITHOUT_CORE, chosen, take_turns
+from remuda.embedded import WITHOUT_CORE, chosen, take_turns
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 from remuda.runtime import Term
 from remuda.runtime.leader import LEASES
+from remuda.turns import LEASE, LEASE_NAMESPACE
 
 from .sharing import NAMESPACES, SERVICES, Line, Replica, namespace, replicas
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from ..definitions import Column, Kind, Version
 from .names import GROUP, VERSION
-from .v3 import cluster, node, registration, roles, settings, users, workspace
+from .v3 import cluster, node, nodedriver, podsecurity, registration, roles, settings, users, workspace
 
 _AGE = Column("AGE", ".metadata.creationTimestamp", "date", "How long ago it was created")
 _SUMMARY = (Column("STATUS", ".status.summary", "string", "Complete, or what is missing"), _AGE)
@@ -23,6 +23,7 @@ KINDS = (
     _kind(cluster.Cluster),
     _kind(registration.ClusterRegistrationToken, scope="Namespaced"),
     _kind(roles.ClusterRoleTemplateBinding, *_SUMMARY, scope="Namespaced", status=True),
+    _kind(nodedriver.DynamicSchema),
     _kind(
         settings.Feature,
         Column("Custom Value", ".spec.value", "string", "What was chosen"),
@@ -33,6 +34,14 @@ KINDS = (
     _kind(roles.GlobalRole, *_SUMMARY, status=True),
     _kind(roles.GlobalRoleBinding, *_SUMMARY, status=True),
     _kind(node.Node, scope="Namespaced"),
+    _kind(
+        nodedriver.NodeDriver,
+        Column("Active", ".spec.active", "boolean", "Whether machine pools can be made with it"),
+        Column("Builtin", ".spec.builtin", "boolean", "Whether it came with the server"),
+        Column("URL", ".spec.url", "string", "Where it comes from", 1),
+        _AGE,
+    ),
+    _kind(podsecurity.PodSecurityAdmissionConfigurationTemplate),
     _kind(roles.RoleTemplate),
     _kind(settings.Setting, Column("Value", ".value", "string", "What was chosen")),
     _kind(users.Token),

@@ -7,18 +7,26 @@ add their defaulting and validation in-process; webhooks come after it, as users
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from remuda.kube.errors import FieldError, invalid
 
 from . import CREATE, UPDATE, Attributes, Obj, Plugin, Reinvocation
 
+# In place of a resource: all that a group has, now or later.
+EVERY = "*"
+
 
 class Chain:
     def __init__(self, plugins: Sequence[Plugin]) -> None:
         self._plugins = tuple(plugins)
         self._by_resource: dict[tuple[str, str], tuple[Plugin, ...]] = {}
+
+    def add(self, plugin: Plugin) -> None:
+        """One more, behind all others."""
+        self._plugins = (*self._plugins, plugin)
+        self._by_resource.clear()
 
     async def admit(self, attributes: Attributes) -> None:
         plugins = self._for(attributes)
@@ -55,6 +63,8 @@ def _concerns(plugin: Plugin, resource: tuple[str, str]) -> bool:
 Default = Callable[[Attributes], Obj | None]
 # Gives what is wrong; may also raise an ApiError of its own.
 Validate = Callable[[Attributes], Iterable[FieldError]]
+# The same for what takes a question to somebody else; asked last, when nothing else is wrong.
+Verify = Callable[[Attributes], Awaitable[Iterable[FieldError]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +72,9 @@ class _Hook:
     default: Default | None
     validate: Validate | None
     operations: frozenset[str]
+    verify: Verify | None = None
+    # Only these; without any: all.
+    namespaces: frozenset[str] = frozenset()
 
 
 class Hooks:
@@ -80,9 +93,13 @@ class Hooks:
         default: Default | None = None,
         validate: Validate | None = None,
         operations: Iterable[str] = (CREATE, UPDATE),
+        verify: Verify | None = None,
+        namespaces: Iterable[str] = (),
     ) -> None:
-        """Hooks run in the order of registration, for the object itself and not for its subresources."""
-        self._hooks.setdefault((group, resource), []).append(_Hook(default, validate, frozenset(operations)))
+        """Hooks run in the order of registration, for the object itself and not for its subresources. Those for the resource `*`
+        are for every kind of the group, and run first."""
+        hook = _Hook(default, validate, frozenset(operations), verify, frozenset(namespaces))
+        self._hooks.setdefault((group, resource), []).append(hook)
 
     async def admit(self, attributes: Attributes) -> None:
         for hook in self._matching(attributes):
@@ -94,14 +111,21 @@ class Hooks:
         for hook in self._matching(attributes):
             if hook.validate is not None:
                 errors.extend(hook.validate(attributes))
+        for hook in self._matching(attributes) if not errors else ():
+            if hook.verify is not None:
+                errors.extend(await hook.verify(attributes))
         if errors:
             raise invalid(attributes.group, attributes.kind, attributes.display_name, errors)
 
     def _matching(self, attributes: Attributes) -> list[_Hook]:
-        hooks = self._hooks.get((attributes.group, attributes.resource))
-        if not hooks or attributes.subresource:
+        if attributes.subresource:
             return []
-        return [hook for hook in hooks if attributes.operation in hook.operations]
+        hooks = self._hooks.get((attributes.group, EVERY), []) + self._hooks.get((attributes.group, attributes.resource), [])
+        return [
+            hook
+            for hook in hooks
+            if attributes.operation in hook.operations and (not hook.namespaces or attributes.namespace in hook.namespaces)
+        ]
 
 
 def reinvocation_of(attributes: Attributes) -> Reinvocation:

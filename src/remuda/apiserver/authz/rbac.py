@@ -96,6 +96,8 @@ class Rbac:
         self._answers: dict[tuple[Any, ...], _Answer] = {}
         # The namespaces in which a subject has grants.
         self._scopes: dict[tuple[str, str], set[str]] = {}
+        # What is allowed without any role: who has reasons of their own to allow something is asked last.
+        self.besides: list[Callable[[Action], bool]] = []
         # Told after every change of a role or binding.
         self.listeners: list[Callable[[], None]] = []
         for resource in ("roles", "clusterroles"):
@@ -109,7 +111,10 @@ class Rbac:
         if MASTERS in action.user.groups:
             return ALLOWED
         answer = self._answer(action)
-        return answer.any_name or answer.by_name.get(action.name) or answer.otherwise
+        found = answer.any_name or answer.by_name.get(action.name)
+        if found is None and self.besides and any(allows(action) for allows in self.besides):
+            return ALLOWED
+        return found or answer.otherwise
 
     def permitted(self, action: Action) -> Permitted:
         """On which objects an action that is not allowed on all of them is allowed; its own name does not matter."""

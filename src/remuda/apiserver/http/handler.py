@@ -439,6 +439,7 @@ def _action(target: paths.Target, user: User) -> Action:
         subresource=target.subresource,
         namespace=target.namespace,
         name=target.name,
+        field_selector=target.query.get("fieldSelector", ""),
     )
 
 

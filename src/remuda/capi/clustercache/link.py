@@ -1,8 +1,9 @@
 """One workload cluster: connect, probe, give up, connect again.
 
 A link has one task for its whole life. It is nudged when something it may be waiting for has happened (the kubeconfig came or
-changed, the control plane is up), so that long pauses between tries cost nothing. Clusters that have failed a few times wait
-for each other's turn, not the others for theirs.
+changed, the control plane is up, the cluster's agent has called), so that long pauses between tries cost nothing; and told when
+the way that its client took is gone, so that nobody is left with it until probes have failed. Clusters that have failed a few
+times wait for each other's turn, not the others for theirs.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -18,11 +19,11 @@ from typing import Any
 from remuda.client.api import Client
 from remuda.client.kubeconfig import ConfigError
 from remuda.kube.clock import Clock, Rng, deadline
-from remuda.kube.errors import ApiError
+from remuda.kube.errors import ApiError, OutOfReach
 from remuda.kube.objects import Key
 from remuda.runtime import Informer
 
-from ..workloads import NODES, PROVIDER_ID, Connector, Health
+from ..workloads import NODES, PROVIDER_ID, Connector, Health, Losable
 from . import nodes
 from .rhythm import Rhythm
 
@@ -89,8 +90,13 @@ class Turns:
         return self._likely if attempt < self._LIKELY else self._unlikely
 
 
+_WAY_GONE = "its tunnel has ended, or leads elsewhere now"
 # Everything that a server, a network or a kubeconfig can do to keep us out.
 _UNABLE = (ApiError, OSError, ValueError, ConfigError)
+
+
+class _Lost(OSError):
+    """The way to the cluster went while it was connected to."""
 
 
 class _NoKubeconfig(Exception):
@@ -147,7 +153,10 @@ class Link:
                 self.connected = found
                 self._succeeded()
                 self._on_change(self.cluster, found)
-                await self._hold(found)
+                async with _while_it_leads_there(found.client):
+                    await self._hold(found)
+            except _Lost as error:
+                log.warning("%s: disconnected: %s", self.cluster, error)
             except Exception:
                 log.exception("%s: disconnected", self.cluster)
             finally:
@@ -164,6 +173,7 @@ class Link:
             attempt = next(attempts)
             self._nudged.clear()
             pause = min(self._options.retry, self._options.first_retry * 2 ** min(attempt, 16))
+            unwatch: Callable[[], None] | None = None
             try:
                 async with self._turns.of(attempt):
                     return await self._try()
@@ -173,11 +183,16 @@ class Link:
             except _UNABLE as error:
                 self._failed_to_connect()
                 self._complain(str(error) or type(error).__name__)
+                unwatch = error.watch(self.nudge) if isinstance(error, OutOfReach) else None
             except Exception:
                 self._failed_to_connect()
                 log.exception("%s: can't connect; again in %.0fs", self.cluster, pause)
-            if await self._rest(pause * self._rng.uniform(0.8, 1.2)):
-                attempts = count()
+            try:
+                if await self._rest(pause * self._rng.uniform(0.8, 1.2)):
+                    attempts = count()
+            finally:
+                if unwatch is not None:
+                    unwatch()
 
     async def _try(self) -> Connected:
         options, clock = self._options, self._clock
@@ -188,11 +203,13 @@ class Link:
             client = await self._connector.connect(self.cluster, kubeconfig)
         following: asyncio.Task[None] | None = None
         try:
-            await self._probe(client)
-            informer = Informer(client, NODES, clock, self._rng, indexes={PROVIDER_ID: nodes.provider_ids}, transform=nodes.slim)
-            following = asyncio.create_task(informer.run(), name=f"nodes of {self.cluster}")
-            async with deadline(clock, options.sync):
-                await informer.synced.wait()
+            async with _while_it_leads_there(client):
+                await self._probe(client)
+                indexes = {PROVIDER_ID: nodes.provider_ids}
+                informer = Informer(client, NODES, clock, self._rng, indexes=indexes, transform=nodes.slim)
+                following = asyncio.create_task(informer.run(), name=f"nodes of {self.cluster}")
+                async with deadline(clock, options.sync):
+                    await informer.synced.wait()
         except BaseException:
             if following is not None:
                 following.cancel()
@@ -286,3 +303,39 @@ class Link:
             async with deadline(self._clock, seconds):
                 await self._nudged.wait()
         return self._nudged.is_set()
+
+
+@contextlib.asynccontextmanager
+async def _while_it_leads_there(client: Client) -> AsyncIterator[None]:
+    """Raise _Lost inside the block once the way that a client takes is gone, whatever is waited for there."""
+    if not isinstance(client, Losable):
+        yield
+        return
+    task = asyncio.current_task()
+    assert task is not None
+    inside, gone, ended = True, False, False
+
+    def lost() -> None:
+        nonlocal gone
+        gone = True
+        # Not from within: whoever tells may have been called by the very task that is told.
+        asyncio.get_running_loop().call_soon(end)
+
+    def end() -> None:
+        nonlocal ended
+        if inside:
+            ended = True
+            task.cancel()
+
+    stop = client.on_lost(lost)
+    try:
+        yield
+        if gone:
+            raise _Lost(_WAY_GONE)
+    except asyncio.CancelledError:
+        if ended and task.uncancel() == 0:
+            raise _Lost(_WAY_GONE) from None
+        raise
+    finally:
+        inside = False
+        stop()

@@ -1,4 +1,4 @@
-"""What is kept of a workload cluster's nodes: what the core reads. The list of images alone is most of a node."""
+"""What is kept of a workload cluster's nodes: what the core and providers read. The list of images alone is most of a node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Obj = dict[str, Any]
 
 _META = ("name", "uid", "resourceVersion", "labels", "annotations", "creationTimestamp", "deletionTimestamp", "finalizers")
 _SPEC = ("providerID", "taints", "unschedulable")
-_STATUS = ("nodeInfo", "volumesAttached")
+_STATUS = ("addresses", "nodeInfo", "volumesAttached")
 
 
 def slim(node: Obj) -> Obj:

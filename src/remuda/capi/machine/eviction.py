@@ -134,16 +134,21 @@ async def _evict_all(client: Client, clock: Clock, pods: Sequence[Obj], grace: i
     return ended
 
 
-async def _evict(client: Client, pod: Obj, grace: int | None) -> str | None:
-    # Only this very pod: one that a StatefulSet made anew under the same name is on another node.
+async def evict(client: Client, pod: Obj, grace: int | None = None) -> None:
+    """Ask this very pod to go: one that a StatefulSet made anew under the same name is on another node. Raises ApiError and
+    OSError."""
     options: Obj = {"preconditions": {"uid": uid_of(pod)}}
     if grace is not None:
         options["gracePeriodSeconds"] = grace
     name, namespace = name_of(pod), namespace_of(pod)
     meta = {"name": name, "namespace": namespace}
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta, "deleteOptions": options}
+    await client.create(PODS, eviction, namespace, name=name, subresource="eviction")
+
+
+async def _evict(client: Client, pod: Obj, grace: int | None) -> str | None:
     try:
-        await client.create(PODS, eviction, namespace, name=name, subresource="eviction")
+        await evict(client, pod, grace)
     except ApiError as error:
         return _GONE if error.is_not_found else _refusal(error)
     except OSError as error:

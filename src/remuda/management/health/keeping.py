@@ -63,6 +63,8 @@ class _Memory:
     asked_at: float = -inf
     version: Obj | None = None
     read_at: float = 0.0
+    # The Secret for the cluster's keys, without which it can't prove itself from another address, when they were asked for.
+    place: str = ""
     summary: Summary | None = None
     made_of: tuple[Following, int, str] | None = None
 
@@ -129,15 +131,17 @@ class ClusterHealth:
         if problem:
             memory.failures, memory.asked_at = 0, -inf
             return Seen(problem)
-        if self._is_due(name, memory):
+        if self._is_due(name, cluster, memory):
             memory.api = await self._api(name, cluster, memory)
         following = self._followings.get(name)
         summary = self._sum(following, memory) if following is not None and following.client is memory.client else None
         return Seen("", memory.api, memory.version, summary)
 
-    def _is_due(self, name: str, memory: _Memory) -> bool:
+    def _is_due(self, name: str, cluster: Obj, memory: _Memory) -> bool:
         downstream = self._downstreams.get(name)
         if downstream is None or downstream.client is not memory.client or memory.failures:
+            return True
+        if _place_of(cluster) != memory.place:
             return True
         return self._clock.monotonic() - memory.asked_at >= _API_EVERY
 
@@ -167,10 +171,11 @@ class ClusterHealth:
             async with deadline(self._clock, _API_SECONDS):
                 await client.raw("GET", "/readyz")
                 due = self._clock.monotonic() - memory.read_at >= _FACTS_FOR
+                due = due or _place_of(cluster) != memory.place
                 if client is not memory.client or memory.version is None or due:
                     memory.version = await _version(client)
                     await self._learn_keys(client, cluster)
-                    memory.client, memory.read_at = client, self._clock.monotonic()
+                    memory.client, memory.read_at, memory.place = client, self._clock.monotonic(), _place_of(cluster)
         except TimeoutError:
             return f"no answer within {_API_SECONDS:.0f} s"
         except ApiError as error:
@@ -180,9 +185,9 @@ class ClusterHealth:
         return ""
 
     async def _learn_keys(self, client: Client, cluster: Obj) -> None:
-        """Keep what the cluster signs its tokens with: by that it proves itself when its CA is replaced."""
-        name = dig(cluster, "status", "serviceAccountTokenSecret")
-        if not isinstance(name, str) or not name:
+        """Keep what the cluster signs its tokens with: by that it proves itself when its CA or its address is another."""
+        name = _place_of(cluster)
+        if not name:
             return
         try:
             found = await client.raw("GET", "/openid/v1/jwks")
@@ -196,6 +201,12 @@ class ClusterHealth:
         if len(wanted) <= _LARGEST_KEYS and dig(secret, "data", KEYS) != wanted:
             patch = with_path({}, ("data", KEYS), wanted)
             await self._client.patch(SECRETS, name, patch, CREDENTIALS, field_manager=CONTROLLER)
+
+
+def _place_of(cluster: Obj) -> str:
+    """The Secret of what a cluster's agent has told. It comes with its first call, which may be known a moment after the call."""
+    found = dig(cluster, "status", "serviceAccountTokenSecret")
+    return found if isinstance(found, str) else ""
 
 
 async def _version(client: Client) -> Obj | None:

@@ -27,9 +27,11 @@ CONTROLLERS = (
 )
 
 
-def controllers(manager: Manager, downstreams: Downstreams, *, machines: bool = True) -> list[Reconciler]:
-    """For `manager.add`. `machines`: whether Cluster API's kinds are on this server."""
-    views = Views(manager.informers, machines=machines)
+def controllers(
+    manager: Manager, downstreams: Downstreams, *, machines: bool = True, provisions: bool = False
+) -> list[Reconciler]:
+    """For `manager.add`. `machines`: whether Cluster API's kinds are on this server; `provisions`: whether our providers' are."""
+    views = Views(manager.informers, machines=machines, provisions=provisions)
     return [
         *(BuiltinRoles(manager, kind) for kind in KINDS),
         globalroles.GlobalRoles(manager, views),

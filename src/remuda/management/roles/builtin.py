@@ -24,7 +24,10 @@ YOURS: Final[Mapping[str, tuple[str, ...]]] = {
     "RoleTemplate": ("clusterCreatorDefault", "projectCreatorDefault", "locked"),
 }
 
-_MANAGEMENT, _PROVISIONING, _CAPI = "management.cattle.io", "provisioning.cattle.io", "cluster.x-k8s.io"
+_MANAGEMENT, _PROVISIONING = "management.cattle.io", "provisioning.cattle.io"
+_CAPI, _RKE = "cluster.x-k8s.io", "rke.cattle.io"
+_MACHINES, _CONFIGS = "rke-machine.cattle.io", "rke-machine-config.cattle.io"
+_DRIVERS = ("nodedrivers", "dynamicschemas")
 
 
 def _rule(verbs: list[str], group: str, *resources: str) -> Obj:
@@ -51,16 +54,19 @@ def _external(name: str, context: str) -> Obj:
 
 
 _BASE = [_rule(READ, _MANAGEMENT, "features", "settings")]
-_CREATING = [_rule(["create"], _MANAGEMENT, "clusters")]
-# Only where clusters of everybody are; another workspace takes a role of its own.
-_WORKSPACE = {"fleet-default": [_rule(["create"], _PROVISIONING, "clusters")]}
+_CREATING = [_rule(["create"], _MANAGEMENT, "clusters"), _rule(READ, _MANAGEMENT, *_DRIVERS)]
+# Only where clusters of everybody are; another workspace takes a role of its own. Of Secrets only cloud credentials can be made.
+_WORKSPACE = {
+    "fleet-default": [_rule(["create"], _PROVISIONING, "clusters"), _rule(["create"], _CONFIGS, "*")],
+    "cattle-global-data": [_rule(["create"], "", "secrets")],
+}
 
 GLOBAL_ROLES: Final = (
     _global_role("admin", "Admin", _everything(), description="May do everything, in every cluster."),
     _global_role(
         "user",
         "User",
-        [*_BASE, _rule(READ, _MANAGEMENT, "roletemplates"), *_CREATING],
+        [*_BASE, _rule(READ, _MANAGEMENT, "podsecurityadmissionconfigurationtemplates", "roletemplates"), *_CREATING],
         namespacedRules=_WORKSPACE,
         newUserDefault=True,
         description="May make clusters and owns those; sees and uses what others gave a role for.",
@@ -83,14 +89,20 @@ GLOBAL_ROLES: Final = (
                 _MANAGEMENT,
                 "clusterroletemplatebindings",
                 "clusters",
+                "dynamicschemas",
                 "fleetworkspaces",
                 "globalrolebindings",
                 "globalroles",
+                "nodedrivers",
                 "nodes",
+                "podsecurityadmissionconfigurationtemplates",
                 "roletemplates",
             ),
             _rule(READ, _PROVISIONING, "clusters"),
             _rule(READ, _CAPI, "*"),
+            _rule(READ, _RKE, "*"),
+            _rule(READ, _MACHINES, "*"),
+            _rule(READ, _CONFIGS, "*"),
         ],
         inheritedClusterRoles=["cluster-readonly"],
         description="Sees everything but secrets, in every cluster.",

@@ -5,8 +5,8 @@ Who has a role in a cluster may see that cluster, and what belongs to it, by nam
 - everywhere: the management Cluster (`<id>-clusterowner` for owners, `<id>-clustermember` for all others);
 - in the namespace `<id>`: what their template says of the kinds there (a Role of its name), and for owners the Secrets of its
   registration tokens;
-- in the workspace: the provisioning Cluster and its machines (`r-cluster-<name>-admin`, `r-cluster-<name>-view`), and for owners
-  its Secrets.
+- in the workspace: the provisioning Cluster, its machines and what they are made of (`r-cluster-<name>-admin`,
+  `r-cluster-<name>-view`), and for owners its Secrets.
 
 What other tenants have lies in the same workspace, so nothing there is ever given without a name. A Secret belongs to a cluster
 by a label or an owner, which only who may write Secrets there can set. Two kinds of Secrets are given to nobody: tokens of
@@ -44,6 +44,7 @@ Obj = dict[str, Any]
 SEEING = ["get", "list", "watch"]
 EDITING = ["get", "list", "watch", "update", "patch", "delete"]
 CAPI = "cluster.x-k8s.io"
+MACHINE_CONFIGS = "rke-machine-config.cattle.io"
 REGISTRATION_SECRET = "crt-token-"
 # A Secret's type says what it is for, and can't be changed.
 _FOR_NOBODY = "kubernetes.io/service-account-token"
@@ -63,10 +64,10 @@ _KUBECONFIG = "-kubeconfig"
 
 @dataclass(frozen=True, slots=True)
 class Belongings:
-    """What else is in the workspace because of one provisioning Cluster. `others` are names by plural, of Cluster API's group."""
+    """What else is in the workspace because of one provisioning Cluster. `others` are names, by group and plural."""
 
     secrets: Sequence[Obj] = ()
-    others: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    others: Mapping[tuple[str, str], Sequence[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +129,25 @@ def _workspace(made: _Making, snapshot: Snapshot, provisioning: Obj, belongings:
             continue
         role = workspace_role(name, admin=admin)
         rules: list[Rule] = [_named(EDITING if admin else SEEING, PROVISIONING, "clusters", [name])]
-        for plural, names in sorted(belongings.others.items()):
+        for (group, plural), names in sorted(belongings.others.items()):
             if names:
-                # A machine's owner may have it replaced. What it refers to is for controllers to say.
-                verbs = [*SEEING, "delete"] if admin and plural == "machines" else SEEING
-                rules.append(_named(verbs, CAPI, plural, sorted(names)))
+                rules.append(_named(_verbs(group, plural) if admin else SEEING, group, plural, sorted(names)))
+                if admin and (group, plural) == (CAPI, "machines"):
+                    # Its keys, and a shell on it, without being able to make another of it (:mod:`remuda.gateway.machineaccess`).
+                    rules.append(_named(["create"], group, "machines/shell", sorted(names)))
         if admin:
             rules += _secret_rules(belongings.secrets)
         made.role("Role", namespace, role, rules)
         for given in concerned:
             made.binding(namespace, "Role", role, given)
+
+
+def _verbs(group: str, plural: str) -> list[str]:
+    """What the owner of a cluster may do with what it is made of. They say what its machines are like, and may have one replaced;
+    what that refers to is for controllers to say."""
+    if group == MACHINE_CONFIGS:
+        return EDITING
+    return [*SEEING, "delete"] if (group, plural) == (CAPI, "machines") else SEEING
 
 
 def _secret_rules(secrets: Iterable[Obj]) -> list[Rule]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from remuda.api.cluster_x_k8s_io.names import CLUSTERS as CAPI_CLUSTERS
 from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, CLUSTERS, ROLE_TEMPLATES, TOKENS, USERS
 from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.capi.names import SECRET_TYPE as CAPI_SECRET
@@ -19,13 +20,12 @@ from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, spe
 from ..making import remove
 from ..users.people import is_enabled
 from .clusteraccess import Belongings, Given, Snapshot, desired
+from .driverkinds import CONFIGS, DriverKinds
 from .globalroles import principals_change
 from .leaving import leaving
 from .names import CLUSTER, CLUSTER_ROLES, RBAC_KINDS
 from .states import COMPLETE, ERROR, condition, generation, say, summary, summed
 from .views import (
-    CAPI_KINDS,
-    CLUSTER_NAME,
     NAMESPACES,
     SECRETS,
     Views,
@@ -38,6 +38,7 @@ from .views import (
     provisioning_key,
     rbac_watches,
     without_data,
+    workspace_watch,
 )
 from .writing import bring_about
 
@@ -91,7 +92,8 @@ class ClusterAccess:
     def __init__(self, manager: Manager, views: Views) -> None:
         self._client, self._clock, self._fresh = manager.client, manager.clock, manager.freshness
         self._views = views
-        capi = [each for each in CAPI_KINDS if each.resource in views.capi]
+        if views.provisions:
+            DriverKinds(manager, views, NAME, marks_change)
         self.controller = Controller(
             NAME,
             CLUSTERS,
@@ -106,11 +108,12 @@ class ClusterAccess:
                 Watch(TOKENS, nothing),
                 Watch(PROVISIONING_CLUSTERS, provisioning_key, when=_other_cluster),
                 Watch(SECRETS, views.clusters_of_secret, when=marks_change, transform=without_data),
+                *(workspace_watch(each, views.clusters_of_capi, marks_change) for each in views.kinds),
                 *(
-                    Watch(each, views.clusters_of_capi, when=marks_change, labels=CLUSTER_NAME, metadata_only=True)
-                    for each in capi
+                    Watch(each, views.clusters_of_capi_cluster, when=_owner_change, metadata_only=True)
+                    for each in views.kinds
+                    if each == CAPI_CLUSTERS
                 ),
-                *(Watch(each, views.clusters_of_capi_cluster, when=_owner_change, metadata_only=True) for each in capi[:1]),
             ),
             concurrency=8,
         )
@@ -183,8 +186,22 @@ class ClusterAccess:
             for secret in belonging(views.secrets.indexed("cluster", key))
             if ours or is_owned_by(secret, provisioning) or not (foreign or secret.get("type") == CAPI_SECRET)
         ]
-        kinds = {} if foreign else views.capi
-        others = {plural: [name_of(obj) for obj in belonging(of.indexed("cluster", key))] for plural, of in kinds.items()}
+        kinds = {} if foreign else views.in_workspaces
+        others = {
+            kind.group_resource: [
+                name_of(obj)
+                # A config is there before the cluster, which owns it from when it uses it.
+                for obj in (
+                    [obj for obj in of.indexed("cluster", key) if is_owned_by(obj, provisioning)]
+                    if kind.group == CONFIGS
+                    else belonging(of.indexed("cluster", key))
+                )
+            ]
+            for kind, of in kinds.items()
+        }
+        if ours:
+            # It has no label that says whose it is; it is the cluster.
+            others[CAPI_CLUSTERS.group_resource] = sorted({key.name, *others.get(CAPI_CLUSTERS.group_resource, ())})
         return Belongings(secrets, others)
 
     async def _tell(self, binding: Obj, problems: list[str]) -> None:

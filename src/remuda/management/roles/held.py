@@ -9,14 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from remuda.api.cluster_x_k8s_io.names import MACHINES
 from remuda.api.management_cattle_io import (
     CLUSTER_ROLE_TEMPLATE_BINDINGS,
+    DYNAMIC_SCHEMAS,
     GLOBAL_ROLE_BINDINGS,
     GLOBAL_ROLES,
     GROUP,
+    NODE_DRIVERS,
     ROLE_TEMPLATES,
     USERS,
 )
+from remuda.api.provisioning_cattle_io import CLUSTERS as WANTED_CLUSTERS
+from remuda.api.rke_cattle_io.names import ETCD_SNAPSHOTS, RKE_CONTROL_PLANES
 from remuda.apiserver.authz import Action
 from remuda.apiserver.authz.rbac import Rbac
 from remuda.apiserver.authz.rules import Rule, compact, quoted, text, uncovered
@@ -49,25 +54,42 @@ class InformerSource:
         GroupVersionResource(GROUP, "v3", "clusters"),
         GroupVersionResource("", "v1", "namespaces"),
     )
+    # What other rules look up; it may not be served at all where nobody provisions clusters.
+    BESIDES = (RKE_CONTROL_PLANES, ETCD_SNAPSHOTS, MACHINES, WANTED_CLUSTERS, NODE_DRIVERS, DYNAMIC_SCHEMAS)
+    # Groups whose kinds come with node drivers; of those that are asked for.
+    DRIVERS = frozenset({"rke-machine.cattle.io", "rke-machine-config.cattle.io"})
 
     def __init__(self, informers: Informers) -> None:
         self._capi = CapiClusters(informers)
-        self._informers: dict[tuple[str, str], Informer] = {each.group_resource: informers.of(each) for each in self.KINDS}
+        self._all = informers
+        kinds = (*self.KINDS, *self.BESIDES)
+        self._informers: dict[tuple[str, str], Informer] = {each.group_resource: informers.of(each) for each in kinds}
         for informer in self._informers.values():
             informer.add_index("namespace", lambda obj: ((obj.get("metadata") or {}).get("namespace") or "",))
 
     def is_complete(self) -> bool:
-        """Nothing may be decided before."""
-        return all(informer.synced.is_set() for informer in self._informers.values())
+        """Nothing about who holds what may be decided before."""
+        return all(self._informers[each.group_resource].synced.is_set() for each in self.KINDS)
+
+    def _found(self, group: str, resource: str) -> Informer | None:
+        """Raises ApiError for what other rules rest on, as long as it is not known. What node drivers bring may not be served at
+        all: until it is known it is as if there was none."""
+        found = self._informers.get((group, resource))
+        if found is None and group in self.DRIVERS:
+            found = self._informers[group, resource] = self._all.of(GroupVersionResource(group, "v1", resource))
+            found.add_index("namespace", lambda obj: ((obj.get("metadata") or {}).get("namespace") or "",))
+        if found is not None and found.resource in self.BESIDES and not found.synced.is_set():
+            raise unavailable(f"{resource}.{group} are not known yet; try again", 1)
+        return found
 
     def get(self, group: str, resource: str, namespace: str, name: str) -> Obj | None:
         if (group, resource) == CAPI_CLUSTERS:
             return self._capi.get(namespace, name)
-        found = self._informers.get((group, resource))
+        found = self._found(group, resource)
         return None if found is None else found.get(namespace, name)
 
     def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Obj]:
-        found = self._informers.get((group, resource))
+        found = self._found(group, resource)
         if found is None:
             return []
         return found.indexed("namespace", namespace) if namespace else list(found.objects())

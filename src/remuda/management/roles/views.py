@@ -19,6 +19,8 @@ from remuda.api.management_cattle_io import GLOBAL_ROLES as GLOBAL_ROLE_KIND
 from remuda.api.management_cattle_io import ROLE_TEMPLATES as ROLE_TEMPLATE_KIND
 from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.api.provisioning_cattle_io.names import GROUP as PROVISIONING_GROUP
+from remuda.api.rke_cattle_io.marks import CLUSTER_NAME as RKE_CLUSTER_NAME
+from remuda.api.rke_cattle_io.names import CUSTOM_MACHINES, ETCD_SNAPSHOTS, RKE_BOOTSTRAPS, RKE_CLUSTERS, RKE_CONTROL_PLANES
 from remuda.kube.objects import (
     GroupVersion,
     GroupVersionResource,
@@ -45,10 +47,13 @@ Obj = dict[str, Any]
 
 SECRETS = GroupVersionResource("", "v1", "secrets")
 NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
 # What Cluster API's kinds in a workspace are given by name.
 CAPI_KINDS = (CAPI_CLUSTERS, MACHINES, MACHINE_SETS, MACHINE_DEPLOYMENTS)
+# And what we make of it ourselves; ConfigMaps say how machines were made.
+RKE_KINDS = (RKE_CLUSTERS, RKE_CONTROL_PLANES, RKE_BOOTSTRAPS, CUSTOM_MACHINES, ETCD_SNAPSHOTS, CONFIG_MAPS)
 CAPI_GROUP, CLUSTER_NAME = "cluster.x-k8s.io", "cluster.x-k8s.io/cluster-name"
-_CLUSTER_LABELS = (CLUSTER_NAME, "rke.cattle.io/cluster-name")
+_CLUSTER_LABELS = (CLUSTER_NAME, RKE_CLUSTER_NAME)
 
 
 def without_data(secret: Obj) -> Obj:
@@ -70,8 +75,18 @@ def cluster_of_secret(secret: Obj) -> Iterable[Key]:
 
 def cluster_of_capi(obj: Obj) -> Iterable[Key]:
     """A machine's cluster by its label; a Cluster of Cluster API has the name of the provisioning Cluster it is for."""
-    name = labels_of(obj).get(CLUSTER_NAME)
+    labels = labels_of(obj)
+    name = labels.get(CLUSTER_NAME) or labels.get(RKE_CLUSTER_NAME)
     return (Key(namespace_of(obj), name),) if name else ()
+
+
+def workspace_watch(kind: GroupVersionResource, to: Any, when: Any) -> Watch:
+    """Of what is given by name: by the label that says whose it is."""
+    return Watch(kind, to, when=when, labels=_label_of(kind), metadata_only=True)
+
+
+def _label_of(kind: GroupVersionResource) -> str:
+    return RKE_CLUSTER_NAME if kind in (ETCD_SNAPSHOTS, CONFIG_MAPS) else CLUSTER_NAME
 
 
 def is_made_for(capi: Obj, provisioning: Obj) -> bool:
@@ -105,9 +120,11 @@ def rbac_watches(label: str, kinds: Iterable[str], to: Any) -> tuple[Watch, ...]
 
 
 class Views:
-    def __init__(self, informers: Informers, *, machines: bool = True) -> None:
-        """`machines`: whether Cluster API's kinds are there to be looked at."""
+    def __init__(self, informers: Informers, *, machines: bool = True, provisions: bool = False) -> None:
+        """`machines`: whether Cluster API's kinds are there to be looked at; `provisions`: whether our own providers' are. Those
+        that node drivers bring are added to `in_workspaces` when they come (:mod:`.driverkinds`)."""
         self._informers = informers
+        self.provisions = provisions
         self.clusters = informers.of(CLUSTERS)
         self.bindings = informers.of(CLUSTER_ROLE_TEMPLATE_BINDINGS)
         self.templates = informers.of(ROLE_TEMPLATE_KIND)
@@ -118,8 +135,8 @@ class Views:
         self.secrets = informers.of(SECRETS, transform=without_data)
         self.cluster_roles = informers.of(CLUSTER_ROLES)
         self.namespaces = informers.of(NAMESPACES)
-        kinds = CAPI_KINDS if machines else ()
-        self.capi = {each.resource: informers.of(each, labels=CLUSTER_NAME, metadata_only=True) for each in kinds}
+        self.kinds = (*(CAPI_KINDS if machines else ()), *(RKE_KINDS if provisions else ()))
+        self.in_workspaces = {each: informers.of(each, labels=_label_of(each), metadata_only=True) for each in self.kinds}
         self.capi_clusters = informers.of(CAPI_CLUSTERS, metadata_only=True) if machines else None
         self.tokens = informers.of(TOKENS)
         self.rbac = {kind: informers.of(resource, labels=CLUSTER) for kind, resource in RBAC_KINDS.items()}
@@ -138,7 +155,7 @@ class Views:
         self.tokens.add_index("opens", opens)
         self.secrets.add_index("cluster", cluster_of_secret)
         self.secrets.add_index("namespace", lambda obj: (namespace_of(obj),))
-        for informer in self.capi.values():
+        for informer in self.in_workspaces.values():
             informer.add_index("cluster", cluster_of_capi)
         for informer in self.rbac.values():
             informer.add_index("cluster", lambda obj: [key.name for key in cluster_of_rbac(obj)])
@@ -208,15 +225,15 @@ class Views:
     def clusters_of_secret(self, secret: Obj) -> Iterable[Key]:
         if self.clusters.get("", namespace_of(secret)) is not None:
             return (Key("", namespace_of(secret)),)
-        return self._behind(cluster_of_secret(secret))
+        return self.behind(cluster_of_secret(secret))
 
     def clusters_of_capi(self, obj: Obj) -> Iterable[Key]:
-        return self._behind(cluster_of_capi(obj))
+        return self.behind(cluster_of_capi(obj))
 
     def clusters_of_capi_cluster(self, obj: Obj) -> Iterable[Key]:
-        return self._behind((Key.of(obj),))
+        return self.behind((Key.of(obj),))
 
-    def _behind(self, keys: Iterable[Key]) -> Iterable[Key]:
+    def behind(self, keys: Iterable[Key]) -> Iterable[Key]:
         """The management Clusters of provisioning ones."""
         for key in keys:
             found = self.provisioning.get(*key)

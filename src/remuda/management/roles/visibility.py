@@ -1,12 +1,14 @@
-"""What somebody sees when they list clusters: theirs. For the embedded API (:mod:`remuda.apiserver.partly`), and for who asks
-another Kubernetes on somebody's behalf, which refuses such a list as a whole."""
+"""What somebody sees when they list clusters, or what those are made of: theirs. For the embedded API
+(:mod:`remuda.apiserver.partly`), and for who asks another Kubernetes for somebody, which refuses such a list as a whole."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from remuda.api.cluster_x_k8s_io.names import GROUP as CAPI
 from remuda.api.management_cattle_io import GROUP
 from remuda.api.provisioning_cattle_io.names import GROUP as PROVISIONING
+from remuda.api.rke_cattle_io.names import GROUP as RKE
 from remuda.apiserver.authz import Action
 from remuda.apiserver.authz.rbac import Permitted, Rbac
 from remuda.apiserver.partly import Partly
@@ -14,8 +16,10 @@ from remuda.apiserver.server import Server
 from remuda.apiserver.users import User
 from remuda.kube.objects import GroupVersionResource
 
+from .driverkinds import GROUPS as DRIVERS
+
 # Where a list that is forbidden as a whole shows the part that is not.
-GROUPS: Final = (GROUP, PROVISIONING)
+GROUPS: Final = (GROUP, PROVISIONING, CAPI, RKE, *sorted(DRIVERS))
 
 
 def show_what_is_theirs(server: Server) -> None:

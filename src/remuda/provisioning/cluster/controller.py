@@ -1,8 +1,8 @@
 """The controller of clusters.provisioning.cattle.io, one half of the mirror: what somebody wants has a management Cluster.
 
-Order: a finalizer, the management Cluster, the status that says which it is, and once it is connected a kubeconfig for
-controllers. Deletion is in :mod:`.removal`, the other half in :mod:`.managed`, what follows from what in :mod:`.mirror` and
-:mod:`.states`.
+Order: a finalizer, the management Cluster, the status that says which it is, and a kubeconfig for controllers (of an imported
+cluster once it is connected). Deletion is in :mod:`.removal`, the other half in :mod:`.managed`, what follows from what in
+:mod:`.mirror` and :mod:`.states`.
 """
 
 from __future__ import annotations
@@ -151,12 +151,13 @@ class WantedClusters:
         workspace = dig(managed, "spec", "fleetWorkspaceName") or Key.of(wanted).namespace
         after = with_managed(wanted, managed, workspace, self._manager.clock.time())
         wanted = await self._say(wanted, after)
-        if dig(wanted, "status", "ready"):
+        # Of a cluster that we make it is there from the beginning: its machines are looked for with it before it is ready.
+        if dig(wanted, "status", "ready") or is_administrated(wanted):
             try:
                 name = await self.kubeconfigs.ensure(wanted, name_of(managed))
             except Unsettled as unsettled:
                 return Result(unsettled.seconds)
-            if name:
+            if name and dig(wanted, "status", "ready"):
                 await self._say(wanted, with_client_secret(wanted, name))
         return DONE
 

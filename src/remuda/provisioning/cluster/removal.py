@@ -6,6 +6,7 @@ what was made for this cluster is deleted; something else of the same name is le
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from remuda.api import management_cattle_io as management
@@ -28,7 +29,7 @@ from remuda.kube.objectsets import OWNER_NAME, OWNER_NAMESPACE
 from remuda.kube.owners import is_owned_by
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.management.clusters.names import is_legacy
-from remuda.management.conditions import write_status
+from remuda.management.conditions import condition_of, write_status
 from remuda.management.making import find, remove
 from remuda.runtime import DONE, Manager, Result, logger
 
@@ -118,8 +119,11 @@ class Removal:
             return None
         if cluster is not None and not is_being_deleted(cluster):
             await remove(self._client, CAPI_CLUSTERS, cluster)
-        if await find(self._client, CONTROL_PLANES, key.name, key.namespace) is not None:
-            return self._waits(wanted, CONTROL_PLANES.group, "RKEControlPlane", *key, f"control plane [{key.name}]")
+        if (plane := await find(self._client, CONTROL_PLANES, key.name, key.namespace)) is not None:
+            # Which may say which of its machines it waits for.
+            told = (condition_of(plane, "Removed") or {}).get("message") or ""
+            wait = self._waits(wanted, CONTROL_PLANES.group, "RKEControlPlane", *key, f"control plane [{key.name}]")
+            return replace(wait, evidence=told) if told else wait
         if machines := await self._machines(key):
             machine = machines[0]
             return self._waits(

@@ -117,6 +117,21 @@ async def test_the_cluster_publishes_its_keys_and_they_are_kept() -> None:
         assert b'"kid"' in base64.b64decode(kept["data"]["jwks"]) and kept["data"]["credential"] == "eA=="
 
 
+async def test_keys_are_kept_as_soon_as_there_is_a_place_for_them() -> None:
+    async with place() as found:
+        await found.up.client.create(
+            NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "cattle-global-data"}}
+        )
+        await found.up.patch(CLUSTERS, ID, {"status": {**DEPLOYED, "serviceAccountTokenSecret": ""}})
+        await found.connect()
+        assert (await found.condition("Ready"))[0] == "True"
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"credential": "eA=="}}
+        await found.up.client.create(SECRETS, secret, "cattle-global-data")
+        await found.up.patch(CLUSTERS, ID, {"status": DEPLOYED})
+        await found.up.settle(2)
+        assert b'"kid"' in base64.b64decode((await found.up.get(SECRETS, "s", "cattle-global-data"))["data"]["jwks"])
+
+
 async def test_every_node_has_a_management_node() -> None:
     async with place() as found:
         await found.up.patch(CLUSTERS, ID, {"status": DEPLOYED})

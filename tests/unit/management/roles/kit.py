@@ -21,6 +21,7 @@ from remuda.api.management_cattle_io import (
 from remuda.api.provisioning_cattle_io.names import API_VERSION as PROVISIONING_VERSION
 from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.api.provisioning_cattle_io.names import GROUP as PROVISIONING_GROUP
+from remuda.api.rke_cattle_io.names import GROUP as RKE_GROUP
 from remuda.apiserver.server import Config, Server
 from remuda.apiserver.users import AUTHENTICATED, User
 from remuda.client.api import Client
@@ -211,19 +212,20 @@ def cluster_binding(cluster: str, template: str, user: str = "", group: str = ""
 
 
 @contextlib.asynccontextmanager
-async def house(*, seed: int = 1) -> AsyncIterator[House]:
+async def house(*, seed: int = 1, provisions: bool = False) -> AsyncIterator[House]:
+    """With `provisions` the kinds that clusters are made of are there, too."""
     clock, rng = VirtualClock(), Rng(seed)
     server = await Server.open(Config(data_dir=None, clock=clock, rng=rng, entropy=Entropy(seed)))
     made = House(server, clock, rng)
     keeper = asyncio.create_task(kcm.run(InProcessClient(server, manager="kube-controller-manager"), clock, rng))
     try:
         install(admitted_types(server.source, server.rbac), server.hooks, server.converters)
-        for crd in crds([GROUP, PROVISIONING_GROUP, CAPI_GROUP]):
+        for crd in crds([GROUP, PROVISIONING_GROUP, CAPI_GROUP, *([RKE_GROUP] if provisions else ())]):
             await made.create(CRDS, crd)
         for name in (WORKSPACE, "fleet-local", "cattle-global-data"):
             await made.create(NAMESPACES, namespace(name))
         await made.settle()
-        for each in controllers(made.manager, made.downstreams):
+        for each in controllers(made.manager, made.downstreams, provisions=provisions):
             made.manager.add(each)
         running = asyncio.create_task(made.manager.run())
         try:

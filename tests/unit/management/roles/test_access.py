@@ -157,6 +157,16 @@ async def test_who_may_do_what() -> None:
                 if decision.allowed is not (verb in allowed):
                     wrong.append(f"{who} {verb} {resource.resource} {namespace}/{name}: {decision}")
         assert wrong == []
+        # Into a machine go who owns its cluster, and who may do everything.
+        for who, mine, theirs in (
+            ("tenant", True, False),
+            ("member", False, False),
+            ("reader", False, False),
+            ("admin", True, True),
+        ):
+            for name, expected in (("machine-a", mine), ("machine-b", theirs)):
+                action = Action(PEOPLE[who], "create", *MACHINES, "shell", WORKSPACE, name)
+                assert here.server.rbac.authorize(action).allowed is expected, (who, name)
 
 
 async def test_the_creator_is_made_owner_once() -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from remuda.api.cluster_x_k8s_io import MACHINES
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.apiserver.authz import Action
+from remuda.kube.objects import GroupVersionResource
 from remuda.management.roles.visibility import show_what_is_theirs, visible
 
 from .kit import WORKSPACE, house, person
 
 A, B = "c-aaaaa", "c-bbbbb"
+ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "roles")
+ROLE_BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "rolebindings")
 
 
 async def test_everybody_sees_theirs() -> None:
@@ -42,3 +46,19 @@ async def test_everybody_sees_theirs() -> None:
         assert partly.of(Action(person("u-new"), "list", *PROVISIONING_CLUSTERS, "", WORKSPACE)) is not None
         assert partly.of(Action(person("u-stranger"), "list", *CLUSTERS)) is None
         assert partly.of(Action(person("u-tenant"), "deletecollection", *CLUSTERS)) is None
+
+
+async def test_members_list_the_machines_that_are_theirs() -> None:
+    async with house() as here:
+        show_what_is_theirs(here.server)
+        partly = here.server.handler.partly
+        assert partly is not None
+        rule = {"apiGroups": [MACHINES.group], "resources": ["machines"], "resourceNames": ["m1"], "verbs": ["get", "list"]}
+        rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "theirs", "namespace": WORKSPACE}}
+        await here.create(ROLES, {**rbac, "kind": "Role", "rules": [rule]})
+        role = {"apiGroup": ROLES.group, "kind": "Role", "name": "theirs"}
+        subject = {"apiGroup": ROLES.group, "kind": "User", "name": "u-member"}
+        await here.create(ROLE_BINDINGS, {**rbac, "kind": "RoleBinding", "roleRef": role, "subjects": [subject]})
+        await here.settle()
+        assert partly.of(Action(person("u-member"), "list", *MACHINES, "", WORKSPACE)) is not None
+        assert partly.of(Action(person("u-stranger"), "list", *MACHINES, "", WORKSPACE)) is None

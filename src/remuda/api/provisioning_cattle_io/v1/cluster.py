@@ -51,8 +51,10 @@ class RotateEncryptionKeys(TypedDict, total=False):
 class RKEConfig(ClusterConfiguration, total=False):
     """What the cluster is made of, and what is done to it."""
 
-    etcdSnapshotCreate: Annotated[EtcdSnapshotCreate | None, Doc("Asks for a snapshot of etcd.")]
-    etcdSnapshotRestore: Annotated[EtcdSnapshotRestore | None, Doc("Asks for a snapshot of etcd to be restored.")]
+    etcdSnapshotCreate: Annotated[EtcdSnapshotCreate | None, Doc("Asks for a snapshot of etcd. Not offered yet.")]
+    etcdSnapshotRestore: Annotated[
+        EtcdSnapshotRestore | None, Doc("Asks for a snapshot of etcd to be restored. Not offered yet.")
+    ]
     infrastructureRef: Annotated[
         ObjectReference | None,
         Doc("An infrastructure cluster of Cluster API that is there already; unset: an RKECluster is made."),
@@ -64,8 +66,10 @@ class RKEConfig(ClusterConfiguration, total=False):
         Items(most=1000),
         ListMap("name"),
     ]
-    rotateCertificates: Annotated[RotateCertificates | None, Doc("Asks for new certificates.")]
-    rotateEncryptionKeys: Annotated[RotateEncryptionKeys | None, Doc("Asks for a new key that Secrets are encrypted with.")]
+    rotateCertificates: Annotated[RotateCertificates | None, Doc("Asks for new certificates. Not offered yet.")]
+    rotateEncryptionKeys: Annotated[
+        RotateEncryptionKeys | None, Doc("Asks for a new key that Secrets are encrypted with. Not offered yet.")
+    ]
 
 
 class ClusterAPIConfig(TypedDict, total=False):
@@ -85,8 +89,10 @@ class ClusterSpec(TypedDict, total=False):
     """What the cluster is to be like."""
 
     agentEnvVars: Annotated[list[EnvVar] | None, Doc("Environment variables of the agents on the nodes and in the cluster.")]
-    cloudCredentialSecretName: Annotated[CredentialName, Doc("The Secret to make machines with, as namespace:name.")]
-    clusterAPIConfig: Annotated[ClusterAPIConfig | None, Doc("Deprecated: a cluster of Cluster API that is there already.")]
+    cloudCredentialSecretName: Annotated[
+        CredentialName, Doc("The Secret to make machines with, as cattle-global-data:name, or its name in this namespace.")
+    ]
+    clusterAPIConfig: Annotated[ClusterAPIConfig | None, Doc("Deprecated: of no effect.")]
     clusterAgentDeploymentCustomization: Annotated[
         AgentDeploymentCustomization | None, Doc("What is changed about the deployment of the cluster agent.")
     ]
@@ -94,11 +100,16 @@ class ClusterSpec(TypedDict, total=False):
     defaultPodSecurityAdmissionConfigurationTemplateName: Annotated[
         Text, Doc("The template of the cluster's pod security admission.")
     ]
-    enableNetworkPolicy: Annotated[bool | None, Doc("Keep projects from talking to each other.")]
-    fleetAgentDeploymentCustomization: Annotated[
-        AgentDeploymentCustomization | None, Doc("What is changed about the deployment of the fleet agent.")
+    enableNetworkPolicy: Annotated[
+        bool | None, Doc("Keep projects from talking to each other. Of no effect: there are no projects yet.")
     ]
-    kubernetesVersion: Annotated[Text, Doc("The version of RKE2 or K3s, such as v1.34.1+rke2r1; needed with rkeConfig.")]
+    fleetAgentDeploymentCustomization: Annotated[
+        AgentDeploymentCustomization | None,
+        Doc("What is changed about the deployment of the fleet agent. Of no effect: there is none yet."),
+    ]
+    kubernetesVersion: Annotated[
+        Text, Doc("The version and the distribution (+rke2r1, +k3s1, +remuda1), such as v1.34.1+rke2r1; needed with rkeConfig.")
+    ]
     localClusterAuthEndpoint: Annotated[
         LocalClusterAuthEndpoint, Doc("The way to the cluster's API that does not lead through this server.")
     ]
@@ -107,7 +118,8 @@ class ClusterSpec(TypedDict, total=False):
         RKEConfig | None, Doc("What the cluster is made of; without it, the cluster is one that is there already.")
     ]
     webhookDeploymentCustomization: Annotated[
-        WebhookDeploymentCustomization | None, Doc("What is changed about the deployment of the webhook.")
+        WebhookDeploymentCustomization | None,
+        Doc("What is changed about the deployment of the webhook. Of no effect: there is none yet."),
     ]
 
 

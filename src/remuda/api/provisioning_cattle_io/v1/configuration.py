@@ -6,7 +6,7 @@ from typing import Annotated, Required, TypedDict
 
 from ...cattle import SHARE, FreeMap, Text
 from ...kubernetes import LabelSelector
-from ...schema import Doc, Format, Length, Pattern
+from ...schema import AtLeast, Doc, Format, Length, Pattern
 
 _Concurrency = Annotated[Text, Length(most=10), Pattern(SHARE)]
 _SecretName = Annotated[Text, Length(most=253)]
@@ -25,9 +25,9 @@ class DrainOptions(TypedDict, total=False):
 
     deleteEmptyDirData: Annotated[bool, Doc("Go on although pods lose what is in their emptyDir volumes.")]
     disableEviction: Annotated[bool, Doc("Delete pods instead of evicting them, past all disruption budgets.")]
-    enabled: Annotated[bool, Doc("Whether nodes are drained at all.")]
+    enabled: Annotated[bool, Doc("Whether nodes are drained at all; the only machine of a cluster never is.")]
     force: Annotated[bool, Doc("Go on although there are pods that nobody would make again.")]
-    gracePeriod: Annotated[int, Doc("The seconds a pod has to end; negative: what the pod itself says.")]
+    gracePeriod: Annotated[int, Doc("The seconds a pod has to end; unset or negative: what the pod itself says.")]
     ignoreDaemonSets: Annotated[bool | None, Doc("Leave pods of DaemonSets alone. Default true.")]
     ignoreErrors: Annotated[bool, Doc("Of no effect.")]
     postDrainHooks: Annotated[list[DrainHook] | None, Doc("Who has a say when the node is drained and updated.")]
@@ -35,7 +35,7 @@ class DrainOptions(TypedDict, total=False):
     skipWaitForDeleteTimeoutSeconds: Annotated[
         int, Doc("Do not wait for pods that have been going for this many seconds; 0: wait for all.")
     ]
-    timeout: Annotated[int, Doc("The seconds one try may take; 0: 600.")]
+    timeout: Annotated[int, Doc("Of no effect: a drain takes as long as it takes, and what holds it up is told.")]
 
 
 class UpgradeStrategy(TypedDict, total=False):
@@ -65,16 +65,16 @@ class KeyToPath(TypedDict, total=False):
     """One file."""
 
     dynamic: Annotated[bool, Doc("Whether nodes go on without a restart when the content changes.")]
-    hash: Annotated[Text, Doc("The SHA-256 that the content must have; empty: any.")]
+    hash: Annotated[Text, Doc("The SHA-256 that the content must have, in base64; empty: any.")]
     key: Required[Annotated[Text, Doc("The key in the Secret or ConfigMap.")]]
     path: Required[Annotated[Text, Doc("Where the file is on the machine, from the root.")]]
-    permissions: Annotated[Text, Doc("The mode of the file.")]
+    permissions: Annotated[Text, Doc("The mode of the file, such as 0644; empty: defaultPermissions, else 0600.")]
 
 
 class ObjectFileSource(TypedDict, total=False):
     """Files from one object."""
 
-    defaultPermissions: Annotated[Text, Doc("The mode of files that do not say one.")]
+    defaultPermissions: Annotated[Text, Doc("The mode of files that do not say one, such as 0644; empty: 0600.")]
     items: Annotated[list[KeyToPath] | None, Doc("The files.")]
     name: Required[Annotated[_SecretName, Doc("The name of the object, in the namespace of the cluster.")]]
 
@@ -129,7 +129,7 @@ class SnapshotS3(TypedDict, total=False):
     ]
     folder: Annotated[Text, Doc("A folder in the bucket.")]
     region: Annotated[Text, Doc("The region of the bucket.")]
-    retention: Annotated[int, Doc("How many snapshots are kept in the bucket.")]
+    retention: Annotated[int | None, Doc("How many snapshots are kept in the bucket; unset: as many as on a node."), AtLeast(0)]
     skipSSLVerify: Annotated[bool, Doc("Do not verify the service.")]
 
 
@@ -138,8 +138,8 @@ class Etcd(TypedDict, total=False):
 
     disableSnapshots: Annotated[bool, Doc("Take none.")]
     s3: Annotated[SnapshotS3 | None, Doc("A bucket that they are copied to.")]
-    snapshotRetention: Annotated[int, Doc("How many are kept.")]
-    snapshotScheduleCron: Annotated[Text, Doc("When they are taken, in cron's notation.")]
+    snapshotRetention: Annotated[int, Doc("How many are kept; 0: as many as the distribution keeps.")]
+    snapshotScheduleCron: Annotated[Text, Doc("When they are taken, in cron's notation; empty: as the distribution does.")]
 
 
 class Networking(TypedDict, total=False):
@@ -153,9 +153,11 @@ class Networking(TypedDict, total=False):
 class DataDirectories(TypedDict, total=False):
     """Where things are on the machines; can't be changed later."""
 
-    k8sDistro: Annotated[Text, Doc("The data of the distribution.")]
-    provisioning: Annotated[Text, Doc("What provisioning keeps for itself.")]
-    systemAgent: Annotated[Text, Doc("The plans and the connection of the system agent.")]
+    k8sDistro: Annotated[
+        Text, Doc("The data of the distribution. Default /var/lib/rancher/rke2, or the name of another distribution.")
+    ]
+    provisioning: Annotated[Text, Doc("What provisioning keeps for itself. Default /var/lib/rancher/capr.")]
+    systemAgent: Annotated[Text, Doc("The plans and the connection of the system agent. Default /var/lib/rancher/agent.")]
 
 
 class ClusterConfiguration(TypedDict, total=False):
@@ -165,7 +167,9 @@ class ClusterConfiguration(TypedDict, total=False):
     chartValues: Annotated[FreeMap, Doc("Values for charts of the distribution, by the chart's name.")]
     dataDirectories: Annotated[DataDirectories, Doc("Where things are on the machines; can't be changed later.")]
     etcd: Annotated[Etcd | None, Doc("Scheduled snapshots of etcd.")]
-    machineGlobalConfig: Annotated[FreeMap, Doc("Arguments of the distribution for all machines.")]
+    machineGlobalConfig: Annotated[
+        FreeMap, Doc("Arguments of the distribution for all machines. Numbers are written as texts: others are left out.")
+    ]
     machineSelectorConfig: Annotated[list[SelectorConfig] | None, Doc("Arguments of the distribution for some machines.")]
     machineSelectorFiles: Annotated[list[SelectorFiles] | None, Doc("Files for some machines.")]
     networking: Annotated[Networking | None, Doc("Which addresses the machines use.")]

@@ -9,7 +9,9 @@ from ...kubernetes import ObjectReference
 from ...scheduling import Taint
 from ...schema import AtLeast, Between, Cel, Default, Doc, Duration, Int32, IntOrString, Length, Pattern, Rule, rules
 
-HostnameLength = Annotated[int, Doc("How long the host name of a machine may be; longer ones are cut."), Between(10, 63)]
+HostnameLength = Annotated[
+    int, Doc("How long the host name of a machine may be; longer ones are cut. Default 63."), Between(10, 63)
+]
 CredentialName = Annotated[Text, Length(most=317)]
 
 
@@ -32,7 +34,7 @@ class RollingUpdate(TypedDict, total=False):
 class Userdata(TypedDict, total=False):
     """What the machines are given when they first start; for providers that are not Rancher's."""
 
-    inlineUserdata: Annotated[Text, Doc("The text of it.")]
+    inlineUserdata: Annotated[Text, Doc("The text of it, as cloud-config.")]
 
 
 class MachinePoolDefaults(TypedDict, total=False):
@@ -75,13 +77,23 @@ class MachinePool(TypedDict, total=False):
     ]
     machineDeploymentAnnotations: Annotated[dict[str, str] | None, Doc("Annotations of the MachineDeployment.")]
     machineDeploymentLabels: Annotated[dict[str, str] | None, Doc("Labels of the MachineDeployment.")]
-    machineOS: Annotated[Text, Doc("The operating system: linux or windows."), Pattern("^(linux|windows|)$"), Default("linux")]
+    machineOS: Annotated[
+        Text,
+        Doc("The operating system: linux or windows. Machines with Windows get no plan yet."),
+        Pattern("^(linux|windows|)$"),
+        Default("linux"),
+    ]
     maxUnhealthy: Annotated[
-        Text, Doc("Unhealthy machines are replaced while there are at most this many, as a number or a percentage.")
+        Text, Doc("Unhealthy machines are replaced while at most this many are, as a number or a percentage; empty: always.")
     ]
     name: Required[Annotated[str, Doc("The name of the pool in its cluster."), Length(1)]]
-    nodeStartupTimeout: Annotated[Duration | None, Doc("How long a machine may take to become a node; 0: forever. Default 10m.")]
-    paused: Annotated[bool, Doc("Leave the pool as it is for now.")]
+    nodeStartupTimeout: Annotated[
+        Duration | None,
+        Doc("How long a machine may take to become a node; 0: forever. Default 10m. Counts with unhealthyNodeTimeout."),
+    ]
+    paused: Annotated[
+        bool, Doc("Leave the machines as they are, also when their machine config changes; how many there are still counts.")
+    ]
     quantity: Annotated[Int32 | None, Doc("How many machines there are to be; unset: somebody else says it."), AtLeast(0)]
     rollingUpdate: Annotated[RollingUpdate | None, Doc("How machines are replaced.")]
     taints: Annotated[list[Taint] | None, Doc("Taints of the nodes.")]

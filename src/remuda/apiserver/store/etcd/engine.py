@@ -90,6 +90,10 @@ class EtcdStore:
             await asyncio.gather(self._asker, return_exceptions=True)
         self._members.close()
 
+    def use(self, endpoints: Sequence[str]) -> None:
+        """The members of the cluster are others now."""
+        self._members.use(endpoints)
+
     @property
     def revision(self) -> int:
         """The newest that has been heard of."""

@@ -60,6 +60,8 @@ class Feed:
         self._expected = 0
         self._expected_since = 0.0
         self._heard = 0.0
+        # Why the last stream broke off, until one brings something again.
+        self._said = ""
         self._task: asyncio.Task[None] | None = None
         self._stream: asyncio.Task[None] | None = None
         self._member: Member | None = None
@@ -118,7 +120,9 @@ class Feed:
                 self.position = await self._recover(error)
                 continue
             if isinstance(error, Failed | StoreError):
-                log.info("the watch on etcd broke off: %s", error)
+                # An etcd that is in trouble for minutes is told of once.
+                log.log(logging.DEBUG if str(error) == self._said else logging.INFO, "the watch on etcd broke off: %s", error)
+                self._said = str(error)
             else:
                 log.error("the watch on etcd broke off", exc_info=error)
             await self._clock.sleep(_PAUSE)
@@ -141,6 +145,8 @@ class Feed:
                 self._heard = self._clock.monotonic()
 
     def _take(self, result: WatchResult) -> None:
+        if result.events:
+            self._said = ""
         if not result.events:
             # Progress: nothing else has happened up to there. A stream that is only just made has not said so.
             if not result.created and result.header.revision > self.position:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -46,6 +46,8 @@ class EtcdConfig(msgspec.Struct, frozen=True):
     certificate: Path | None = None
     key: Path | None = None
     prefix: str = ""
+    # Even one that can lose data after a crash: to look at, and nothing else.
+    accept_old: bool = False
 
 
 class Unsure(Exception):
@@ -128,16 +130,28 @@ class Members:
     def __init__(self, config: EtcdConfig, clock: Clock, rng: Rng) -> None:
         if not config.endpoints:
             raise StoreError("no etcd endpoint is given")
-        tls = _tls(config) if any(url.startswith("https:") for url in config.endpoints) else None
+        self._tls = _tls(config) if any(url.startswith("https:") for url in config.endpoints) else None
+        self._accept_old = config.accept_old
         self._clock = clock
         self._rng = rng
-        self._members = [Member(url, tls) for url in config.endpoints]
+        self._members = [Member(url, self._tls) for url in config.endpoints]
         # Replicas begin with different members.
         self._first = rng.below(len(self._members))
         self._seats = asyncio.Semaphore(CONNECTIONS)
 
     def close(self) -> None:
         for member in self._members:
+            member.close()
+
+    def use(self, endpoints: Sequence[str]) -> None:
+        """From now on these, since members come and go; what is under way at another ends as it would."""
+        kept = {member.url: member for member in self._members}
+        wanted = [url.rstrip("/") for url in endpoints]
+        if not wanted or wanted == list(kept):
+            return
+        self._members = [kept.pop(url) if url in kept else Member(url, self._tls) for url in wanted]
+        self._first = self._rng.below(len(self._members))
+        for member in kept.values():
             member.close()
 
     # --- who is asked ---------------------------------------------------------------------------------------------------
@@ -254,7 +268,8 @@ class Members:
                 untrusted += error.trust
                 continue
             answered += 1
-            _check_version(member.url, _decoded(member, answer.body, VersionAnswer).etcdserver)
+            if not self._accept_old:
+                _check_version(member.url, _decoded(member, answer.body, VersionAnswer).etcdserver)
         if untrusted == len(self._members):
             raise StoreError(f"no etcd member can be used: {self.troubles()}")
         if not answered:

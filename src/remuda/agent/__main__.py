@@ -1,0 +1,7 @@
+"""``python -m remuda.agent``."""
+
+from __future__ import annotations
+
+from .cli import run
+
+run()

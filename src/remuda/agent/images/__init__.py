@@ -1,0 +1,8 @@
+"""Images that carry installers: found on disk (``archives``) or in a registry (``pull``), unpacked safely (``extract``)."""
+
+from __future__ import annotations
+
+from .references import Reference, parse
+from .stage import Stager
+
+__all__ = ["Reference", "Stager", "parse"]

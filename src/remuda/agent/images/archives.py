@@ -1,0 +1,98 @@
+"""Images on disk, for hosts without a network: files that ``docker save`` made (protocols.md 1.17)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import ImageError
+from .compression import kind_of, opened
+from .extract import Tree
+from .references import Reference, parse
+
+_ENDINGS = (".tar", ".tar.lz4", ".tar.bz2", ".tbz", ".tar.gz", ".tgz", ".tar.zst", ".tzst")
+
+
+def unpack_if_found(directory: str, reference: Reference, tree: Tree, scratch: str) -> bool:
+    """Unpack the image from the first file that holds it; false when none does."""
+    return any(_unpack(path, reference, tree, scratch) for path in _files(directory))
+
+
+def _files(directory: str) -> Iterator[str]:
+    for where, directories, names in os.walk(directory):
+        directories.sort()
+        for name in sorted(names):
+            if name.endswith(_ENDINGS) and not name.startswith("."):
+                yield os.path.join(where, name)
+
+
+def _unpack(path: str, reference: Reference, tree: Tree, scratch: str) -> bool:
+    os.makedirs(scratch, mode=0o700, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=scratch) as place:
+        plain = path
+        if kind_of(path):
+            # Members are read out of order, which a packed stream can't do.
+            plain = os.path.join(place, "image.tar")
+            with opened(path) as source, open(plain, "wb") as target:
+                shutil.copyfileobj(source, target, 1 << 20)
+        try:
+            with tarfile.open(plain, "r:") as archive:
+                layers = _layers(archive, reference)
+                for name in layers:
+                    _add(archive, name, tree, place)
+                return bool(layers)
+        except tarfile.TarError as reason:
+            raise ImageError(f"{path} is no saved image: {reason}") from reason
+
+
+def _layers(archive: tarfile.TarFile, reference: Reference) -> list[str]:
+    for image in _manifest(archive):
+        tags = image.get("RepoTags") or [] if isinstance(image, dict) else []
+        if any(_same(tag, reference) for tag in tags):
+            return [str(layer) for layer in image.get("Layers") or []]
+    return []
+
+
+def _manifest(archive: tarfile.TarFile) -> list[Any]:
+    try:
+        member = archive.extractfile("manifest.json")
+        value = json.load(member) if member else []
+    except (KeyError, ValueError):
+        return []
+    return value if isinstance(value, list) else []
+
+
+def _same(tag: Any, reference: Reference) -> bool:
+    try:
+        return parse(str(tag)) == reference
+    except ImageError:
+        return False
+
+
+def _add(archive: tarfile.TarFile, name: str, tree: Tree, place: str) -> None:
+    member = archive.getmember(name)
+    for _ in range(8):  # older docker links a layer it holds twice
+        if not member.issym():
+            break
+        member = archive.getmember(os.path.normpath(os.path.join(os.path.dirname(member.name), member.linkname)))
+    source = archive.extractfile(member)
+    if source is None:
+        raise ImageError(f"layer {name} of a saved image is no file")
+    digest = hashlib.sha256()
+    layer = os.path.join(place, "layer")
+    with open(layer, "wb") as target:
+        for chunk in iter(lambda: source.read(1 << 20), b""):
+            digest.update(chunk)
+            target.write(chunk)
+    folder, _, base = member.name.rpartition("/")
+    if folder.endswith("blobs/sha256") and base != digest.hexdigest():
+        raise ImageError(f"layer {name} of a saved image is damaged: its digest is {digest.hexdigest()}")
+    with opened(layer) as stream:
+        tree.add_layer(stream)
+    os.unlink(layer)

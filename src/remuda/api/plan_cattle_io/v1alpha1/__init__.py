@@ -1,0 +1,1 @@
+"""The types of plan.cattle.io/v1alpha1."""

@@ -1,0 +1,29 @@
+"""Beacon: who may send plans to a cluster's machines at the moment. A lock, and where machines ask for their plans."""
+
+from __future__ import annotations
+
+from typing import Annotated, Required, TypedDict
+
+from ...kubernetes import Condition
+from ...schema import Doc, ListMap, Object
+
+
+class BeaconSpec(TypedDict, total=False):
+    """There is nothing to say."""
+
+
+class BeaconStatus(TypedDict, total=False):
+    """Who holds it."""
+
+    active: Required[Annotated[bool, Doc("Somebody sends plans: machines should look for them.")]]
+    conditions: Annotated[list[Condition], Doc("The state of this object, aspect by aspect."), ListMap("type")]
+    delegates: Annotated[list[str], Doc("Who acts for the owner, one for the other; the last of them acts now.")]
+    owner: Annotated[str, Doc("Who holds it, such as planner; empty: nobody.")]
+    registrationEndpoint: Annotated[str, Doc("The URL at which a machine asks for its plan.")]
+
+
+class Beacon(Object, total=False):
+    """Says whether a cluster's machines may expect plans, and from whom; one for each cluster, with its name."""
+
+    spec: BeaconSpec
+    status: BeaconStatus

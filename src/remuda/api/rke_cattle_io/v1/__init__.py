@@ -1,0 +1,1 @@
+"""The types of rke.cattle.io/v1."""

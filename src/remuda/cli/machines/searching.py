@@ -1,0 +1,121 @@
+"""Asking providers what they have of ours: with the credentials and in the places that machines and their templates name."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from remuda.client.api import Client
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import GroupVersionResource, Key, dig
+from remuda.machines import credentials, finding
+from remuda.machines.driver import Driver, DriverError, Surroundings
+from remuda.machines.drivers.local import HOSTS_VARIABLE
+from remuda.machines.machineprovision.command import instance_name
+from remuda.machines.orphans import Place, Search, found_at, place_of, without_machine
+from remuda.provisioning.graph.names import MACHINE_API_VERSION, resource_of
+from remuda.provisioning.provisioningcluster.configs import GLOBAL_CREDENTIALS, SECRETS
+
+from ..exits import Code, Failure
+
+Obj = dict[str, Any]
+
+_NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+
+
+async def search(client: Client, chosen: str, elsewhere: Place | None, here: Mapping[str, str]) -> Search:
+    """Of all drivers in Python, or the `chosen` one; and `elsewhere`, where no machine leads. `here` is the environment that
+    drivers have on this machine. Raises ApiError, and Failure."""
+    result = Search()
+    owner = str(dig(await client.get(_NAMESPACES, "kube-system"), "metadata", "uid") or "")
+    served = await _served(client)
+    if chosen and chosen not in served:
+        known = f"there are {', '.join(served)}" if served else "there are none"
+        raise Failure(f"there is no node driver {chosen} that is active: {known}", Code.NOT_FOUND)
+    for name in served:
+        if chosen and name != chosen:
+            continue
+        try:
+            driver = finding.find(name)
+        except DriverError as error:
+            result.problems.append(str(error))
+            continue
+        if driver is not None:
+            await _of_driver(client, driver, owner, elsewhere, result, here)
+        elif chosen or await _listed(client, name, "MachineTemplate"):
+            result.problems.append(f"{name}: only rancher-machine has this driver, and it lists nothing")
+    return result
+
+
+def with_hosts(hosts: Path) -> dict[str, str]:
+    """The environment, and where the driver `local` has its machines if they are below `hosts`."""
+    return {**({HOSTS_VARIABLE: str(hosts)} if hosts.is_dir() else {}), **os.environ}
+
+
+async def _listed(client: Client, driver: str, suffix: str) -> list[Obj]:
+    kind = driver[:1].upper() + driver[1:] + suffix
+    return list((await client.list(resource_of(MACHINE_API_VERSION, kind))).get("items") or ())
+
+
+async def _served(client: Client) -> list[str]:
+    """The drivers that there are kinds of."""
+    try:
+        found = await client.raw("GET", f"/apis/{MACHINE_API_VERSION}")
+    except ApiError as error:
+        if error.is_not_found:
+            return []
+        raise
+    kinds = {str(each.get("kind") or "") for each in found.get("resources") or ()}
+    return sorted(kind.removesuffix("Machine").lower() for kind in kinds if kind.endswith("Machine"))
+
+
+async def _of_driver(
+    client: Client, driver: type[Driver], owner: str, elsewhere: Place | None, result: Search, here: Mapping[str, str]
+) -> None:
+    machines, templates = [await _listed(client, driver.name, suffix) for suffix in ("Machine", "MachineTemplate")]
+    places = {place_of(driver, each, GLOBAL_CREDENTIALS) for each in (*machines, *templates)}
+    if elsewhere is not None and elsewhere.driver == driver.name:
+        places.add(elsewhere)
+    if not driver.private_fields and not places:
+        # It needs no credential, so there is one place.
+        places.add(Place(driver.name))
+    known = {instance_name(each) for each in machines}
+    found = []
+    for place in sorted(places, key=lambda each: (str(each.credential), each.fields)):
+        try:
+            environ = await _environment(client, place)
+            around = Surroundings(environ={**here, **environ})
+            found += await found_at(driver, place, environ, owner, around)
+        except DriverError as error:
+            result.problems.append(f"{driver.name}: {error}")
+        except ApiError as error:
+            result.problems.append(f"{driver.name}: the cloud credential {place.credential} can't be read: {error.message}")
+    result.orphans += without_machine(driver.name, found, known)
+
+
+async def _environment(client: Client, place: Place) -> dict[str, str]:
+    if place.credential is None:
+        return {}
+    secret = await client.get(SECRETS, place.credential.name, place.credential.namespace)
+    data = {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
+    return credentials.environment(place.driver, data)
+
+
+def elsewhere_of(driver: str, credential: str, options: tuple[str, ...]) -> Place | None:
+    """What somebody says on the command line. Raises ValueError."""
+    if not driver:
+        if credential or options:
+            raise ValueError("--credential and --set are for one --driver")
+        return None
+    if not credential and not options:
+        return None
+    said = dict(each.partition("=")[::2] for each in options)
+    if any("=" not in each for each in options):
+        raise ValueError("--set takes FIELD=VALUE, as in region=us-west-2")
+    namespace, colon, name = credential.partition(":")
+    key = (Key(namespace, name) if colon else Key(GLOBAL_CREDENTIALS, credential)) if credential else None
+    return Place(driver, key, json.dumps(said, sort_keys=True))

@@ -1,0 +1,76 @@
+"""Where a host keeps the distribution's files: k3s' names below the data directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """`root` is before what is not in the data directory, for a host that is only a directory."""
+
+    data: Path
+    root: Path = Path("/")
+
+    @property
+    def server(self) -> Path:
+        return self.data / "server"
+
+    @property
+    def tls(self) -> Path:
+        return self.server / "tls"
+
+    @property
+    def etcd_tls(self) -> Path:
+        return self.tls / "etcd"
+
+    @property
+    def token(self) -> Path:
+        return self.server / "token"
+
+    @property
+    def node_token(self) -> Path:
+        return self.server / "node-token"
+
+    @property
+    def agent_token(self) -> Path:
+        return self.server / "agent-token"
+
+    @property
+    def manifests(self) -> Path:
+        return self.server / "manifests"
+
+    @property
+    def db(self) -> Path:
+        return self.server / "db"
+
+    @property
+    def etcd(self) -> Path:
+        return self.db / "etcd"
+
+    @property
+    def etcd_name(self) -> Path:
+        return self.etcd / "name"
+
+    @property
+    def tombstone(self) -> Path:
+        """There when the member was told to go: its data must not be used again."""
+        return self.etcd / "tombstone"
+
+    @property
+    def snapshots(self) -> Path:
+        return self.db / "snapshots"
+
+    @property
+    def reset_flag(self) -> Path:
+        """There after a reset, until the server has started as usual."""
+        return self.db / "reset-flag"
+
+    @property
+    def agent(self) -> Path:
+        return self.data / "agent"
+
+    @property
+    def node_password(self) -> Path:
+        return self.root / "etc/rancher/node/password"

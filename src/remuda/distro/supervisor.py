@@ -1,0 +1,250 @@
+"""The supervisor's own door, on 9345: what hosts ask that join, and what a server says of itself.
+
+As k3s has it under `/v1-k3s`. Anybody may have the CA. With the server's token a host gets the cluster's authorities and a place
+in etcd; with the agent's it gets certificates for the one node whose password it knows. :mod:`.joining` is the other side.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import ipaddress
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from remuda.apiserver.pki import ALWAYS_SERVED
+from remuda.apiserver.store import StoreError
+from remuda.client.api import Client
+from remuda.kube import jsonio
+from remuda.kube.errors import ApiError
+from remuda.kube.names import dns_subdomain_problems
+from remuda.kube.objects import annotations_of, is_being_deleted
+
+from . import apiservers, bootstrapdata, certificates, nodepasswords, tokens
+from .authorities import SERVER_CA
+from .certificates import Leaf
+from .etcd import members
+from .etcd.client import EtcdClient, Member
+from .joining import NODE_IP, NODE_NAME, NODE_PASSWORD, PREFIX
+from .nodelife import NODES, REMOVE
+from .nodepasswords import NotThatNode
+from .state import State
+
+log = logging.getLogger(__name__)
+
+_LARGEST_BODY = 64 * 1024
+
+
+class Refusal(Exception):
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(words)
+        self.status = status
+
+
+Page = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+
+class Door:
+    """Answers requests; :class:`~remuda.apiserver.http.listener.Listener` has the sockets."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        everybody, nodes, servers = (), (tokens.NODE, tokens.SERVER), (tokens.SERVER,)
+        self._pages: Mapping[tuple[str, str], tuple[tuple[str, ...], Page]] = {
+            ("GET", "/cacerts"): (everybody, self._cacerts),
+            ("GET", "/ping"): (everybody, self._ping),
+            ("GET", "/readyz"): (everybody, self._readyz),
+            ("GET", "/db/info"): (everybody, self._db_info),
+            ("GET", f"{PREFIX}/server-ca.crt"): (everybody, self._cacerts),
+            ("GET", f"{PREFIX}/apiservers"): (nodes, self._apiservers),
+            ("GET", f"{PREFIX}/config"): (nodes, self._config),
+            ("POST", f"{PREFIX}/client-kubelet.crt"): (nodes, self._client_kubelet),
+            ("POST", f"{PREFIX}/serving-kubelet.crt"): (nodes, self._serving_kubelet),
+            ("GET", f"{PREFIX}/server-bootstrap"): (servers, self._bootstrap),
+            ("POST", f"{PREFIX}/etcd/members"): (servers, self._add_member),
+        }
+
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
+        allowed, page = self._pages.get((request.method, request.path), ((), None))
+        if page is None:
+            return web.Response(status=404, text="not found\n")
+        try:
+            if allowed:
+                self._authenticate(request, allowed)
+            return await page(request)
+        except Refusal as error:
+            headers = {"WWW-Authenticate": 'Basic realm="remuda"'} if error.status == 401 else None
+            return web.Response(status=error.status, text=f"{error}\n", headers=headers)
+        except members.NotNow as error:
+            return web.Response(status=503, text=f"{error}\n")
+        except members.Never as error:
+            return web.Response(status=409, text=f"{error}\n")
+        except (StoreError, ApiError) as error:
+            return web.Response(status=503, text=f"not ready: {error}\n")
+
+    def _authenticate(self, request: web.BaseRequest, allowed: tuple[str, ...]) -> str:
+        scheme, _, text = request.headers.get("Authorization", "").partition(" ")
+        try:
+            user, _, password = base64.b64decode(text, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            user = password = ""
+        known = {tokens.SERVER: self._state.server_password, tokens.NODE: self._state.agent_password}
+        right = scheme == "Basic" and hmac.compare_digest(password.encode(), known.get(user, "").encode()) and bool(password)
+        if not right:
+            raise Refusal(401, "the token is not the one of this cluster")
+        if user not in allowed:
+            raise Refusal(403, f"the token of a {user} is not enough here")
+        return user
+
+    # --- what anybody may know ------------------------------------------------------------------------------------------
+
+    async def _cacerts(self, request: web.BaseRequest) -> web.Response:
+        return web.Response(body=self._state.authorities.bundle(SERVER_CA), content_type="text/plain")
+
+    async def _ping(self, request: web.BaseRequest) -> web.Response:
+        return web.Response(text="pong")
+
+    async def _readyz(self, request: web.BaseRequest) -> web.Response:
+        return web.Response(text="ok") if self._state.ready else web.Response(status=503, text="not ready\n")
+
+    async def _db_info(self, request: web.BaseRequest) -> web.Response:
+        """The members of etcd, in one line: who is on this host may ask without a token."""
+        if not _is_local(request.remote or ""):
+            self._authenticate(request, (tokens.SERVER,))
+        found = await self._etcd().members(linearizable=False)
+        return _json({"members": [_member(member) for member in found]})
+
+    # --- for hosts that join --------------------------------------------------------------------------------------------
+
+    async def _apiservers(self, request: web.BaseRequest) -> web.Response:
+        return _json(list((await apiservers.known(self._etcd())).values()))
+
+    async def _config(self, request: web.BaseRequest) -> web.Response:
+        return _json({"release": self._state.settings.release, "supervisor": self._state.settings.supervisor_url})
+
+    async def _bootstrap(self, request: web.BaseRequest) -> web.Response:
+        return web.Response(body=bootstrapdata.encode(self._state.authorities.files), content_type="application/json")
+
+    async def _add_member(self, request: web.BaseRequest) -> web.Response:
+        body = await _body(request)
+        name, url = body.get("name"), body.get("peerURL")
+        if not isinstance(name, str) or not isinstance(url, str) or not name or not url.startswith("https://"):
+            raise Refusal(400, "a member has a name and a peerURL")
+        await self._check_not_leaving(str(body.get("node") or ""))
+        # Where nobody knows nodes yet, the host finds out when it registers.
+        if self._state.api is not None:
+            await self._check_node(request, self._state.api)
+        return _json({"initialCluster": await members.admit(self._etcd(), name, url)})
+
+    async def _check_not_leaving(self, name: str) -> None:
+        """A member of a Node that asks to be rid of it would be removed again."""
+        if self._state.api is None or not name:
+            return
+        try:
+            node = await self._state.api.get(NODES, name)
+        except ApiError as error:
+            if error.is_not_found:
+                return
+            raise
+        if annotations_of(node).get(REMOVE, "").lower() == "true" or is_being_deleted(node):
+            raise Refusal(503, f"the Node {name} is about to leave: delete it, or take {REMOVE} off it")
+
+    async def _client_kubelet(self, request: web.BaseRequest) -> web.Response:
+        return await self._signed(request, 0)
+
+    async def _serving_kubelet(self, request: web.BaseRequest) -> web.Response:
+        return await self._signed(request, 1)
+
+    async def _signed(self, request: web.BaseRequest, which: int) -> web.Response:
+        state = self._state
+        if state.api is None:
+            known = ", ".join((await apiservers.known(self._etcd())).values())
+            raise Refusal(503, f"there is no API on this server to know nodes by; it is at {known or 'no server yet'}")
+        node = await self._check_node(request, state.api)
+        leaf = _kubelet_leaf(which, node, request.headers.get(NODE_IP, ""))
+        await self._check_names(leaf)
+        try:
+            signed = certificates.signed_for(await _read(request), leaf, state.authorities, state.clock, state.entropy)
+        except ValueError as error:
+            raise Refusal(400, f"the signing request can't be used: {error}") from None
+        return web.Response(body=signed, content_type="application/x-pem-file")
+
+    async def _check_node(self, request: web.BaseRequest, api: Client) -> str:
+        """The node that a host is, which no other host may be."""
+        node, password = request.headers.get(NODE_NAME, ""), request.headers.get(NODE_PASSWORD, "")
+        if dns_subdomain_problems(node) or not password:
+            raise Refusal(400, f"say the node's name and its password in {NODE_NAME} and {NODE_PASSWORD}")
+        try:
+            await nodepasswords.ensure(api, node, password, self._state.entropy)
+        except NotThatNode as error:
+            raise Refusal(403, str(error)) from None
+        return node
+
+    async def _check_names(self, leaf: Leaf) -> None:
+        """With a certificate for a name of the API, a node could be the API for others: both are signed by the same CA."""
+        settings = self._state.settings
+        taken = {*ALWAYS_SERVED, *settings.tls_san, *settings.node_ips, *settings.external_ips, settings.address}
+        if self._state.etcd is not None:
+            taken |= {urlsplit(url).hostname or "" for url in (await apiservers.known(self._state.etcd)).values()}
+        # Every host is that to itself.
+        found = sorted({leaf.name, *leaf.served} & (taken - {"127.0.0.1", "::1", "localhost"}))
+        if found:
+            raise Refusal(403, f"{', '.join(found)}: the API is known by that, so no node can be")
+
+    def _etcd(self) -> EtcdClient:
+        if self._state.etcd is None:
+            raise Refusal(503, "etcd is not ready")
+        return self._state.etcd
+
+
+def _kubelet_leaf(which: int, node: str, ips: str) -> Leaf:
+    addresses = []
+    for text in ips.split(","):
+        if not text.strip():
+            continue
+        try:
+            addresses.append(str(ipaddress.ip_address(text.strip())))
+        except ValueError:
+            raise Refusal(400, f"{NODE_IP} says {text[:64]!r}, which is no address") from None
+    return certificates.kubelet_leaf(which, node, addresses)
+
+
+def _member(member: Member) -> dict[str, Any]:
+    found: dict[str, Any] = {"ID": member.id, "name": member.name, "peerURLs": list(member.peer_urls)}
+    found["clientURLs"] = list(member.client_urls)
+    return {**found, "isLearner": True} if member.is_learner else found
+
+
+def _is_local(remote: str) -> bool:
+    try:
+        return ipaddress.ip_address(remote).is_loopback
+    except ValueError:
+        return False
+
+
+async def _read(request: web.BaseRequest) -> bytes:
+    content = await request.content.read(_LARGEST_BODY + 1) if request.can_read_body else b""
+    while not request.content.at_eof() and len(content) <= _LARGEST_BODY:
+        content += await request.content.read(_LARGEST_BODY + 1 - len(content))
+    if len(content) > _LARGEST_BODY:
+        raise Refusal(413, "that is too long")
+    return content
+
+
+async def _body(request: web.BaseRequest) -> dict[str, Any]:
+    try:
+        found = jsonio.loads(await _read(request))
+    except jsonio.JsonError as error:
+        raise Refusal(400, f"the body is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise Refusal(400, "the body is not an object")
+    return found
+
+
+def _json(value: Any) -> web.Response:
+    return web.Response(body=jsonio.dumps(value) + b"\n", content_type="application/json")

@@ -1,0 +1,114 @@
+"""An address of its own in 127.0.0.0/8 for each host, kept as long as the host exists, unique among all of a user's hosts.
+
+Hosts may be in different data directories, so who has which address is noted in one place for the whole machine: a file per
+address that names the host's directory. A note whose host is gone, or says something else, does not count; somebody may
+have cleaned up, and hosts that start note theirs again. Other users' hosts get another network, by their number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import ipaddress
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from . import records
+from .errors import HostError
+from .places import Place
+
+# 127.0.x.y is what everybody else uses, 127.53.x.y and below some resolvers.
+_FIRST_NETWORK, _NETWORKS = 64, 128
+_SHARED = Path("/var/tmp")
+
+
+def claim(place: Place, wanted: str = "") -> str:
+    """An address for a host: the wanted one, which must be free, or the first that is. Raises HostError."""
+    notes = _notes()
+    with _locked(notes):
+        listening = listeners()
+        for address in (wanted,) if wanted else _candidates():
+            problem = _problem(notes, place, address, listening)
+            if not problem:
+                (notes / address).write_text(str(place.directory))
+                return address
+        raise HostError(problem if wanted else "no loopback address is free for another host")
+
+
+def release(place: Place, address: str) -> None:
+    """Nobody has it any more, if it was this host's."""
+    notes = _notes()
+    with _locked(notes):
+        if _noted(notes / address) == str(place.directory):
+            (notes / address).unlink(missing_ok=True)
+
+
+def held_below(directory: Path) -> list[str]:
+    """The addresses that are noted for hosts in a directory, whether there is something of them or not."""
+    notes = _notes()
+    with _locked(notes):
+        found = [note.name for note in notes.iterdir() if Path(_noted(note)).parent == directory.absolute()]
+    return sorted(found)
+
+
+def listeners() -> dict[str, int]:
+    """The addresses that somebody listens on, with one of the ports."""
+    found: dict[str, int] = {}
+    with contextlib.suppress(FileNotFoundError):
+        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+            _, local, _, state, *_ = line.split()
+            if state == "0A":
+                raw, _, port = local.partition(":")
+                # The kernel writes the four bytes as one number of its own byte order.
+                found[str(ipaddress.IPv4Address(int.from_bytes(bytes.fromhex(raw), "little")))] = int(port, 16)
+    return found
+
+
+def _problem(notes: Path, place: Place, address: str, listening: Mapping[str, int]) -> str:
+    holder = _noted(notes / address)
+    if holder and holder != str(place.directory) and _is_at(Place(Path(holder)), address):
+        return f"{address} is the address of the host in {holder}"
+    if address in listening:
+        return f"somebody listens on {address}:{listening[address]}, which must be the host's own"
+    return ""
+
+
+def _noted(note: Path) -> str:
+    try:
+        return note.read_text()
+    except FileNotFoundError:
+        return ""
+
+
+def _is_at(place: Place, address: str) -> bool:
+    try:
+        return records.read(place.record).address == address
+    except (OSError, HostError):
+        # A host that is being made has no record yet; what was left by a killed one goes with its directory.
+        return place.directory.is_dir()
+
+
+def _candidates() -> Iterator[str]:
+    network = _FIRST_NETWORK + os.getuid() % _NETWORKS
+    for third in range(256):
+        for fourth in range(1, 255):
+            yield f"127.{network}.{third}.{fourth}"
+
+
+def _notes() -> Path:
+    # Not where the environment says: two shells of one user must look into the same place.
+    path = _SHARED / f"remuda-addresses-{os.getuid()}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    found = path.lstat()
+    # In a directory that everybody may write to, somebody else may have been there first.
+    if found.st_uid != os.getuid() or not path.is_dir() or path.is_symlink():
+        raise HostError(f"{path} is not ours: it must be a directory of the user who makes hosts")
+    return path
+
+
+@contextlib.contextmanager
+def _locked(notes: Path) -> Iterator[None]:
+    with (notes / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,19 @@
+"""What can go wrong with a host on this machine; each message is a whole sentence without its full stop."""
+
+from __future__ import annotations
+
+
+class HostError(Exception):
+    """A host that can't be made, started, reached or removed."""
+
+
+class NoSuchHost(HostError):
+    """Nobody made a host of this name."""
+
+
+class HostExists(HostError):
+    """The name is taken."""
+
+
+class NotRunning(HostError):
+    """The host is there, and off."""

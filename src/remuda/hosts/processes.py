@@ -1,0 +1,175 @@
+"""Processes of this machine, told apart for certain: a number alone says nothing, it may be somebody else's by now.
+
+A process is known by its number and the moment it started; it is signalled through a pidfd that was opened before it was looked
+at, so that nothing can come between. Processes of a host carry the host's id in their environment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A process, for as long as this machine runs: `boot` tells apart what was before a reboot."""
+
+    pid: int
+    started: int
+    boot: str
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What the kernel says of a process now."""
+
+    pid: int
+    parent: int
+    session: int
+    started: int
+    is_dead: bool
+
+
+def identify(pid: int) -> Identity | None:
+    """The process of this number, if there is one that lives."""
+    found = status(pid)
+    return None if found is None or found.is_dead else Identity(pid, found.started, boot_id())
+
+
+def is_alive(identity: Identity) -> bool:
+    return identify(identity.pid) == identity
+
+
+def boot_id() -> str:
+    return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def status(pid: int) -> Status | None:
+    try:
+        text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return None
+    # The program's name is in parentheses and may hold anything.
+    fields = text[text.rindex(")") + 2 :].split()
+    return Status(pid, int(fields[1]), int(fields[3]), int(fields[19]), fields[0] in "ZX")
+
+
+def everything() -> dict[int, Status]:
+    """All processes that live, by number."""
+    found = (status(int(path.name)) for path in _PROC.iterdir() if path.name.isdigit())
+    return {each.pid: each for each in found if each is not None and not each.is_dead}
+
+
+def descendants(pid: int, known: dict[int, Status] | None = None) -> set[int]:
+    """All processes below one. For a subreaper nothing gets away: what loses its parent becomes its child."""
+    children: dict[int, list[int]] = {}
+    for each in (everything() if known is None else known).values():
+        children.setdefault(each.parent, []).append(each.pid)
+    found: set[int] = set()
+    waiting = list(children.get(pid, ()))
+    while waiting:
+        child = waiting.pop()
+        if child not in found:
+            found.add(child)
+            waiting.extend(children.get(child, ()))
+    return found
+
+
+def environment_has(pid: int, variable: str, value: str) -> bool:
+    """Whether a process was started with that in its environment; not so for those of other users, which can't be read."""
+    try:
+        return f"{variable}={value}".encode() in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def marked(variable: str, value: str) -> set[int]:
+    """Our own living processes that have that in their environment."""
+    return {pid for pid in everything() if environment_has(pid, variable, value)}
+
+
+def send(pid: int, number: signal.Signals, sure: Callable[[], bool]) -> bool:
+    """Signal a process if, seen when it can't be replaced any more, it is surely the right one."""
+    with _opened(pid) as descriptor:
+        if descriptor is None or not sure():
+            return False
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            signal.pidfd_send_signal(descriptor, number)
+            return True
+    return False
+
+
+def send_to(identity: Identity, number: signal.Signals) -> bool:
+    return send(identity.pid, number, lambda: is_alive(identity))
+
+
+def await_end(identity: Identity, seconds: float) -> bool:
+    """Wait until a process has ended; whether it has."""
+    with _opened(identity.pid) as descriptor:
+        if descriptor is None or not is_alive(identity):
+            return True
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(max(seconds, 0) * 1000))
+
+
+def kill_marked(variable: str, value: str, spare: Iterable[int] = ()) -> int:
+    """Kill everything with that in its environment; how many were seen alive. Call it again until there are none."""
+    found = marked(variable, value) - set(spare)
+    for pid in found:
+        send(pid, signal.SIGKILL, lambda pid=pid: environment_has(pid, variable, value))  # type: ignore[misc]
+    return len(found)
+
+
+def kill_tree(root: Identity) -> bool:
+    """Kill all below a subreaper, then itself; False while some are left. It can start nothing meanwhile, and lose nobody."""
+    send_to(root, signal.SIGSTOP)
+    known = everything()
+    left = descendants(root.pid, known) if is_alive(root) else set()
+    for pid in left:
+        send_to(Identity(pid, known[pid].started, root.boot), signal.SIGKILL)
+    if not left:
+        send_to(root, signal.SIGKILL)
+    return not left
+
+
+def become_subreaper() -> None:
+    """From now on what loses its parent below this process becomes its child."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent() -> None:
+    """For a child between fork and exec: it shall not outlive whoever looks after it."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def _opened(pid: int) -> Iterator[int | None]:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError:
+        yield None
+        return
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

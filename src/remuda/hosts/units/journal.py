@@ -1,0 +1,75 @@
+"""What units say, a file each, every line with its time; a file that grows large makes room for the next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from remuda.kube.clock import Clock, rfc3339
+
+LARGEST = 4 << 20
+KEPT = 2
+_LONGEST_LINE = 16 << 10
+
+
+class Journal:
+    """The log of one unit."""
+
+    def __init__(self, path: Path, clock: Clock, largest: int = LARGEST, kept: int = KEPT) -> None:
+        self._path = path
+        self._clock = clock
+        self._largest = largest
+        self._kept = kept
+        self._rest = b""
+
+    def write(self, chunk: bytes) -> None:
+        """Output as it comes: lines that are whole are written, and what is too long for one in pieces."""
+        *whole, self._rest = (self._rest + chunk).split(b"\n")
+        while len(self._rest) > _LONGEST_LINE:
+            whole.append(self._rest[:_LONGEST_LINE])
+            self._rest = self._rest[_LONGEST_LINE:]
+        if whole:
+            self._append(whole)
+
+    def note(self, text: str) -> None:
+        """A line of the init's own."""
+        self.flush()
+        self._append([b"-- " + text.encode()])
+
+    def flush(self) -> None:
+        if self._rest:
+            self._append([self._rest])
+            self._rest = b""
+
+    def _append(self, lines: list[bytes]) -> None:
+        moment = rfc3339(self._clock.time()).encode()
+        content = b"".join(moment + b" " + line.removesuffix(b"\r") + b"\n" for line in lines)
+        try:
+            # Opened each time: whoever removes or moves it meanwhile loses nothing that comes later.
+            with self._path.open("ab") as stream:
+                stream.write(content)
+                size = stream.tell()
+            if size > self._largest:
+                self._rotate()
+        except OSError:
+            # A full disk must not stop what is logged here; there is nowhere to say so.
+            return
+
+    def _rotate(self) -> None:
+        for number in range(self._kept, 0, -1):
+            older = self._path if number == 1 else numbered(self._path, number - 1)
+            if older.exists():
+                older.replace(numbered(self._path, number))
+
+
+def numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.{number}")
+
+
+def tail(path: Path, count: int | None) -> list[str]:
+    """The last lines of a log, older files of it included; all when no count is said."""
+    lines: list[str] = []
+    for number in range(KEPT, -1, -1):
+        part = numbered(path, number) if number else path
+        if part.exists():
+            lines += part.read_text(errors="replace").splitlines()
+    return lines if count is None else lines[len(lines) - min(count, len(lines)) :]

@@ -1,0 +1,35 @@
+"""What kube-controller-manager does for clusters that have nodes: workloads become pods, dead nodes lose theirs.
+
+The management API runs no pods and needs none of this; :func:`controllers` gives all of it to whoever runs a cluster that does.
+"""
+
+from __future__ import annotations
+
+from remuda.runtime import Manager, Reconciler
+
+from .daemonset import DaemonSets
+from .deployment import Deployments
+from .endpoints import EndpointSlices
+from .job import Jobs
+from .nodelifecycle import GRACE_SECONDS, NodeLifecycle
+from .podgc import PodCollector
+from .replicaset import ReplicaSets
+from .statefulset import StatefulSets
+from .taints import TaintEviction
+
+__all__ = ["GRACE_SECONDS", "controllers"]
+
+
+def controllers(manager: Manager, node_grace: float = GRACE_SECONDS) -> list[Reconciler]:
+    """One of each, to be added to `manager`. A node that says nothing for `node_grace` seconds is given up."""
+    return [
+        Deployments(manager),
+        ReplicaSets(manager),
+        StatefulSets(manager),
+        DaemonSets(manager),
+        Jobs(manager),
+        NodeLifecycle(manager, node_grace),
+        TaintEviction(manager),
+        PodCollector(manager),
+        EndpointSlices(manager),
+    ]

@@ -1,0 +1,172 @@
+"""Deployments: a ReplicaSet per template, the newest growing while the others shrink (:mod:`.rollout`)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from remuda.kube.objects import (
+    Key,
+    annotations_of,
+    dig,
+    is_being_deleted,
+    labels_of,
+    metadata,
+    name_of,
+    namespace_of,
+    without_path,
+)
+from remuda.kube.owners import reference
+from remuda.runtime import DONE, NORMAL, Manager, Result
+
+from .deployment_status import status_of
+from .kinds import DEPLOYMENTS, MANAGER, PODS, REPLICA_SETS
+from .ownership import Dependents, Owning
+from .pods import template_hash, with_labels
+from .rollout import Bounds, Group, first_size, rolling_sizes
+
+Obj = dict[str, Any]
+
+HASH: Final = "pod-template-hash"
+REVISION: Final = "deployment.kubernetes.io/revision"
+_DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
+_MOST: Final = "deployment.kubernetes.io/max-replicas"
+_NOT_COPIED: Final = frozenset((REVISION, _DESIRED, _MOST, "kubectl.kubernetes.io/last-applied-configuration"))
+
+
+class Deployments(Owning):
+    def __init__(self, manager: Manager) -> None:
+        super().__init__(manager, "deployment", "Deployment", DEPLOYMENTS, REPLICA_SETS)
+        self._pods = Dependents(manager, "deployment-controller", PODS)
+        self._events = manager.recorder("deployment-controller")
+        self._client = manager.client
+        self._freshness = manager.freshness
+
+    async def look(self, found: Obj) -> Result:
+        sets = await self.made.claimed(found)
+        new = next((each for each in sets if _same_template(found, each)), None)
+        old = [each for each in sets if each is not new]
+        if not is_being_deleted(found) and not dig(found, "spec", "paused"):
+            new = await self._roll(found, new, old)
+            await self._clean_up(found, old)
+        elif not is_being_deleted(found) and new is not None and not any(Group.of(each).wanted for each in old):
+            # One that is paused still scales.
+            new = await self._resized(found, new, Bounds.of(found).replicas)
+        status, left = status_of(found, new, old, self.clock.time())
+        revision = annotations_of(new or {}).get(REVISION, "")
+        marks = {REVISION: revision} if revision else None
+        await self.made.write_status(DEPLOYMENTS, self.owners, found, status, marks)
+        return Result(after=left) if left is not None else DONE
+
+    async def _roll(self, found: Obj, new: Obj | None, old: list[Obj]) -> Obj | None:
+        bounds = Bounds.of(found)
+        groups = {name_of(each): Group.of(each) for each in old}
+        if dig(found, "spec", "strategy", "type") == "Recreate":
+            if new is None or Group.of(new).wanted == 0:
+                for each in old:
+                    await self._resized(found, each, 0)
+                if any(group.wanted for group in groups.values()) or self._pods_of(old):
+                    return new
+            if new is None:
+                return await self._make(found, old, bounds.replicas)
+            return await self._resized(found, new, bounds.replicas)
+        if new is None:
+            return await self._make(found, old, first_size(bounds, list(groups.values())))
+        new = await self._marked(found, new, old)
+        for name, size in rolling_sizes(bounds, Group.of(new), list(groups.values())).items():
+            if name == name_of(new):
+                new = await self._resized(found, new, size)
+            else:
+                await self._resized(found, next(each for each in old if name_of(each) == name), size)
+        return new
+
+    def _pods_of(self, sets: list[Obj]) -> bool:
+        """Whether anything of these is left."""
+        return any(dig(pod, "status", "phase") not in ("Succeeded", "Failed") for each in sets for pod in self._pods.owned(each))
+
+    async def _make(self, found: Obj, old: list[Obj], size: int) -> Obj:
+        template = dig(found, "spec", "template") or {}
+        digest = template_hash(template)
+        bounds = Bounds.of(found)
+        annotations = {name: value for name, value in annotations_of(found).items() if name not in _NOT_COPIED}
+        annotations |= {
+            REVISION: str(_newest(old) + 1),
+            _DESIRED: str(bounds.replicas),
+            _MOST: str(bounds.replicas + bounds.surge),
+        }
+        selector = dig(found, "spec", "selector") or {}
+        labelled = with_labels(template, **{HASH: digest})
+        name = f"{name_of(found)}-{digest}"
+        made = {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": {
+                "name": name,
+                "namespace": namespace_of(found),
+                "labels": labels_of(labelled),
+                "annotations": annotations,
+                "ownerReferences": [reference(found, controller=True)],
+            },
+            "spec": {
+                "replicas": size,
+                "minReadySeconds": dig(found, "spec", "minReadySeconds") or 0,
+                "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), HASH: digest}},
+                "template": labelled,
+            },
+        }
+        new = await self.made.make(found, made)
+        self._events.event(found, NORMAL, "ScalingReplicaSet", f"Scaled up replica set {name} from 0 to {size}")
+        return new
+
+    async def _marked(self, found: Obj, new: Obj, old: list[Obj]) -> Obj:
+        """A set that is used again after a rollback is the newest from now on."""
+        revision = int(annotations_of(new).get(REVISION, "0") or 0)
+        if revision > _newest(old):
+            return new
+        patch = {"metadata": {"annotations": {REVISION: str(_newest(old) + 1)}}}
+        return await self._patched(found, new, patch)
+
+    async def _resized(self, found: Obj, replica_set: Obj, size: int) -> Obj:
+        before = Group.of(replica_set).wanted
+        if before == size:
+            return replica_set
+        bounds = Bounds.of(found)
+        marks = {_DESIRED: str(bounds.replicas), _MOST: str(bounds.replicas + bounds.surge)}
+        changed = await self._patched(found, replica_set, {"spec": {"replicas": size}, "metadata": {"annotations": marks}})
+        way = "up" if size > before else "down"
+        message = f"Scaled {way} replica set {name_of(replica_set)} from {before} to {size}"
+        self._events.event(found, NORMAL, "ScalingReplicaSet", message)
+        return changed
+
+    async def _patched(self, found: Obj, replica_set: Obj, patch: Obj) -> Obj:
+        changed = await self._client.patch(
+            REPLICA_SETS, name_of(replica_set), patch, namespace_of(replica_set), field_manager=MANAGER
+        )
+        self._freshness.wrote(("deployment-controller", Key.of(found)), self.made.informer, changed)
+        return changed
+
+    async def _clean_up(self, found: Obj, old: list[Obj]) -> None:
+        """Only so many empty sets are kept for going back."""
+        kept = int(dig(found, "spec", "revisionHistoryLimit", default=10))
+        empty = [
+            each
+            for each in old
+            if not Group.of(each).wanted and not dig(each, "status", "replicas") and not is_being_deleted(each)
+        ]
+        empty.sort(key=lambda each: int(annotations_of(each).get(REVISION, "0") or 0))
+        for each in empty[: max(len(empty) - kept, 0)]:
+            await self.made.drop(found, each)
+
+
+def _newest(sets: list[Obj]) -> int:
+    return max((int(annotations_of(each).get(REVISION, "0") or 0) for each in sets), default=0)
+
+
+def _same_template(deployment: Obj, replica_set: Obj) -> bool:
+    theirs = without_path(dig(replica_set, "spec", "template") or {}, ("metadata", "labels", HASH))
+    return _told(theirs) == _told(dig(deployment, "spec", "template") or {})
+
+
+def _told(template: Obj) -> Obj:
+    """Without what is empty or made by the server."""
+    meta = {name: value for name, value in (metadata(template)).items() if value and name != "creationTimestamp"}
+    return {**template, "metadata": meta}

@@ -1,0 +1,176 @@
+"""Nodes that no longer report: marked as unknown, tainted, their pods marked as not ready.
+
+A node is as fresh as its Lease or its own heartbeat is, by the time at which a change of them was *seen* here: clocks of nodes
+are not compared with ours, and a controller that starts does not take everybody for dead. Conditions become taints;
+:mod:`.taints` then takes the pods away. When no node at all reports it is more likely we who are cut off: nothing is evicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from remuda.kube.clock import rfc3339
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import Key, dig, find_by, name_of, namespace_of, resource_version_of, uid_of
+from remuda.runtime import DONE, NORMAL, Controller, Manager, Result, Watch
+
+from ..budgets import is_ready
+from ..placing import taints_of
+from .kinds import LEASES, MANAGER, NODE_LEASES, NODES, PODS
+from .nodepods import follow_nodes, pods_on
+from .pods import conditions_with
+
+Obj = dict[str, Any]
+
+GRACE_SECONDS: Final = 50.0
+_STARTUP_SECONDS: Final = 60.0
+_PREFIX: Final = "node.kubernetes.io/"
+NOT_READY, UNREACHABLE, UNSCHEDULABLE = (f"{_PREFIX}{name}" for name in ("not-ready", "unreachable", "unschedulable"))
+_PRESSURES: Final = {
+    "MemoryPressure": f"{_PREFIX}memory-pressure",
+    "DiskPressure": f"{_PREFIX}disk-pressure",
+    "PIDPressure": f"{_PREFIX}pid-pressure",
+    "NetworkUnavailable": f"{_PREFIX}network-unavailable",
+}
+_OURS: Final = frozenset((NOT_READY, UNREACHABLE, UNSCHEDULABLE, *_PRESSURES.values()))
+_REPORTED: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+
+
+def wanted_taints(node: Obj, *, evict: bool, now: float) -> list[Obj]:
+    """The node's taints as its conditions would have them; those of others stay. A taint that stays keeps its time."""
+    wanted: list[tuple[str, str]] = []
+    conditions = {each.get("type"): each.get("status") for each in dig(node, "status", "conditions") or ()}
+    key = {"True": "", "False": NOT_READY}.get(conditions.get("Ready") or "", UNREACHABLE)
+    before = taints_of(node)
+    if key:
+        wanted.append((key, "NoSchedule"))
+        if evict or any(each.get("key") == key and each.get("effect") == "NoExecute" for each in before):
+            wanted.append((key, "NoExecute"))
+    if dig(node, "spec", "unschedulable"):
+        wanted.append((UNSCHEDULABLE, "NoSchedule"))
+    wanted += [(taint, "NoSchedule") for kind, taint in _PRESSURES.items() if conditions.get(kind) == "True"]
+    found = [each for each in before if each.get("key") not in _OURS or (each["key"], each.get("effect")) in wanted]
+    present = {(each.get("key"), each.get("effect")) for each in found}
+    fresh = [{"key": key, "effect": effect, "timeAdded": rfc3339(now)} for key, effect in wanted if (key, effect) not in present]
+    return [*found, *fresh]
+
+
+def unknown_conditions(node: Obj, now: float) -> list[Obj]:
+    """What is said of a node that says nothing."""
+    before = dig(node, "status", "conditions") or []
+    found = [each for each in before if each.get("type") not in _REPORTED]
+    for kind in _REPORTED:
+        old: Obj = find_by(before, "type", kind) or {}
+        never = "NodeStatusNeverUpdated", "Kubelet never posted node status."
+        reason, message = ("NodeStatusUnknown", "Kubelet stopped posting node status.") if old else never
+        time = rfc3339(now)
+        since = old.get("lastTransitionTime") if old.get("status") == "Unknown" else time
+        made = {"type": kind, "status": "Unknown", "reason": reason, "message": message, "lastTransitionTime": since}
+        found.append({**made, "lastHeartbeatTime": old.get("lastHeartbeatTime") or time})
+    return found
+
+
+def _lease_to_node(lease: Obj) -> Iterable[Key]:
+    return (Key("", name_of(lease)),)
+
+
+class NodeLifecycle:
+    def __init__(self, manager: Manager, grace: float = GRACE_SECONDS) -> None:
+        self._nodes = manager.informers.of(NODES)
+        self._leases = manager.informers.of(LEASES, NODE_LEASES)
+        self._pods = manager.informers.of(PODS)
+        follow_nodes(self._pods)
+        self._events = manager.recorder("node-controller")
+        self._client = manager.client
+        self._clock = manager.clock
+        self._grace = grace
+        # When a node was last seen to say something, on our own clock.
+        self._seen: dict[str, float] = {}
+        self._leases.on_change(self._lease_changed)
+        self._nodes.on_change(self._node_changed)
+        self.controller = Controller(
+            "nodelifecycle",
+            NODES,
+            # A Lease that is renewed is only noted; a look is due when one is not.
+            watches=(Watch(LEASES, _lease_to_node, lambda new, old: old is None, NODE_LEASES),),
+            concurrency=4,
+            resync=0,
+        )
+
+    async def reconcile(self, key: Key) -> Result:
+        node = self._nodes.get(*key)
+        if node is None:
+            return DONE
+        now = self._clock.monotonic()
+        silent = now - self._seen.setdefault(key.name, now)
+        grace = self._grace if find_by(dig(node, "status", "conditions") or (), "type", "Ready") else _STARTUP_SECONDS
+        try:
+            if silent >= grace:
+                node = await self._mark_unknown(node)
+            node = await self._taint(node)
+            if _ready(node) != "True":
+                await self._mark_pods(node)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            return DONE
+        # Nothing tells of what does not happen.
+        return Result(after=grace - silent + 0.01 if silent < grace else grace / 10)
+
+    def _lease_changed(self, new: Obj | None, old: Obj | None) -> None:
+        if new is not None and dig(new, "spec", "renewTime") != dig(old, "spec", "renewTime"):
+            self._seen[name_of(new)] = self._clock.monotonic()
+
+    def _node_changed(self, new: Obj | None, old: Obj | None) -> None:
+        if new is None:
+            self._seen.pop(name_of(old or {}), None)
+            return
+        if old is None and not self._nodes.initial:
+            told = f"Node {name_of(new)} event: Registered Node {name_of(new)} in Controller"
+            self._events.event(new, NORMAL, "RegisteredNode", told)
+        if old is None or _heartbeat(new) != _heartbeat(old):
+            self._seen[name_of(new)] = self._clock.monotonic()
+
+    async def _mark_unknown(self, node: Obj) -> Obj:
+        conditions = {each.get("type"): each.get("status") for each in dig(node, "status", "conditions") or ()}
+        if all(conditions.get(kind) == "Unknown" for kind in _REPORTED):
+            return node
+        patch = {"status": {"conditions": unknown_conditions(node, self._clock.time())}}
+        found = await self._client.patch(NODES, name_of(node), patch, subresource="status", field_manager=MANAGER)
+        # Its heartbeat is as it was; what we said of it is no sign of life.
+        self._events.event(node, NORMAL, "NodeNotReady", f"Node {name_of(node)} status is now: NodeNotReady")
+        return found
+
+    async def _taint(self, node: Obj) -> Obj:
+        evict = _ready(node) != "True" and any(_ready(each) == "True" for each in self._nodes.objects())
+        wanted = wanted_taints(node, evict=evict, now=self._clock.time())
+        if wanted == taints_of(node):
+            return node
+        # With the revision, since a list is written as a whole.
+        patch = {"metadata": {"resourceVersion": resource_version_of(node)}, "spec": {"taints": wanted or None}}
+        return await self._client.patch(NODES, name_of(node), patch, field_manager=MANAGER)
+
+    async def _mark_pods(self, node: Obj) -> None:
+        """Nobody knows how they are; who counts on them should not."""
+        for pod in pods_on(self._pods, name_of(node)):
+            if not is_ready(pod):
+                continue
+            conditions = conditions_with(pod, "Ready", "False", self._clock.time())
+            patch = {"metadata": {"uid": uid_of(pod)}, "status": {"conditions": conditions}}
+            try:
+                await self._client.patch(
+                    PODS, name_of(pod), patch, namespace_of(pod), subresource="status", field_manager=MANAGER
+                )
+            except ApiError as error:
+                if not error.is_not_found and not error.is_conflict:
+                    raise
+
+
+def _heartbeat(node: Obj) -> Any:
+    return (find_by(dig(node, "status", "conditions") or (), "type", "Ready") or {}).get("lastHeartbeatTime")
+
+
+def _ready(node: Obj) -> str:
+    found = find_by(dig(node, "status", "conditions") or (), "type", "Ready") or {}
+    return str(found.get("status") or "Unknown")

@@ -1,0 +1,111 @@
+"""What controllers of pods know of a pod: is it there, is it ready and for how long, and which one goes first. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+
+from remuda.kube import jsonio
+from remuda.kube.clock import rfc3339, time_of
+from remuda.kube.objects import annotations_of, dig, find_by, is_being_deleted, labels_of, metadata, name_of
+from remuda.kube.owners import reference
+
+from ..budgets import is_ready
+
+Obj = dict[str, Any]
+
+# Vowels and look-alikes are left out, as in every name that Kubernetes makes up.
+_SAFE: Final = "bcdfghjklmnpqrstvwxz2456789"
+_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+_PHASES: Final = {"Pending": 0, "Unknown": 1}
+
+
+def has_ended(pod: Obj) -> bool:
+    return dig(pod, "status", "phase") in ("Succeeded", "Failed")
+
+
+def is_active(pod: Obj) -> bool:
+    """It runs or will."""
+    return not has_ended(pod) and not is_being_deleted(pod)
+
+
+def available_in(pod: Obj, min_ready: int, now: float) -> float | None:
+    """Seconds until it has been ready for long enough: 0 when it has, None when it is not ready."""
+    if not is_ready(pod):
+        return None
+    if not min_ready:
+        return 0.0
+    ready = find_by(dig(pod, "status", "conditions") or (), "type", "Ready") or {}
+    since = time_of(ready.get("lastTransitionTime"))
+    return max(since + min_ready - now, 0.0) if since is not None else float(min_ready)
+
+
+def conditions_with(pod: Obj, kind: str, status: str, now: float, reason: str = "", message: str = "") -> list[Obj]:
+    """The pod's conditions with this one; the others stay, and its time only moves with its status."""
+    before = dig(pod, "status", "conditions") or []
+    old: Obj = find_by(before, "type", kind) or {}
+    since = old.get("lastTransitionTime") if old.get("status") == status else None
+    made: Obj = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": since or rfc3339(now)}
+    made |= {name: value for name, value in (("reason", reason), ("message", message)) if value}
+    return [*(each for each in before if each.get("type") != kind), made]
+
+
+def disrupted(pod: Obj, now: float, reason: str, message: str) -> list[Obj]:
+    """The pod's conditions with why somebody takes it away."""
+    return conditions_with(pod, "DisruptionTarget", "True", now, reason, message)
+
+
+def template_hash(template: Obj) -> str:
+    """A short word that is the same for the same template."""
+    number = int.from_bytes(hashlib.sha256(jsonio.dumps_sorted(template)).digest()[:8], "big")
+    found = ""
+    for _ in range(10):
+        number, digit = divmod(number, len(_SAFE))
+        found += _SAFE[digit]
+    return found
+
+
+def pod_from(template: Obj, owner: Obj, **named: str) -> Obj:
+    """A pod of the owner's; `named` is its `name` or `generateName`."""
+    meta = template.get("metadata") or {}
+    made: Obj = {**named, "namespace": metadata(owner)["namespace"], "ownerReferences": [reference(owner, controller=True)]}
+    for field in ("labels", "annotations", "finalizers"):
+        if meta.get(field):
+            made[field] = meta[field]
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": made, "spec": template.get("spec") or {}}
+
+
+def name_prefix(owner: Obj) -> str:
+    """For `generateName`; the server cuts it when it is too long."""
+    return f"{name_of(owner)}-"
+
+
+def with_labels(template: Obj, **labels: str) -> Obj:
+    """The template with more labels; `_` in a name here is what Kubernetes writes as `-`."""
+    more = {name.replace("_", "-"): value for name, value in labels.items()}
+    meta = {**(template.get("metadata") or {}), "labels": {**labels_of(template), **more}}
+    return {**template, "metadata": meta}
+
+
+def first_to_go(pod: Obj, crowd: int) -> tuple[Any, ...]:
+    """Sort by this: what is lost least goes first. `crowd` is how many of its kind are on its node."""
+    ready = is_ready(pod)
+    cost = annotations_of(pod).get(_DELETION_COST, "0")
+    statuses = dig(pod, "status", "containerStatuses") or ()
+    restarts = max((int(each.get("restartCount") or 0) for each in statuses), default=0)
+    return (
+        bool(dig(pod, "spec", "nodeName")),
+        _PHASES.get(dig(pod, "status", "phase") or "Pending", 2),
+        ready,
+        int(cost) if cost.lstrip("-").isdigit() else 0,
+        -crowd,
+        # The younger, so that what has proven itself stays.
+        _newest_first(dig(find_by(dig(pod, "status", "conditions") or (), "type", "Ready"), "lastTransitionTime")),
+        -restarts,
+        _newest_first(metadata(pod).get("creationTimestamp")),
+        name_of(pod),
+    )
+
+
+def _newest_first(text: Any) -> float:
+    return -(time_of(text) or 0.0)

@@ -1,0 +1,290 @@
+"""What is refused, and what is warned of, when somebody writes what machines are made from.
+
+A config may be changed: every pool that refers to it then gets new machines, and whoever writes it is told how many. What was
+made from it (`<D>MachineTemplate`, `<D>Machine`) says what there is and stays; the refusal names the config. A config or a
+template is one cluster's. The kinds are those of node drivers, which come and go, so the rules are for whole groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from remuda.api import cluster_x_k8s_io as capi
+from remuda.api import provisioning_cattle_io as provisioning
+from remuda.api import rke_cattle_io as rke
+from remuda.apiserver.admission import DELETE, Attributes
+from remuda.apiserver.admission.chain import EVERY
+from remuda.apiserver.source import ObjectSource
+from remuda.capi.names import DEPLOYMENT_NAME
+from remuda.kube.errors import FieldError, forbidden_field, invalid_value
+from remuda.kube.objects import GroupVersion, annotations_of, dig, is_being_deleted, labels_of, name_of, owner_references_of
+from remuda.management.clusters.admission import concerns
+from remuda.provisioning.graph import Unrenderable
+from remuda.provisioning.graph.names import (
+    CLONED_FROM_KIND,
+    CLONED_FROM_NAME,
+    CONFIG_API_VERSION,
+    CONFIG_GROUP,
+    MACHINE_API_VERSION,
+    MACHINE_GROUP,
+    pool_name,
+    resource_of,
+)
+from remuda.provisioning.graph.pools import has_config, known_fields, template_digest
+from remuda.rke.bootstrapdata import UserdataError, cloud_config
+from remuda.runtime.admission import AdmittedType
+
+Obj = dict[str, Any]
+
+_VERSION = "v1"
+_POOLS = "spec.rkeConfig.machinePools"
+# What Cluster API writes on what it makes from a template.
+_TEMPLATE = "cluster.x-k8s.io/cloned-from-name"
+# What may change of a machine while it stays the same one.
+_CHANGING = frozenset({"common", "providerID"})
+_ENVELOPE = frozenset({"apiVersion", "kind", "metadata", "status"})
+_CLUSTERS = frozenset({(provisioning.GROUP, "Cluster"), (capi.GROUP, "Cluster")})
+
+
+def admitted(source: ObjectSource) -> tuple[AdmittedType, ...]:
+    """`source` knows clusters.provisioning.cattle.io, Machines, and the kinds of node drivers as far as they are served."""
+    rules = Rules(source)
+    return (
+        AdmittedType(MACHINE_GROUP, _VERSION, EVERY, "DriverMachines", validate=rules.machine_errors),
+        AdmittedType(CONFIG_GROUP, _VERSION, EVERY, "DriverConfigs", validate=rules.config_errors, validates_deletion=True),
+        AdmittedType(provisioning.GROUP, provisioning.VERSION, "clusters", "Cluster", validate=rules.cluster_errors),
+    )
+
+
+class Rules:
+    def __init__(self, source: ObjectSource) -> None:
+        self._source = source
+
+    # --- what was made ----------------------------------------------------------------------------------------------------
+
+    def machine_errors(self, attributes: Attributes) -> Iterable[FieldError]:
+        obj, old = attributes.obj, attributes.old
+        if obj is None or old is None or not concerns(attributes):
+            return []
+        is_template = attributes.kind.endswith("MachineTemplate")
+        path = "spec.template.spec" if is_template else "spec"
+        errors = _moved(obj, old) if is_template else []
+        new, before = (dig(each, *path.split(".")) for each in (obj, old))
+        changed = [name for name in _changed(new, before) if name not in _CHANGING]
+        if not changed:
+            return errors
+        why = f"what machines were made from stays as it is: change {self._origin(attributes.kind, old)} instead"
+        return [*errors, *(forbidden_field(f"{path}.{name}", why) for name in changed)]
+
+    def _origin(self, kind: str, obj: Obj) -> str:
+        """The config that it comes from, in words."""
+        marks = annotations_of(obj)
+        if CLONED_FROM_NAME not in marks and (template := marks.get(_TEMPLATE)):
+            resource = resource_of(MACHINE_API_VERSION, f"{kind}Template").resource
+            namespace = obj["metadata"].get("namespace") or ""
+            marks = annotations_of(self._source.get(MACHINE_GROUP, resource, namespace, template) or {})
+        if CLONED_FROM_NAME not in marks:
+            return "the machine config of its pool"
+        return f"{marks.get(CLONED_FROM_KIND) or 'machine config'} {marks[CLONED_FROM_NAME]}"
+
+    # --- configs ----------------------------------------------------------------------------------------------------------
+
+    def config_errors(self, attributes: Attributes) -> Iterable[FieldError]:
+        old = attributes.old
+        if old is None or is_being_deleted(old):
+            return []
+        if attributes.operation == DELETE:
+            self._warn_of_deletion(attributes, old)
+        elif attributes.obj is not None:
+            self._warn_of_change(attributes, old, attributes.obj)
+            return _given_away(attributes.obj, old)
+        return []
+
+    def _warn_of_deletion(self, attributes: Attributes, old: Obj) -> None:
+        for cluster, pools in self._users(attributes.kind, old):
+            if is_being_deleted(cluster):
+                continue
+            named = _pools(pool["name"] for pool in pools)
+            attributes.warnings.append(f"{named} of the cluster {name_of(cluster)} can't be changed any more without this config")
+
+    def _warn_of_change(self, attributes: Attributes, old: Obj, new: Obj) -> None:
+        fields = set(_changed(_fields(new), _fields(old)))
+        if not fields:
+            return
+        for cluster, pools in self._users(attributes.kind, old):
+            rolled = [pool for pool in pools if _is_replaced(cluster, pool, old, new)]
+            if rolled:
+                number = sum(len(self._machines(cluster, pool["name"])) for pool in rolled)
+                named = _pools(pool["name"] for pool in rolled)
+                attributes.warnings.append(f"{named} of the cluster {name_of(cluster)}: {_machines(number)} replaced by new ones")
+            attributes.warnings += _unknown(cluster, pools, fields)
+
+    def _users(self, kind: str, config: Obj) -> Iterator[tuple[Obj, list[Obj]]]:
+        """Clusters and their pools that refer to a config."""
+        name, namespace = name_of(config), config["metadata"].get("namespace") or ""
+        for cluster in sorted(self._source.list(provisioning.GROUP, "clusters", namespace), key=name_of):
+            if pools := [pool for pool in _pools_of(cluster) if _reference(pool) == (CONFIG_GROUP, kind, name)]:
+                yield cluster, pools
+
+    def _machines(self, cluster: Obj, pool: str) -> list[Obj]:
+        deployment = pool_name(name_of(cluster), pool)
+        listed = self._source.list(capi.GROUP, "machines", cluster["metadata"].get("namespace") or "")
+        return [
+            each
+            for each in listed
+            if labels_of(each).get(DEPLOYMENT_NAME) == deployment
+            and dig(each, "spec", "clusterName") == name_of(cluster)
+            and not is_being_deleted(each)
+        ]
+
+    # --- clusters ---------------------------------------------------------------------------------------------------------
+
+    def cluster_errors(self, attributes: Attributes) -> Iterable[FieldError]:
+        obj, old = attributes.obj, attributes.old
+        if obj is None or not concerns(attributes):
+            return []
+        before = {pool.get("name"): pool for pool in _pools_of(old)}
+        errors: list[FieldError] = []
+        for index, pool in enumerate(_pools_of(obj)):
+            was, path = before.pop(pool.get("name"), None), f"{_POOLS}[{index}]"
+            if was is None or was.get("machineConfigRef") != pool.get("machineConfigRef"):
+                errors += self._reference_errors(attributes, pool, f"{path}.machineConfigRef.name")
+                if was is not None and old is not None and not errors:
+                    self._warn_of_another_config(attributes, old, was, pool)
+            if pool.get("userdata") != (was or {}).get("userdata"):
+                errors += _userdata_errors(attributes, obj, pool, f"{path}.userdata")
+        for name in before:
+            if old is not None and name and (machines := self._machines(old, str(name))):
+                attributes.warnings.append(f"without the machine pool {name} {_machines(len(machines))} deleted")
+        return errors
+
+    def _reference_errors(self, attributes: Attributes, pool: Obj, path: str) -> list[FieldError]:
+        group, kind, name = _reference(pool)
+        if not kind or not name:
+            return []
+        own, namespace = attributes.name or name_of(attributes.obj or {}), attributes.namespace
+        found = self._source.get(group, resource_of(f"{group}/{_VERSION}", kind).resource, namespace, name)
+        owner = _cluster_of(found or {}) or self._first_user(own, namespace, (group, kind, name))
+        if not owner or owner == own:
+            return []
+        return [invalid_value(path, name, f"this {kind} belongs to the cluster {owner}: make one for each cluster")]
+
+    def _first_user(self, own: str, namespace: str, reference: tuple[str, str, str]) -> str:
+        """Another cluster that refers to it, and owns it as soon as its controller looks."""
+        for cluster in self._source.list(provisioning.GROUP, "clusters", namespace):
+            if name_of(cluster) != own and any(_reference(pool) == reference for pool in _pools_of(cluster)):
+                return name_of(cluster)
+        return ""
+
+    def _warn_of_another_config(self, attributes: Attributes, old: Obj, was: Obj, pool: Obj) -> None:
+        machines = self._machines(old, str(pool.get("name") or ""))
+        if not machines:
+            return
+        if has_config(was) and has_config(pool):
+            before, after = (self._config(attributes.namespace, each) for each in (was, pool))
+            same_kind = _reference(was)[:2] == _reference(pool)[:2]
+            if before is not None and after is not None and same_kind and not _is_replaced(old, was, before, after):
+                return
+        attributes.warnings.append(f"machine pool {pool.get('name')}: {_machines(len(machines))} replaced by new ones")
+
+    def _config(self, namespace: str, pool: Obj) -> Obj | None:
+        group, kind, name = _reference(pool)
+        return self._source.get(group, resource_of(CONFIG_API_VERSION, kind).resource, namespace, name) if kind and name else None
+
+
+# --- what is asked of objects -------------------------------------------------------------------------------------------------
+
+
+def _pools_of(cluster: Obj | None) -> list[Obj]:
+    found = dig(cluster, "spec", "rkeConfig", "machinePools")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _reference(pool: Obj) -> tuple[str, str, str]:
+    """Group, kind and name of what a pool's machines are made from."""
+    named = pool.get("machineConfigRef")
+    if not isinstance(named, dict):
+        return ("", "", "")
+    group = GroupVersion.parse(str(named.get("apiVersion") or CONFIG_API_VERSION)).group
+    return group, str(named.get("kind") or ""), str(named.get("name") or "")
+
+
+def _cluster_of(obj: Obj) -> str:
+    """The cluster that owns a config or a template, if any does."""
+    for owner in owner_references_of(obj):
+        if (GroupVersion.parse(owner.get("apiVersion") or "").group, owner.get("kind")) in _CLUSTERS:
+            return str(owner.get("name") or "")
+    return ""
+
+
+def _fields(config: Obj) -> Obj:
+    return {name: value for name, value in config.items() if name not in _ENVELOPE}
+
+
+def _changed(new: Any, old: Any) -> list[str]:
+    """The fields of two maps that differ; what is null is not there."""
+    left, right = (each if isinstance(each, dict) else {} for each in (new, old))
+    return sorted(name for name in left.keys() | right.keys() if left.get(name) != right.get(name))
+
+
+def _is_replaced(cluster: Obj, pool: Obj, old: Obj, new: Obj) -> bool:
+    try:
+        return template_digest(cluster, pool, old) != template_digest(cluster, pool, new)
+    except Unrenderable:
+        # Without the schema of its driver the pool has no machines yet.
+        return False
+
+
+def _unknown(cluster: Obj, pools: list[Obj], fields: set[str]) -> Iterator[str]:
+    """Warnings of fields that pools are too old for: nobody should wait for what they change."""
+    for pool in pools:
+        try:
+            known = known_fields(pool, dict.fromkeys(fields))
+        except Unrenderable:
+            continue
+        if ignored := sorted(fields - known.keys()):
+            yield (
+                f"machine pool {pool['name']} of the cluster {name_of(cluster)} does not use {', '.join(ignored)}: "
+                "it was made before its driver knew that"
+            )
+
+
+def _moved(obj: Obj, old: Obj) -> list[FieldError]:
+    before = dig(old, "spec", "clusterName")
+    if not before or dig(obj, "spec", "clusterName") == before:
+        return []
+    return [forbidden_field("spec.clusterName", f"it belongs to the cluster {before}")]
+
+
+def _given_away(obj: Obj, old: Obj) -> list[FieldError]:
+    owner, wanted = _cluster_of(old), _cluster_of(obj)
+    if not owner or not wanted or owner == wanted:
+        return []
+    return [forbidden_field("metadata.ownerReferences", f"it belongs to the cluster {owner}")]
+
+
+def _userdata_errors(attributes: Attributes, cluster: Obj, pool: Obj, path: str) -> list[FieldError]:
+    text = dig(pool, "userdata", "inlineUserdata")
+    if not isinstance(text, str) or not text:
+        return []
+    group = GroupVersion.parse(str(dig(cluster, "spec", "rkeConfig", "infrastructureRef", "apiVersion") or "")).group
+    if group in ("", rke.GROUP):
+        attributes.warnings.append(
+            f"{path}: only machines of other infrastructure providers get it; use the machine config's own"
+        )
+        return []
+    try:
+        cloud_config(b"", text)
+    except UserdataError as error:
+        return [invalid_value(f"{path}.inlineUserdata", text, str(error))]
+    return []
+
+
+def _pools(names: Iterable[str]) -> str:
+    listed = sorted(names)
+    return f"machine pool {listed[0]}" if len(listed) == 1 else f"machine pools {', '.join(listed[:-1])} and {listed[-1]}"
+
+
+def _machines(number: int) -> str:
+    return "1 machine is" if number == 1 else f"{number} machines are"

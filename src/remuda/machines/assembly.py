@@ -1,0 +1,55 @@
+"""Machines put together: the controllers of node drivers, those that make machines, and who runs their Jobs.
+
+`--job-runner=local` runs Jobs as processes of this server, `cluster` leaves them to the Kubernetes that it stands on, as pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from remuda.runtime import Manager, Reconciler
+
+from . import CONTROLLERS
+from .machineconfigcleanup import MachineConfigCleanup
+from .machineprovision.controller import MachineProvision
+from .nodedrivers.dynamicschema import DynamicSchemas
+from .nodedrivers.nodedriver import NodeDrivers
+from .nodedrivers.sources import Sources
+from .runner.controller import Ground, JobRunner
+
+LOCAL, CLUSTER = "local", "cluster"
+RUNNERS = (LOCAL, CLUSTER)
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the process that runs them has to give. `runner` is one of RUNNERS; `ground` is what its processes stand on. `drivers`
+    is where drivers of others are kept; without it they are downloaded again when this process starts again."""
+
+    ground: Ground
+    runner: str = LOCAL
+    drivers: Path | None = None
+
+
+class MachineControllers:
+    """The controllers, or `only` some of them, added to a manager that has not begun to run."""
+
+    def __init__(self, manager: Manager, ports: Ports, only: Collection[str] = CONTROLLERS) -> None:
+        for each in _all(manager, ports, only):
+            if each.controller.name in only:
+                manager.add(each)
+
+
+def _all(manager: Manager, ports: Ports, only: Collection[str]) -> Iterable[Reconciler]:
+    local = ports.runner == LOCAL
+    if NodeDrivers.controller.name in only:
+        # As with what runs Jobs below: what is not wanted begins nothing.
+        yield NodeDrivers(manager, Sources(manager.clock, ports.ground.environment, ports.drivers))
+    yield DynamicSchemas(manager)
+    yield MachineConfigCleanup(manager)
+    yield MachineProvision(manager, ports.ground.environment, local=local)
+    if local and JobRunner.controller.name in only:
+        # Runs something beside the controllers, so it is not even made where it is not wanted.
+        yield JobRunner(manager, ports.ground)

@@ -1,0 +1,239 @@
+"""Podman or Docker by its socket: the few things that the driver asks of it, told apart where they differ.
+
+Podman's own API is used, not the one that it has for Docker's sake, since only that can say `systemd=false` and how a control
+group's name space is to be.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+from yarl import URL
+
+from remuda.kube.clock import Clock, deadline
+from remuda.machines.errors import DriverError, Reason
+
+from .spec import PODMANS, Wanted, docker_spec, libpod_spec
+
+Obj = dict[str, Any]
+
+_SECONDS, _PULL_SECONDS = 120.0, 1800.0
+_LIBPOD, _DOCKER = "/v4.0.0/libpod", "/v1.41"
+_PLACES = ("/run/podman/podman.sock", "/var/run/docker.sock")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A container as the engine has it. `status` is the engine's own word."""
+
+    id: str
+    name: str
+    labels: Mapping[str, str]
+    status: str
+    address: str = ""
+    created: str = ""
+
+
+def socket_of(environ: Mapping[str, str]) -> Path:
+    """Where the engine listens; raises DriverError."""
+    for variable in ("CONTAINER_HOST", "DOCKER_HOST"):
+        said = environ.get(variable, "")
+        if said.startswith("unix://"):
+            return Path(said.removeprefix("unix://"))
+        if said:
+            raise DriverError(Reason.INVALID, f"{variable} must begin with unix://: containers are made on this machine only")
+    own = environ.get("XDG_RUNTIME_DIR", "")
+    tried = ((f"{own}/podman/podman.sock",) if own else ()) + _PLACES
+    found = next((place for place in tried if Path(place).is_socket()), None)
+    if found is None:
+        raise DriverError(
+            Reason.MISSING_PROGRAM,
+            f"neither podman nor Docker listens ({', '.join(tried)}): systemctl enable --now podman.socket",
+        )
+    return Path(found)
+
+
+class Engine:
+    """Connects when it is first asked; close it."""
+
+    def __init__(self, socket: Path, clock: Clock) -> None:
+        self._socket = socket
+        self._clock = clock
+        self._session: aiohttp.ClientSession | None = None
+        self._podman: bool | None = None
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def ensure_image(self, image: str) -> bool:
+        """Fetched if it is not there; whether it had to be. Raises DriverError."""
+        if await self._is_podman():
+            found, _ = await self._ask("GET", f"{_LIBPOD}/images/{quote(image, safe='')}/exists", passing=(404,))
+            if found != 404:
+                return False
+            _, said = await self._ask(
+                "POST", f"{_LIBPOD}/images/pull", {"reference": image, "quiet": "true"}, seconds=_PULL_SECONDS
+            )
+        else:
+            found, _ = await self._ask("GET", f"{_DOCKER}/images/{quote(image, safe='')}/json", passing=(404,))
+            if found != 404:
+                return False
+            _, said = await self._ask("POST", f"{_DOCKER}/images/create", _tagged(image), seconds=_PULL_SECONDS)
+        # It answers 200 before it knows how that will end.
+        for line in said.splitlines():
+            problem = _object(line).get("error")
+            if problem:
+                raise DriverError(Reason.NOT_FOUND, f"the image {image} can't be pulled: {problem}", field="image")
+        return True
+
+    async def create(self, wanted: Wanted) -> bool:
+        """False when there is a container of that name already. Raises DriverError."""
+        if await self._is_podman():
+            status, _ = await self._ask("POST", f"{_LIBPOD}/containers/create", body=libpod_spec(wanted), passing=(409, 500))
+            # Podman says 500 for a name that is taken, in some versions.
+            if status == 500 and await self.seen(wanted.name) is None:
+                await self._ask("POST", f"{_LIBPOD}/containers/create", body=libpod_spec(wanted))
+                return True
+            return status not in (409, 500)
+        status, _ = await self._ask(
+            "POST", f"{_DOCKER}/containers/create", {"name": wanted.name}, body=docker_spec(wanted), passing=(409,)
+        )
+        return status != 409
+
+    async def put(self, name: str, tar: bytes) -> None:
+        """Unpack an archive in its root."""
+        await self._ask("PUT", await self._of(name, "archive"), {"path": "/"}, data=tar)
+
+    async def start(self, name: str) -> None:
+        await self._ask("POST", await self._of(name, "start"), passing=(304,))
+
+    async def remove(self, name: str) -> None:
+        """With what it has written, at once; nothing there is nothing wrong."""
+        how = {"volumes": "true", "timeout": "0"} if await self._is_podman() else {"v": "true"}
+        await self._ask("DELETE", await self._of(name, ""), {"force": "true", **how}, passing=(404,))
+
+    async def seen(self, name: str) -> Seen | None:
+        status, said = await self._ask("GET", await self._of(name, "json"), passing=(404,))
+        return None if status == 404 else _seen(_object(said))
+
+    async def labelled(self, label: str) -> list[str]:
+        """The names of all containers with this label."""
+        base = _LIBPOD if await self._is_podman() else _DOCKER
+        filters = json.dumps({"label": [label]})
+        _, said = await self._ask("GET", f"{base}/containers/json", {"all": "true", "filters": filters})
+        listed = json.loads(said) or []
+        return sorted(str((each.get("Names") or [each.get("Id")])[0]).lstrip("/") for each in listed)
+
+    async def noted(self, label: str) -> set[str]:
+        """The values of this label, of all containers."""
+        base = _LIBPOD if await self._is_podman() else _DOCKER
+        _, said = await self._ask("GET", f"{base}/containers/json", {"all": "true", "filters": json.dumps({"label": [label]})})
+        return {str((each.get("Labels") or {}).get(label) or "") for each in json.loads(said) or []} - {""}
+
+    async def subnets(self, network: str) -> list[str]:
+        """Of a network in which a container can have an address that it keeps; none otherwise. Raises DriverError."""
+        podman = await self._is_podman()
+        if not podman and not network:
+            # Docker gives none of its own choice in its default network.
+            return []
+        name = quote(network or PODMANS, safe="")
+        path = f"{_LIBPOD}/networks/{name}/json" if podman else f"{_DOCKER}/networks/{name}"
+        status, said = await self._ask("GET", path, passing=() if network else (404,))
+        found = _object(said) if status != 404 else {}
+        if podman:
+            return [str(each.get("subnet") or "") for each in found.get("subnets") or []]
+        return [str(each.get("Subnet") or "") for each in (found.get("IPAM") or {}).get("Config") or []]
+
+    async def _of(self, name: str, what: str) -> str:
+        base = _LIBPOD if await self._is_podman() else _DOCKER
+        return f"{base}/containers/{quote(name, safe='')}{f'/{what}' if what else ''}"
+
+    async def _is_podman(self) -> bool:
+        if self._podman is None:
+            status, _ = await self._ask("GET", f"{_LIBPOD}/_ping", passing=(400, 404))
+            self._podman = status == 200
+        return self._podman
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Obj | None = None,
+        data: bytes | None = None,
+        passing: tuple[int, ...] = (),
+        seconds: float = _SECONDS,
+    ) -> tuple[int, str]:
+        """Status and answer; raises DriverError for statuses that are neither good nor `passing`."""
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=None)
+            self._session = aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(self._socket)), timeout=timeout)
+        content = json.dumps(body).encode() if body is not None else data
+        kind = "application/json" if body is not None else "application/x-tar"
+        url = URL(f"http://engine{path}", encoded=True).update_query(query or {})
+        try:
+            async with (
+                deadline(self._clock, seconds),
+                self._session.request(
+                    method, url, data=content, headers={"Content-Type": kind} if content is not None else None
+                ) as answer,
+            ):
+                said = await answer.text(errors="replace")
+        except TimeoutError:
+            raise DriverError(Reason.TIMED_OUT, f"the container engine did not answer within {seconds:.0f} s") from None
+        except PermissionError:
+            raise DriverError(Reason.PERMISSION_DENIED, f"{self._socket} may not be used by this user") from None
+        except (aiohttp.ClientError, OSError) as error:
+            refused = isinstance(getattr(error, "os_error", None), PermissionError)
+            reason = Reason.PERMISSION_DENIED if refused else Reason.UNAVAILABLE
+            raise DriverError(reason, f"the container engine at {self._socket} can't be reached: {error}") from None
+        if answer.status < 300 or answer.status in passing:
+            return answer.status, said
+        raise _refused(answer.status, said, path)
+
+
+def _refused(status: int, said: str, path: str) -> DriverError:
+    found = _object(said)
+    message = " ".join(str(found.get("message") or found.get("cause") or said or status).split())
+    if "no such image" in message.lower() or (status == 404 and "/images/" in path):
+        return DriverError(Reason.NOT_FOUND, message, field="image")
+    if status in (400, 404) and "network" in message.lower():
+        return DriverError(Reason.NOT_FOUND, message, field="network")
+    reasons = {400: Reason.INVALID, 403: Reason.PERMISSION_DENIED, 404: Reason.NOT_FOUND, 409: Reason.CONFLICT}
+    return DriverError(reasons.get(status, Reason.FAILED), f"the container engine refused: {message}")
+
+
+def _seen(said: Obj) -> Seen:
+    networks = (said.get("NetworkSettings") or {}).get("Networks") or {}
+    addresses = [str((said.get("NetworkSettings") or {}).get("IPAddress") or "")]
+    addresses += [str((each or {}).get("IPAddress") or "") for each in networks.values()]
+    return Seen(
+        id=str(said.get("Id") or ""),
+        name=str(said.get("Name") or "").lstrip("/"),
+        labels=dict((said.get("Config") or {}).get("Labels") or {}),
+        status=str((said.get("State") or {}).get("Status") or ""),
+        address=next((each for each in addresses if each), ""),
+        created=str(said.get("Created") or ""),
+    )
+
+
+def _tagged(image: str) -> dict[str, str]:
+    """Docker takes all tags if none is named."""
+    last = image.rpartition("/")[2]
+    return {"fromImage": image} if ":" in last or "@" in last else {"fromImage": image, "tag": "latest"}
+
+
+def _object(text: str) -> Obj:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,52 @@
+"""Why a machine could not be made or removed: a reason that a program can tell apart, and a sentence that a person can act on."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """What kind of failure it was. The value is what a person reads before the message."""
+
+    AUTH_FAILED = "AuthFailed"  # the provider does not know the credentials
+    PERMISSION_DENIED = "PermissionDenied"  # it knows them, and they do not suffice
+    QUOTA_EXCEEDED = "QuotaExceeded"
+    OUT_OF_CAPACITY = "OutOfCapacity"  # the provider has no such machine to give just now
+    NOT_FOUND = "NotFound"  # something that the options name does not exist
+    CONFLICT = "Conflict"  # something that shall be made exists, and is not ours
+    THROTTLED = "Throttled"
+    INVALID = "Invalid"  # an option that can't be
+    UNAVAILABLE = "Unavailable"  # the provider, or the way to it, is down
+    TIMED_OUT = "TimedOut"
+    MISSING_PROGRAM = "MissingProgram"  # something is not installed here
+    BOOTSTRAP_FAILED = "BootstrapFailed"  # the machine is there, and its script failed
+    FAILED = "Failed"
+
+
+class DriverError(Exception):
+    """`message` is a whole sentence without its full stop, with what to do; never with a secret in it.
+
+    `retryable` says that the same call may well work later; `field` names the option that is to blame, as in the machine config.
+    """
+
+    def __init__(self, reason: Reason, message: str, *, retryable: bool = False, field: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+        self.retryable = retryable or reason in (Reason.THROTTLED, Reason.UNAVAILABLE, Reason.OUT_OF_CAPACITY, Reason.TIMED_OUT)
+        self.field = field
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.message}"
+
+
+def parsed(said: str) -> DriverError:
+    """The failure that a program's output ends with: its last line is `Reason: message`, if it is ours."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    if not lines:
+        return DriverError(Reason.FAILED, "the program said nothing")
+    reason, colon, message = lines[-1].partition(": ")
+    known = next((each for each in Reason if each.value == reason), None)
+    if colon and known is not None:
+        return DriverError(known, message)
+    return DriverError(Reason.FAILED, lines[-1])

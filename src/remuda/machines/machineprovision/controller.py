@@ -1,0 +1,466 @@
+"""The machineprovision controller: takes the steps that :mod:`.decide` names.
+
+It follows every kind of a driver's machines, by name: what belongs to a machine is named after it, so two kinds can't have one of
+the same name. A Job runs as a pod, or by :mod:`..runner`; here that makes little difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from remuda.api import cluster_x_k8s_io as capi
+from remuda.api import provisioning_cattle_io as provisioning
+from remuda.client.api import Client
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import (
+    GroupVersion,
+    GroupVersionResource,
+    Key,
+    annotations_of,
+    dig,
+    finalizers_of,
+    is_being_deleted,
+    labels_of,
+    name_of,
+    namespace_of,
+    owner_references_of,
+    resource_version_of,
+    uid_of,
+)
+from remuda.kube.owners import reference, without_finalizer
+from remuda.kube.waits import Actor, Code, Wait
+from remuda.management.checks import duration, seconds
+from remuda.management.conditions import UNKNOWN, write_status
+from remuda.management.making import find, make, remove
+from remuda.provisioning.graph.names import MACHINE_GROUP
+from remuda.rke.names import CLUSTER_NAME
+from remuda.runtime import DONE, WARNING, Controller, Informer, Manager, Result, Retry, Watch, logger, synced
+from remuda.runtime.informer import without_managed_fields
+
+from .. import finding
+from . import attempts, status
+from .command import driver_of
+from .decide import Decision, Snapshot, Step, decide, is_forced, is_recorded, needs_state, subject_of
+from .kinds import Found, MachineKinds
+from .names import (
+    CAPI_MACHINE,
+    CONFIG_MAPS,
+    CONTROLLER,
+    FINALIZER,
+    FORCE_REMOVE,
+    INFRA_NAME,
+    JOB_UID,
+    JOBS,
+    NAMESPACES,
+    PODS,
+    attempts_name,
+    job_name,
+)
+from .objects import Made, correction, helpers, is_alike, is_controlled_by, is_pods, job, prepared, runs_ours
+from .outcome import Ended, Outcome, outcome_of
+from .reading import NotYet, Reading
+
+log = logger(__name__)
+
+Obj = dict[str, Any]
+
+JOB_LABELS = INFRA_NAME
+_BY_INFRASTRUCTURE, _BY_CLUSTER = "infrastructure of a driver", "cluster, for drivers"
+_OF_INFRASTRUCTURE = "pods of a driver's Jobs"
+_TRIES = 5
+# What of Machines and Clusters matters here.
+_MARKS = (("metadata", "deletionTimestamp"), ("metadata", "annotations"))
+_OF_MACHINES = (("spec", "bootstrap"), ("spec", "infrastructureRef"), *_MARKS)
+_OF_CLUSTERS = (("spec", "paused"), ("status", "initialization"), *_MARKS)
+
+
+def jobs_of(manager: Manager) -> Informer:
+    """The one cache of Jobs that machines have, whoever asks."""
+    return manager.informers.of(JOBS, labels=JOB_LABELS, transform=without_managed_fields)
+
+
+def infrastructure_of_job(obj: Obj) -> Iterable[Key]:
+    for owner in owner_references_of(obj):
+        if owner.get("controller") and GroupVersion.parse(owner.get("apiVersion") or "").group == MACHINE_GROUP:
+            yield Key(namespace_of(obj), owner.get("name") or "")
+
+
+def infrastructure_of_pod(pod: Obj) -> list[Key]:
+    """As its labels say, which anybody can write: whose it is, its owner says."""
+    return [Key(namespace_of(pod), labels_of(pod).get(INFRA_NAME) or "")]
+
+
+def infrastructure_of(machine: Obj) -> list[Key]:
+    ref = dig(machine, "spec", "infrastructureRef") or {}
+    return [Key(namespace_of(machine), ref.get("name") or "")] if ref.get("apiGroup") == MACHINE_GROUP else []
+
+
+@cache
+def _ours() -> frozenset[str]:
+    return frozenset(finding.names())
+
+
+def _cluster_of(machine: Obj) -> list[Key]:
+    return [Key(namespace_of(machine), dig(machine, "spec", "clusterName") or "")]
+
+
+class MachineProvision:
+    # Jobs come first only because a controller must have something: keys are names of machines, of whatever kind.
+    controller = Controller(CONTROLLER, JOBS, labels=JOB_LABELS, when=lambda new, old: False, transform=without_managed_fields)
+
+    def __init__(self, manager: Manager, environment: Mapping[str, str], *, local: bool) -> None:
+        """`local`: Jobs are run by this server, not as pods."""
+        self._manager = manager
+        self._client = manager.client
+        self._clock = manager.clock
+        self._local = local
+        self._events = manager.recorder(CONTROLLER)
+        self._jobs = jobs_of(manager)
+        self._reading = Reading(manager, environment, local=local)
+        self._namespaces = manager.informers.of(NAMESPACES, metadata_only=True)
+        self._reading.machines.add_index(_BY_INFRASTRUCTURE, infrastructure_of)
+        self._reading.machines.add_index(_BY_CLUSTER, _cluster_of)
+        self._kinds = MachineKinds(manager, CONTROLLER)
+        self._pods = None if local else manager.informers.of(PODS, labels=JOB_LABELS, transform=without_managed_fields)
+        pods: tuple[Watch, ...] = ()
+        if self._pods is not None:
+            self._pods.add_index(_OF_INFRASTRUCTURE, infrastructure_of_pod)
+            pods = (Watch(PODS, infrastructure_of_pod, labels=JOB_LABELS, transform=without_managed_fields),)
+        self.controller = replace(
+            type(self).controller,
+            watches=(
+                *pods,
+                Watch(JOBS, infrastructure_of_job, labels=JOB_LABELS, transform=without_managed_fields),
+                Watch(capi.MACHINES, infrastructure_of, _machine_matters),
+                Watch(capi.CLUSTERS, self._of_cluster, _cluster_matters),
+            ),
+            concurrency=8,
+            lane=self._lane,
+        )
+
+    def _of_cluster(self, cluster: Obj) -> Iterable[Key]:
+        found = self._reading.machines.indexed(_BY_CLUSTER, Key.of(cluster))
+        return [key for machine in found for key in infrastructure_of(machine)]
+
+    def _lane(self, key: Key) -> Key:
+        found = self._kinds.find(*key)
+        return Key(key.namespace, labels_of(found[0].obj).get(CLUSTER_NAME) or "") if found else key
+
+    async def reconcile(self, key: Key) -> Result:
+        await self._reading.synced()
+        await synced(self._jobs, self._kinds.crds, self._namespaces)
+        await self._manager.freshness.caught_up((CONTROLLER, key))
+        found = self._kinds.find(*key)
+        if not found:
+            self._manager.freshness.forget((CONTROLLER, key))
+            return DONE
+        if len(found) > 1:
+            # Whoever was first is served; what belongs to it is named as the other's would be.
+            found.sort(key=lambda each: (str(dig(each.obj, "metadata", "creationTimestamp") or ""), each.obj["kind"]))
+        return await self._one(found[0])
+
+    async def _one(self, found: Found) -> Result:
+        snapshot = await self._snapshot(found.obj)
+        decision = decide(snapshot)
+        try:
+            await self._take(found, snapshot, decision)
+        except NotYet as missing:
+            wait = missing.wait
+            if decision.removing:
+                why = f"it can't be removed, for {wait.evidence}; {FORCE_REMOVE}=true lets it go without"
+                wait = replace(wait, code=Code.DELETION, evidence=why)
+            after = status.waiting(found.obj, wait.message(), now=self._clock.time())
+            await self._say(found, after)
+            return Result(waits=(wait,))
+        return Result(decision.after, decision.waits)
+
+    async def _snapshot(self, infra: Obj) -> Snapshot:
+        machine = self._reading.machine_of(infra)
+        found = self._jobs.get(namespace_of(infra), job_name(name_of(infra)))
+        snapshot = Snapshot(
+            infra,
+            machine,
+            self._reading.cluster_of(machine),
+            found,
+            None if found is None else await self._outcome(found),
+            self._clock.time(),
+            namespace_ends=is_being_deleted(self._namespaces.get("", namespace_of(infra)) or {}),
+            interruptible=driver_of(infra["kind"]) in _ours() and (found is None or runs_ours(found)),
+        )
+        if needs_state(snapshot):
+            snapshot = replace(snapshot, state=await self._reading.holds_machine(infra))
+        if is_being_deleted(infra) and is_forced(infra, machine):
+            snapshot = replace(snapshot, blocked=await self._blocked(infra))
+        if status.status_of(infra, status.CREATE_JOB) == "False" and not is_being_deleted(infra):
+            snapshot = replace(snapshot, pause=await self._pause(infra, machine))
+        return snapshot
+
+    async def _outcome(self, found: Obj) -> Outcome:
+        outcome = outcome_of(found)
+        if outcome.ended is Ended.COMPLETE or self._pods is None:
+            return outcome
+        if outcome.ended is Ended.NOT_YET:
+            await synced(self._pods)
+            seen = self._pods.indexed(_OF_INFRASTRUCTURE, Key(namespace_of(found), labels_of(found).get(INFRA_NAME) or ""))
+            return outcome_of(found, [each for each in seen if is_controlled_by(each, found)])
+        listed = await self._client.list(PODS, namespace_of(found), labels=f"batch.kubernetes.io/job-name={name_of(found)}")
+        return outcome_of(found, [each for each in listed["items"] if is_controlled_by(each, found)])
+
+    async def _blocked(self, infra: Obj) -> str:
+        """Why a removal can't be begun; empty when it can."""
+        try:
+            await self._reading.environment(infra)
+        except NotYet as missing:
+            return missing.wait.evidence
+        return ""
+
+    async def _pause(self, infra: Obj, machine: Obj | None) -> float:
+        said = self._reading.settings().text("delete-machine-on-failure-after")
+        known = attempts.attempts_of(await self._attempts(infra, machine))
+        return max(0.0 if duration(said) else seconds(said), attempts.pause(known))
+
+    # --- steps ----------------------------------------------------------------------------------------------------------
+
+    async def _take(self, found: Found, snapshot: Snapshot, decision: Decision) -> None:
+        infra = found.obj
+        match decision.step:
+            case Step.MARK:
+                await self._mark(found, snapshot)
+            case Step.MAKE_JOB:
+                await self._make_job(found, removing=decision.removing)
+            case Step.ADOPT_JOB:
+                await self._adopt(found, snapshot, removing=decision.removing)
+            case Step.DROP_JOB:
+                await self._drop_job(snapshot)
+            case Step.TELL:
+                await self._tell(found, snapshot, removing=decision.removing)
+            case Step.INTERRUPTED:
+                await self._say(found, status.with_interruption(infra, now=snapshot.now))
+            case Step.GIVE_UP:
+                await self._give_up(snapshot)
+            case Step.PRUNE:
+                await self._prune(found, snapshot)
+            case Step.RELEASE:
+                await self._release(found, snapshot, decision)
+            case Step.NOTHING:
+                await self._say(found, status.with_provision(infra))
+
+    async def _mark(self, found: Found, snapshot: Snapshot) -> None:
+        assert snapshot.machine is not None
+        infra = found.obj
+        meta: Obj = {"resourceVersion": resource_version_of(infra), "labels": {CAPI_MACHINE: name_of(snapshot.machine)}}
+        if FINALIZER not in finalizers_of(infra):
+            meta["finalizers"] = [*finalizers_of(infra), FINALIZER]
+        await self._patch(found, {"metadata": meta})
+
+    async def _make_job(self, found: Found, *, removing: bool) -> None:
+        """What it needs, then the word that there may be something to remove, then the Job, then which one it is: in this order,
+        since whoever dies in between is followed by somebody who knows only what is written."""
+        infra = found.obj
+        plan = await self._reading.plan(infra, removing=removing)
+        if self._local:
+            # Whether it may have them; they are read again when the process starts, and written nowhere.
+            await self._reading.environment(infra)
+            if not removing:
+                await self._reading.script(infra)
+        for each in prepared(plan):
+            await self._ensure(infra, each)
+        credential = self._reading.credential_name(infra)
+        after = status.begun(infra, plan.facts, credential, removing=removing, now=self._clock.time())
+        infra = await self._say(found, after) or infra
+        made = await make(self._client, JOBS, job(plan).obj, CONTROLLER)
+        if made is None:
+            raise Retry("there is a Job of that name that the cache does not show yet")
+        self._manager.freshness.wrote((CONTROLLER, Key.of(infra)), self._jobs, made)
+        await self._record(found, made)
+        log.info("made the Job that %s it", "removes" if removing else "makes")
+
+    async def _adopt(self, found: Found, snapshot: Snapshot, *, removing: bool) -> None:
+        """Ours from a life before this one, or somebody else's."""
+        assert snapshot.job is not None
+        plan = await self._reading.plan(found.obj, removing=removing)
+        begun = bool(status.status_of(found.obj, status.condition_kind(removing=removing)))
+        if begun and not is_being_deleted(snapshot.job) and is_alike(snapshot.job, job(plan).obj):
+            await self._record(found, snapshot.job)
+            return
+        self._events.event(found.obj, WARNING, "ForeignJob", f"the Job {name_of(snapshot.job)} was not made for it: it goes")
+        await self._drop_job(snapshot)
+
+    async def _record(self, found: Found, made: Obj) -> None:
+        await self._patch(found, {"metadata": {"uid": uid_of(found.obj), "annotations": {JOB_UID: uid_of(made)}}})
+
+    async def _drop_job(self, snapshot: Snapshot) -> None:
+        found = snapshot.job
+        if found is None or is_being_deleted(found):
+            return
+        runs = is_pods(found) and is_recorded(snapshot) and (snapshot.outcome or Outcome(Ended.NOT_YET)).ended is Ended.NOT_YET
+        try:
+            # Only as it was seen: a Job that has just begun must not be taken away from under its program.
+            await self._client.delete(
+                JOBS,
+                name_of(found),
+                namespace_of(found),
+                # A pod that runs has to have ended before anything else is done about its machine: the Job goes after it.
+                propagation="Foreground" if runs else "Background",
+                uid=uid_of(found),
+                resource_version=resource_version_of(found),
+            )
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+        self._manager.freshness.deleted((CONTROLLER, Key.of(snapshot.infra)), self._jobs, found)
+
+    async def _tell(self, found: Found, snapshot: Snapshot, *, removing: bool) -> None:
+        assert snapshot.job is not None and snapshot.outcome is not None
+        infra, outcome = found.obj, snapshot.outcome
+        after = status.with_outcome(infra, name_of(snapshot.job), outcome, removing=removing, now=snapshot.now)
+        if outcome.ended is not Ended.NOT_YET:
+            # Before the status, from which the next step follows: what was tried must not get lost.
+            await self._remember(snapshot, removing=removing)
+        if outcome.failure is not None:
+            kind = "RemovalFailed" if removing else "CreationFailed"
+            self._events.event(infra, WARNING, kind, f"{outcome.failure.reason}: {outcome.failure.message}")
+        await self._say(found, status.with_provision(after))
+
+    async def _give_up(self, snapshot: Snapshot) -> None:
+        assert snapshot.machine is not None
+        log.info("machine %s goes, for it could not be made", name_of(snapshot.machine))
+        await remove(self._client, capi.MACHINES, snapshot.machine)
+
+    async def _prune(self, found: Found, snapshot: Snapshot) -> None:
+        await self._clean(snapshot)
+        infra = found.obj
+        patch = {"metadata": {"resourceVersion": resource_version_of(infra), "annotations": {JOB_UID: None}}}
+        written = await self._patch(found, patch)
+        await self._say(Found(written, found.resource, found.informer), status.with_provision(written))
+
+    async def _clean(self, snapshot: Snapshot) -> None:
+        infra = snapshot.infra
+        if snapshot.job is not None and is_controlled_by(snapshot.job, infra):
+            await remove(self._client, JOBS, snapshot.job, propagation="Background")
+        for resource, name in helpers(infra):
+            await discard_own(self._client, resource, name, infra)
+
+    async def _release(self, found: Found, snapshot: Snapshot, decision: Decision) -> None:
+        infra = found.obj
+        if decision.abandoned:
+            log.warning("let go: %s; look for what is left with `remuda machine orphans`", decision.abandoned)
+            if not snapshot.namespace_ends:
+                await self._remember(snapshot, removing=True, abandoned=True)
+                wanted = self._reading.wanted_of(infra, snapshot.machine)
+                if wanted is not None:
+                    left = f"{infra['kind']} {name_of(infra)} may be left at its provider: {decision.abandoned}"
+                    self._events.event(wanted, WARNING, "MachineAbandoned", left)
+        interrupted = status.status_of(infra, status.CREATE_JOB) == UNKNOWN and not decision.abandoned
+        if interrupted or JOB_UID in annotations_of(infra):
+            await self._clean(snapshot)
+        # Only now, without its account, can a program that was interrupted keep nothing more: is there still nothing?
+        if interrupted and await self._reading.holds_machine(infra):
+            raise Retry("its program has kept a machine at the last moment")
+        meta = {
+            "resourceVersion": resource_version_of(infra),
+            "finalizers": finalizers_of(without_finalizer(infra, FINALIZER)) or None,
+        }
+        try:
+            await self._patch(found, {"metadata": meta})
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+
+    # --- writing --------------------------------------------------------------------------------------------------------
+
+    async def _ensure(self, infra: Obj, made: Made) -> None:
+        resource, wanted = made
+        found = await find(self._client, resource, name_of(wanted), namespace_of(wanted))
+        if found is None:
+            if await make(self._client, resource, wanted, CONTROLLER) is None:
+                raise Retry(f"{wanted['kind']} {name_of(wanted)} was made by somebody else this moment")
+            return
+        patch = correction(found, wanted)
+        if patch is None:
+            # Put there by somebody who hoped that it would be used.
+            await remove(self._client, resource, found)
+            whose = f"{wanted['kind']} {name_of(wanted)} is somebody else's"
+            if await make(self._client, resource, wanted, CONTROLLER) is None:
+                raise NotYet(Wait(Code.DELETION, subject_of(infra), Actor.USER, None, whose))
+        elif patch:
+            await self._client.patch(resource, name_of(wanted), patch, namespace_of(wanted), field_manager=CONTROLLER)
+
+    async def _say(self, found: Found, after: Obj) -> Obj | None:
+        written = await write_status(
+            self._client, found.resource, found.obj, after, subresource="status", field_manager=CONTROLLER
+        )
+        if written is not None:
+            self._manager.freshness.wrote((CONTROLLER, Key.of(found.obj)), found.informer, written)
+        return written
+
+    async def _patch(self, found: Found, patch: Obj) -> Obj:
+        key = Key.of(found.obj)
+        written = await self._client.patch(found.resource, key.name, patch, key.namespace, field_manager=CONTROLLER)
+        self._manager.freshness.wrote((CONTROLLER, key), found.informer, written)
+        return written
+
+    # --- what was tried -------------------------------------------------------------------------------------------------
+
+    async def _attempts(self, infra: Obj, machine: Obj | None) -> Obj | None:
+        name = self._attempts_name(infra, machine)
+        return await find(self._client, CONFIG_MAPS, name, namespace_of(infra)) if name else None
+
+    def _attempts_name(self, infra: Obj, machine: Obj | None) -> str:
+        cluster = dig(machine, "spec", "clusterName") or labels_of(infra).get(CLUSTER_NAME) or ""
+        return attempts_name(cluster, self._reading.pool_of(infra, machine) or "none") if cluster else ""
+
+    async def _remember(self, snapshot: Snapshot, *, removing: bool, abandoned: bool = False) -> None:
+        """Kept with the cluster, since the machine will be gone. Without a cluster there is nobody to keep it for."""
+        infra, outcome = snapshot.infra, snapshot.outcome or Outcome(Ended.FAILED, since=snapshot.now)
+        owner = self._reading.wanted_of(infra, snapshot.machine) or snapshot.cluster
+        name = self._attempts_name(infra, snapshot.machine)
+        if owner is None or not name or is_being_deleted(owner):
+            return
+        uid = uid_of(snapshot.job or {}) or annotations_of(infra).get(JOB_UID) or ""
+        machine = labels_of(infra).get(CAPI_MACHINE) or name_of(infra)
+        new = attempts.attempt(uid, machine, infra["kind"], removing=removing, outcome=outcome, abandoned=abandoned)
+        for _ in range(_TRIES):
+            found = await find(self._client, CONFIG_MAPS, name, namespace_of(infra))
+            all_of_them = attempts.with_attempt(attempts.attempts_of(found), new)
+            if all_of_them is None:
+                return
+            try:
+                if found is None:
+                    labels = {CLUSTER_NAME: name_of(owner)}
+                    made = attempts.config_map(name, namespace_of(infra), reference(_kinded(owner)), labels, all_of_them)
+                    await self._client.create(CONFIG_MAPS, made, namespace_of(infra), field_manager=CONTROLLER)
+                else:
+                    kept = {**(found.get("data") or {}), attempts.KEY: attempts.text_of(all_of_them)}
+                    await self._client.update(CONFIG_MAPS, {**found, "data": kept}, field_manager=CONTROLLER)
+                return
+            except ApiError as error:
+                # Another machine of the pool ended at the same time.
+                if not (error.is_conflict or error.is_already_exists or error.is_not_found):
+                    raise
+        raise Retry("others write down what was tried")
+
+
+async def discard_own(client: Client, resource: GroupVersionResource, name: str, infra: Obj) -> None:
+    """Delete it if it is this machine's; one of the same name may be anybody's."""
+    found = await find(client, resource, name, namespace_of(infra))
+    if found is not None and is_controlled_by(found, infra):
+        await remove(client, resource, found)
+
+
+def _kinded(owner: Obj) -> Obj:
+    """With its type, which what came in a list may lack."""
+    if owner.get("apiVersion") and owner.get("kind"):
+        return owner
+    return {**owner, "apiVersion": provisioning.API_VERSION, "kind": "Cluster"}
+
+
+def _machine_matters(new: Obj | None, old: Obj | None) -> bool:
+    return new is None or old is None or any(dig(new, *path) != dig(old, *path) for path in _OF_MACHINES)
+
+
+def _cluster_matters(new: Obj | None, old: Obj | None) -> bool:
+    return new is None or old is None or any(dig(new, *path) != dig(old, *path) for path in _OF_CLUSTERS)

@@ -1,0 +1,282 @@
+"""What comes next for an infrastructure machine: a pure function of what is known about it (capr.md §2.9).
+
+One step at a time, each of which leaves the machine in a state from which the next can be found again, whoever dies in between.
+:mod:`.controller` reads the snapshot and takes the step.
+
+Where it differs from the original, it is so that nothing is paid for that nobody owns: a machine that may exist at its provider
+(its state Secret says so) is removed also when the Job that made it vanished; a removal that failed for a passing reason is tried
+again; and one whose state is empty needs no removal, which could only fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from remuda.api import cluster_x_k8s_io as capi
+from remuda.capi.pausing import is_paused
+from remuda.kube.clock import time_of
+from remuda.kube.objects import (
+    GroupVersion,
+    Key,
+    annotations_of,
+    dig,
+    is_being_deleted,
+    labels_of,
+    name_of,
+    owner_references_of,
+    uid_of,
+)
+from remuda.kube.owners import has_finalizer
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.management.conditions import FALSE, TRUE, UNKNOWN, condition_of
+
+from ..errors import Reason
+from .names import CAPI_MACHINE, FINALIZER, FORCE_REMOVE, INFRA_REMOVE, JOB_UID
+from .objects import is_pods
+from .outcome import Ended, Outcome
+from .status import CREATE_ERROR, CREATE_JOB, DELETE_JOB, reason_of, status_of
+
+Obj = dict[str, Any]
+
+# How long a removal that failed rests before it is tried once more.
+REMOVAL_PAUSE = 300.0
+# With these a removal of what could not be made fails, too, however often: there is nothing, or nobody may touch it.
+_HOPELESS = frozenset({Reason.AUTH_FAILED, Reason.PERMISSION_DENIED, Reason.INVALID, Reason.MISSING_PROGRAM, Reason.NOT_FOUND})
+
+
+class Step(StrEnum):
+    """What is done now. Everything else follows from the next look."""
+
+    NOTHING = "Nothing"
+    MARK = "Mark"  # finalizer and label: from now on nobody deletes it without us
+    MAKE_JOB = "MakeJob"
+    ADOPT_JOB = "AdoptJob"  # there is a Job of that name that nobody took note of: keep it if it is the one that is wanted
+    DROP_JOB = "DropJob"
+    TELL = "Tell"  # write down how the Job goes
+    INTERRUPTED = "Interrupted"  # write down that the Job went before it ended
+    GIVE_UP = "GiveUp"  # the Machine goes, so that another takes its place
+    PRUNE = "Prune"  # all that was made for the Job goes
+    RELEASE = "Release"  # the same, and the finalizer
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What is known. `job` has the name of the machine's Job, whoever made it; `outcome` is how it went.
+
+    `state`: whether the state Secret holds a machine, asked for only when it matters (`needs_state`).
+    `pause`: how long a machine that failed has to stay, at least. `interruptible`: its program is ours, which may be killed
+    at any point: what it has made by then is kept, or found again. `blocked`: why a removal can't even be begun, asked for only
+    when somebody wants to have it let go (`is_forced`).
+    """
+
+    infra: Obj
+    machine: Obj | None
+    cluster: Obj | None
+    job: Obj | None
+    outcome: Outcome | None
+    now: float
+    state: bool = True
+    namespace_ends: bool = False
+    pause: float = 0.0
+    interruptible: bool = False
+    blocked: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    step: Step
+    waits: tuple[Wait, ...] = ()
+    after: float | None = None
+    removing: bool = False
+    # Why it is released although its removal failed, or was never tried.
+    abandoned: str = ""
+
+
+def subject_of(infra: Obj) -> Ref:
+    return Ref(GroupVersion.parse(infra["apiVersion"]).group, infra["kind"], *Key.of(infra))
+
+
+def decide(snapshot: Snapshot) -> Decision:
+    return _removal(snapshot) if is_being_deleted(snapshot.infra) else _creation(snapshot)
+
+
+def needs_state(snapshot: Snapshot) -> bool:
+    """Whether the next step depends on what the state Secret holds."""
+    infra = snapshot.infra
+    if not is_being_deleted(infra) or not has_finalizer(infra, FINALIZER) or status_of(infra, DELETE_JOB):
+        return False
+    return status_of(infra, CREATE_JOB) in (TRUE, FALSE) or (bool(status_of(infra, CREATE_JOB)) and not is_recorded(snapshot))
+
+
+def is_recorded(snapshot: Snapshot) -> bool:
+    """There is a Job, and it is the one that we made."""
+    job = snapshot.job
+    return job is not None and bool(uid_of(job)) and annotations_of(snapshot.infra).get(JOB_UID) == uid_of(job)
+
+
+# --- making -------------------------------------------------------------------------------------------------------------------
+
+
+def _creation(snapshot: Snapshot) -> Decision:
+    infra, machine = snapshot.infra, snapshot.machine
+    if machine is None:
+        return _waits(infra, Code.REFERENCE, Actor.OTHER_CONTROLLER, "no Machine has taken it for its own yet")
+    if labels_of(infra).get(CAPI_MACHINE) != name_of(machine) or not has_finalizer(infra, FINALIZER):
+        return Decision(Step.MARK)
+    made = status_of(infra, CREATE_JOB)
+    if made == TRUE:
+        done = bool(dig(infra, "spec", "providerID")) and JOB_UID in annotations_of(infra)
+        return Decision(Step.PRUNE if done else Step.NOTHING)
+    if made == FALSE:
+        return _failed(snapshot, machine)
+    if snapshot.job is None or not is_recorded(snapshot):
+        return _gate(snapshot, machine) or Decision(Step.MAKE_JOB if snapshot.job is None else Step.ADOPT_JOB)
+    if snapshot.outcome is not None and snapshot.outcome.ended is not Ended.NOT_YET:
+        return Decision(Step.TELL)
+    on = Ref("batch", "Job", *Key.of(snapshot.job))
+    return Decision(Step.TELL, (Wait(Code.PROVISIONING, subject_of(infra), Actor.PROVIDER, on, "its Job has not ended"),))
+
+
+def _gate(snapshot: Snapshot, machine: Obj) -> Decision | None:
+    """What has to be there before a machine is paid for; None when all is."""
+    infra, cluster = snapshot.infra, snapshot.cluster
+    if is_being_deleted(machine):
+        on = Ref(capi.GROUP, "Machine", *Key.of(machine))
+        return Decision(Step.NOTHING, (Wait(Code.DELETION, subject_of(infra), Actor.OTHER_CONTROLLER, on, "its Machine goes"),))
+    if cluster is None:
+        return _waits(infra, Code.REFERENCE, Actor.OTHER_CONTROLLER, "its Cluster is not there")
+    on = Ref(capi.GROUP, "Cluster", *Key.of(cluster))
+    if is_paused(cluster, infra):
+        return Decision(Step.NOTHING, (Wait(Code.PAUSED, subject_of(infra), Actor.USER, on),))
+    if dig(cluster, "status", "initialization", "infrastructureProvisioned") is not True:
+        why = "the infrastructure of its cluster is not ready"
+        return Decision(Step.NOTHING, (Wait(Code.PROVISIONING, subject_of(infra), Actor.PROVIDER, on, why),))
+    if not dig(machine, "spec", "bootstrap", "dataSecretName"):
+        on = Ref(capi.GROUP, "Machine", *Key.of(machine))
+        why = "there is no bootstrap data yet"
+        return Decision(Step.NOTHING, (Wait(Code.PROVISIONING, subject_of(infra), Actor.OTHER_CONTROLLER, on, why),))
+    return None
+
+
+def _failed(snapshot: Snapshot, machine: Obj) -> Decision:
+    """It stays for a while, so that somebody can look; then its Machine goes."""
+    if is_being_deleted(machine):
+        return Decision(Step.NOTHING)
+    condition = condition_of(snapshot.infra, CREATE_JOB) or {}
+    left = (time_of(condition.get("lastTransitionTime")) or 0.0) + snapshot.pause - snapshot.now
+    if left <= 0:
+        return Decision(Step.GIVE_UP)
+    why = "it could not be made; another takes its place in a while"
+    return Decision(Step.NOTHING, (Wait(Code.PROVISIONING, subject_of(snapshot.infra), Actor.USER, None, why),), left)
+
+
+# --- removing -----------------------------------------------------------------------------------------------------------------
+
+
+def _removal(snapshot: Snapshot) -> Decision:
+    infra = snapshot.infra
+    if not has_finalizer(infra, FINALIZER):
+        return Decision(Step.NOTHING)
+    made = status_of(infra, CREATE_JOB)
+    if not made:
+        # Nothing was ever begun; as a rule it never got a Machine.
+        return Decision(Step.RELEASE)
+    if snapshot.namespace_ends:
+        return Decision(Step.RELEASE, abandoned="its namespace goes, and no Job can be made there")
+    removed = status_of(infra, DELETE_JOB)
+    if made == UNKNOWN and not removed:
+        return _unfinished(snapshot)
+    if snapshot.blocked and removed != TRUE and is_forced(infra, snapshot.machine) and not _has_begun(snapshot):
+        # No Job could ever fail, so it would be waited for until somebody mends that.
+        return Decision(Step.RELEASE, removing=True, abandoned=f"{FORCE_REMOVE} says so, and {snapshot.blocked}")
+    if not removed:
+        if not snapshot.state:
+            return Decision(Step.RELEASE)
+        return Decision(Step.DROP_JOB) if snapshot.job is not None else Decision(Step.MAKE_JOB, removing=True)
+    if removed == UNKNOWN:
+        return _removing(snapshot)
+    if removed == TRUE:
+        return Decision(Step.RELEASE)
+    return _not_removed(snapshot)
+
+
+def _unfinished(snapshot: Snapshot) -> Decision:
+    """It is being made. What has not begun is called off, and so is what can be interrupted; the rest is waited for, since who is
+    killed while it makes a machine may not have said yet which."""
+    infra, job = snapshot.infra, snapshot.job
+    if job is None or not is_recorded(snapshot):
+        if job is not None:
+            return Decision(Step.DROP_JOB)
+        return Decision(Step.INTERRUPTED if snapshot.state else Step.RELEASE)
+    outcome = snapshot.outcome
+    if outcome is not None and outcome.ended is not Ended.NOT_YET:
+        return Decision(Step.TELL)
+    # A pod may run before its Job says so.
+    begun = is_pods(job) or _has_begun(snapshot)
+    if is_being_deleted(job) or (begun and not snapshot.interruptible):
+        why = "it can't be removed before the Job that makes it has ended"
+        return Decision(
+            Step.NOTHING, (Wait(Code.PROVISIONING, subject_of(infra), Actor.PROVIDER, Ref("batch", "Job", *Key.of(job)), why),)
+        )
+    return Decision(Step.DROP_JOB)
+
+
+def _removing(snapshot: Snapshot) -> Decision:
+    infra, job = snapshot.infra, snapshot.job
+    if job is None:
+        return Decision(Step.MAKE_JOB, removing=True)
+    if not is_recorded(snapshot):
+        return Decision(Step.ADOPT_JOB, removing=True)
+    if labels_of(job).get(INFRA_REMOVE) != "true":
+        return Decision(Step.DROP_JOB)
+    outcome = snapshot.outcome
+    if outcome is not None and outcome.ended is not Ended.NOT_YET:
+        return Decision(Step.TELL, removing=True)
+    on = Ref("batch", "Job", *Key.of(job))
+    tries = int(dig(job, "status", "failed") or 0)
+    why = "its Job has not ended" + (f": {tries} of its tries failed, and it goes on" if tries else "")
+    return Decision(Step.TELL, (Wait(Code.DELETION, subject_of(infra), Actor.PROVIDER, on, why),), removing=True)
+
+
+def _has_begun(snapshot: Snapshot) -> bool:
+    return snapshot.outcome is not None and bool(snapshot.outcome.began)
+
+
+def _not_removed(snapshot: Snapshot) -> Decision:
+    infra = snapshot.infra
+    if is_forced(infra, snapshot.machine):
+        return Decision(Step.RELEASE, removing=True, abandoned=f"{FORCE_REMOVE} says so")
+    failure = snapshot.outcome.failure if snapshot.outcome is not None else None
+    if reason_of(infra, CREATE_JOB) == CREATE_ERROR and failure is not None and failure.reason in _HOPELESS:
+        return Decision(Step.RELEASE, removing=True, abandoned="it could not be made, and could not be removed")
+    since = time_of((condition_of(infra, DELETE_JOB) or {}).get("lastTransitionTime")) or 0.0
+    left = since + REMOVAL_PAUSE - snapshot.now
+    if left <= 0:
+        return Decision(Step.DROP_JOB if snapshot.job is not None else Step.MAKE_JOB, removing=True)
+    why = f"its removal failed ({failure.reason}: {failure.message})" if failure else "its removal failed"
+    why += f" and is tried again; {FORCE_REMOVE}=true lets it go without"
+    # Of what passes, the provider is the one to wait for; all else is for a person to mend.
+    actor = Actor.PROVIDER if failure is not None and failure.passes else Actor.USER
+    return Decision(Step.NOTHING, (Wait(Code.DELETION, subject_of(infra), actor, None, why),), left, removing=True)
+
+
+def is_forced(infra: Obj, machine: Obj | None) -> bool:
+    """Whether somebody wants it let go, with what may be left of it at its provider."""
+    return any(annotations_of(each or {}).get(FORCE_REMOVE) == "true" for each in (infra, machine))
+
+
+def _waits(infra: Obj, code: Code, actor: Actor, why: str) -> Decision:
+    return Decision(Step.NOTHING, (Wait(code, subject_of(infra), actor, None, why),))
+
+
+def owning_machine(infra: Obj, machines: Sequence[Obj]) -> Obj | None:
+    """The Machine that it belongs to, by uid; a MachineSet that made it a moment ago is none."""
+    uids = {
+        each.get("uid")
+        for each in owner_references_of(infra)
+        if each.get("kind") == "Machine" and GroupVersion.parse(each.get("apiVersion") or "").group == capi.GROUP
+    }
+    return next((each for each in machines if uid_of(each) in uids), None)

@@ -1,0 +1,156 @@
+"""How a Job went, and why it failed in words that a person can act on. Pure.
+
+The program's last words are in the status of the Job's newest pod, or, where the Job was a process of this server, in the Job's
+own Failed condition. Drivers of ours begin them with a :class:`~..errors.Reason`; what rancher-machine says is told by its words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from remuda.kube.clock import time_of
+from remuda.kube.objects import dig, find_by, metadata
+
+from ..errors import Reason
+
+Obj = dict[str, Any]
+
+LONGEST = 4096
+_OWN = re.compile(rf"(?:^|\b)({'|'.join(re.escape(reason.value) for reason in Reason)}): (.+)$")
+# What providers say through rancher-machine, by the words in it; the first that fits counts.
+_TOLD: tuple[tuple[Reason, re.Pattern[str]], ...] = tuple(
+    (reason, re.compile(words, re.IGNORECASE))
+    for reason, words in (
+        (Reason.MISSING_PROGRAM, r"driver .* not found|no such driver|executable file not found|not installed"),
+        (Reason.THROTTLED, r"thrott|rate ?limit|RequestLimitExceeded|too many requests|\b429\b"),
+        (Reason.QUOTA_EXCEEDED, r"quota|limit ?exceeded|exceed(s|ed) .*limit|will exceed your .* limit"),
+        (Reason.OUT_OF_CAPACITY, r"InsufficientInstanceCapacity|insufficient capacity|out of capacity|not enough resources"),
+        (Reason.PERMISSION_DENIED, r"UnauthorizedOperation|not authorized|permission denied|forbidden|AccessDenied|\b403\b"),
+        (
+            Reason.AUTH_FAILED,
+            r"AuthFailure|InvalidClientTokenId|unauthorized|authenticat|invalid token|credential.*(wrong|invalid)|\b401\b",
+        ),
+        (Reason.TIMED_OUT, r"timed? ?out|deadline exceeded|maximum number of retries"),
+        (Reason.UNAVAILABLE, r"no such host|connection refused|unreachable|service unavailable|\b50[0234]\b|temporary failure"),
+        (Reason.NOT_FOUND, r"not ?found|does not exist|\b404\b"),
+        (Reason.CONFLICT, r"already exists|duplicate"),
+        (Reason.INVALID, r"invalid|must be|unknown flag|required|malformed"),
+    )
+)
+_RUNNER, _ENDED = "--- ", "ended with "
+_BEGUN = re.compile(r"^--- (?:create|remove), \d{4}-", re.MULTILINE)
+# Why a container waits where nothing is wrong.
+_STARTING = ("ContainerCreating", "PodInitializing")
+_LONGEST_STUCK = 600
+# With these the same call may well work later.
+_PASSING = frozenset({Reason.THROTTLED, Reason.UNAVAILABLE, Reason.OUT_OF_CAPACITY, Reason.TIMED_OUT, Reason.QUOTA_EXCEEDED})
+
+
+class Ended(StrEnum):
+    NOT_YET = "NotYet"
+    COMPLETE = "Complete"
+    FAILED = "Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    reason: Reason
+    # The sentence that counts, and all that the program said last.
+    message: str
+    text: str = ""
+
+    @property
+    def passes(self) -> bool:
+        return self.reason in _PASSING
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`began` and `since` are times; 0 when they are not known. `began` is 0 also for a Job that nobody has begun.
+
+    `stuck` is why the pod of one that has not ended does not even start.
+    """
+
+    ended: Ended
+    began: float = 0.0
+    since: float = 0.0
+    failure: Failure | None = None
+    stuck: str = ""
+
+
+def outcome_of(job: Obj, pods: Iterable[Obj] = ()) -> Outcome:
+    """`pods` are those of the Job, if it has any."""
+    began = time_of(dig(job, "status", "startTime")) or 0.0
+    conditions = [each for each in dig(job, "status", "conditions") or () if each.get("status") == "True"]
+    done = find_by(conditions, "type", "Complete")
+    if done is not None:
+        return Outcome(Ended.COMPLETE, began, _since(done))
+    failed = find_by(conditions, "type", "Failed")
+    if failed is None:
+        return Outcome(Ended.NOT_YET, began, stuck=stuck_of(pods))
+    text = last_words(pods) or str(failed.get("message") or "").strip()
+    return Outcome(Ended.FAILED, began, _since(failed), failure_of(text))
+
+
+def _since(condition: Obj) -> float:
+    return time_of(condition.get("lastTransitionTime")) or 0.0
+
+
+def last_words(pods: Iterable[Obj]) -> str:
+    """What the newest pod's first container that failed left as its last message, else what is said of that pod (it was evicted,
+    its image is not there). Never what an older one left: that was another try, and perhaps another reason."""
+    newest = _newest(pods)
+    for container in dig(newest, "status", "containerStatuses") or ():
+        ended = dig(container, "state", "terminated") or {}
+        if ended.get("exitCode"):
+            return str(ended.get("message") or ended.get("reason") or "").strip()
+    said = (dig(newest, "status", "reason"), dig(newest, "status", "message"))
+    return ": ".join(str(each).strip() for each in said if each)
+
+
+def stuck_of(pods: Iterable[Obj]) -> str:
+    """Why the newest pod does not start; empty when it does, or may yet."""
+    newest = _newest(pods)
+    for container in dig(newest, "status", "containerStatuses") or ():
+        waits = dig(container, "state", "waiting") or {}
+        if waits.get("reason") and waits["reason"] not in _STARTING:
+            return _said(waits)
+    placed = find_by(dig(newest, "status", "conditions") or (), "type", "PodScheduled") or {}
+    return _said(placed) if placed.get("status") == "False" and placed.get("reason") else ""
+
+
+def _said(found: Obj) -> str:
+    return ": ".join(filter(None, (str(found["reason"]), str(found.get("message") or "").strip())))[:_LONGEST_STUCK]
+
+
+def _newest(pods: Iterable[Obj]) -> Obj:
+    return max(pods, key=lambda each: str(metadata(each).get("creationTimestamp") or ""), default={})
+
+
+def failure_of(text: str) -> Failure:
+    """Of what a program said last. Where the runner wrote that another try begins, only what comes after that counts."""
+    text = _of_last_try(text.strip())[-LONGEST:]
+    every = [line.strip() for line in text.splitlines() if line.strip()]
+    # Without what the runner writes above and below the words of programs.
+    lines = [line for line in every if not line.startswith(_RUNNER)]
+    for line in reversed(lines):
+        found = _OWN.search(line)
+        if found is not None:
+            return Failure(Reason(found[1]), found[2].strip(), text)
+    if not lines:
+        ended = every[-1].removeprefix(_RUNNER) if every else ""
+        return Failure(Reason.FAILED, f"it said nothing, and {ended}" if ended.startswith(_ENDED) else "it said nothing", text)
+    for reason, words in _TOLD:
+        if any(words.search(line) for line in lines):
+            telling = next(line for line in reversed(lines) if words.search(line))
+            return Failure(reason, telling, text)
+    return Failure(Reason.FAILED, lines[-1], text)
+
+
+def _of_last_try(text: str) -> str:
+    begun = [match.start() for match in _BEGUN.finditer(text)]
+    return text[begun[-1] :] if begun else text

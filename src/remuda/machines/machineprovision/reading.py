@@ -1,0 +1,215 @@
+"""What machineprovision and the local runner know about a machine: read from the same places, so that both mean the same Job.
+
+Who may use which cloud credential is settled where a cluster is wanted, so a machine may use the one that its cluster names, and
+no other: whoever can make machines could otherwise have somebody else's credential used.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Any
+
+from remuda import __version__
+from remuda.api import cluster_x_k8s_io as capi
+from remuda.api import provisioning_cattle_io as provisioning
+from remuda.api.management_cattle_io import NODE_DRIVERS, SETTINGS
+from remuda.kube.objects import GroupVersion, Key, dig, labels_of, name_of, namespace_of, owner_references_of
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.management.making import find
+from remuda.management.settings import MACHINE_REPOSITORY, Settings, registry_at
+from remuda.provisioning.graph.names import POOL_NAME
+from remuda.provisioning.graph.pools import credential_of, has_config
+from remuda.provisioning.provisioningcluster.configs import GLOBAL_CREDENTIALS
+from remuda.rke.names import SECRETS
+from remuda.runtime import Manager, synced
+
+from .. import credentials
+from ..driver import OWNER_VARIABLE
+from ..provision import archive
+from .command import Belonging, DriverFacts, driver_facts, driver_of
+from .decide import owning_machine, subject_of
+from .names import NAMESPACES, STATE_KEY, state_name
+from .objects import Contents, Plan, Running
+
+Obj = dict[str, Any]
+
+# Our own image; whoever chooses rancher-machine's instead gets the same Job.
+IMAGE = f"{MACHINE_REPOSITORY}:{__version__}"
+_PRIVATE_CAS = ("cattle-system", "tls-additional")
+
+
+class NotYet(Exception):
+    """Something that a Job needs is not there."""
+
+    def __init__(self, wait: Wait) -> None:
+        super().__init__(wait.evidence)
+        self.wait = wait
+
+
+class Reading:
+    def __init__(self, manager: Manager, environment: Mapping[str, str], *, local: bool) -> None:
+        self._client = manager.client
+        self._environment = environment
+        self._local = local
+        self._owner = ""
+        self.machines = manager.informers.of(capi.MACHINES)
+        self.clusters = manager.informers.of(capi.CLUSTERS)
+        self.wanted = manager.informers.of(provisioning.CLUSTERS)
+        self._settings = manager.informers.of(SETTINGS)
+
+    async def synced(self) -> None:
+        await synced(self.machines, self.clusters, self.wanted, self._settings)
+
+    def settings(self) -> Settings:
+        return Settings(self._settings.objects(), self._environment)
+
+    # --- who belongs to whom --------------------------------------------------------------------------------------------
+
+    def machine_of(self, infra: Obj) -> Obj | None:
+        names = [each.get("name") or "" for each in owner_references_of(infra) if _is_machine(each)]
+        found = [self.machines.get(namespace_of(infra), name) for name in names]
+        return owning_machine(infra, [each for each in found if each is not None])
+
+    def cluster_of(self, machine: Obj | None) -> Obj | None:
+        name = dig(machine, "spec", "clusterName") or ""
+        return self.clusters.get(namespace_of(machine or {}), name) if name else None
+
+    def wanted_of(self, infra: Obj, machine: Obj | None) -> Obj | None:
+        """The cluster that somebody asked for."""
+        name = dig(machine, "spec", "clusterName") or labels_of(infra).get("cluster.x-k8s.io/cluster-name") or ""
+        return self.wanted.get(namespace_of(infra), name) if name else None
+
+    def pool_of(self, infra: Obj, machine: Obj | None) -> str:
+        return labels_of(machine or infra).get(POOL_NAME) or labels_of(infra).get(POOL_NAME) or ""
+
+    # --- what a Job needs -----------------------------------------------------------------------------------------------
+
+    async def plan(self, infra: Obj, *, removing: bool) -> Plan:
+        """Raises NotYet."""
+        machine = self.machine_of(infra)
+        wanted = self.wanted_of(infra, machine)
+        if not removing and not _asks_for(wanted, infra["kind"]):
+            # Whoever can make a machine's objects could otherwise have it made with any driver, of which some run programs here.
+            why = f"no pool of a cluster that it is for has machines of the kind {infra['kind']}"
+            raise NotYet(Wait(Code.REFERENCE, subject_of(infra), Actor.USER, None, why))
+        facts = await self.facts(infra)
+        belonging = Belonging(str(dig(wanted, "status", "clusterName") or ""), name_of(wanted or {}))
+        if self._local:
+            return Plan(infra, machine, facts, belonging, removing, Running(local=True, image=IMAGE))
+        contents = Contents(
+            environment=await self.environment(infra),
+            script=dig(machine, "spec", "bootstrap", "dataSecretName") or "",
+            certificates=await self._certificates(),
+        )
+        return Plan(infra, machine, facts, belonging, removing, self._pods(), contents)
+
+    async def facts(self, infra: Obj) -> DriverFacts:
+        name = driver_of(infra["kind"])
+        return driver_facts(name, await find(self._client, NODE_DRIVERS, name), infra.get("status"))
+
+    def _pods(self) -> Running:
+        settings = self.settings()
+        image, registry = settings.text("machine-provision-image"), settings.text("system-default-registry")
+        own = image.startswith(f"{MACHINE_REPOSITORY}:")
+        if own and not registry:
+            # Every server has it; under that name alone it would be looked for where it could be anybody's.
+            registry = registry_at(settings.text("server-url"))
+        pull = tuple(filter(None, (each.strip() for each in settings.text("system-default-registry-pull-secrets").split(","))))
+        return Running(local=False, image=f"{registry}/{image}" if registry else image, own=own, pull_secrets=pull)
+
+    async def environment(self, infra: Obj) -> dict[str, str]:
+        """Proxies that are let through, whose machines they are, and the cloud credential. Raises NotYet."""
+        passed = [name.strip() for name in self.settings().text("whitelist-envvars").split(",")]
+        proxies = {name: self._environment[name] for name in passed if name and self._environment.get(name)}
+        data = await self._credential(infra)
+        return {
+            **proxies,
+            OWNER_VARIABLE: await self._whose(),
+            **credentials.environment(driver_of(infra["kind"]), data),
+        }
+
+    def credential_name(self, infra: Obj) -> str:
+        """The credential that a machine uses; what it was made with when its own spec says nothing."""
+        return str(dig(infra, "spec", "common", "cloudCredentialSecretName") or "")
+
+    async def _credential(self, infra: Obj) -> dict[str, str]:
+        name = self.credential_name(infra)
+        if not name:
+            return {}
+        if not self._may_use(infra, name):
+            raise NotYet(_wait(infra, name, f"its cluster does not use the cloud credential {name}", Code.MALFORMED))
+        namespace, colon, rest = name.partition(":")
+        key = Key(namespace, rest) if colon and namespace == GLOBAL_CREDENTIALS else Key(namespace_of(infra), name)
+        found = await find(self._client, SECRETS, key.name, key.namespace)
+        if found is None:
+            raise NotYet(_wait(infra, name, f"there is no cloud credential {name}", Code.REFERENCE))
+        return {field: text for field, value in (found.get("data") or {}).items() if (text := _decoded(value))}
+
+    def _may_use(self, infra: Obj, name: str) -> bool:
+        if dig(infra, "status", "cloudCredentialSecretName") == name:
+            # It was allowed to when it was made; it has to be able to go.
+            return True
+        wanted = self.wanted_of(infra, self.machine_of(infra))
+        if wanted is None:
+            return False
+        pools = dig(wanted, "spec", "rkeConfig", "machinePools") or []
+        return name in {credential_of(wanted, pool) for pool in pools}
+
+    async def _whose(self) -> str:
+        if not self._owner:
+            found = await find(self._client, NAMESPACES, "kube-system")
+            self._owner = str(dig(found, "metadata", "uid") or "")
+        return self._owner
+
+    async def _certificates(self) -> dict[str, str]:
+        settings = self.settings()
+        made = {"tls.crt": settings.text("cacerts"), "internal-tls.crt": settings.text("internal-cacerts")}
+        more = await find(self._client, SECRETS, _PRIVATE_CAS[1], _PRIVATE_CAS[0])
+        for key, value in ((more or {}).get("data") or {}).items():
+            made[key] = _decoded(value)
+        return {key: value for key, value in sorted(made.items()) if value}
+
+    async def script(self, infra: Obj) -> bytes:
+        """The bootstrap script. Raises NotYet."""
+        machine = self.machine_of(infra)
+        name = dig(machine, "spec", "bootstrap", "dataSecretName") or ""
+        found = await find(self._client, SECRETS, name, namespace_of(infra)) if name else None
+        value = dig(found, "data", "value")
+        if not isinstance(value, str):
+            raise NotYet(_wait(infra, name, f"the bootstrap data ({name or 'no Secret'}) is not there", Code.CONTENT))
+        return base64.b64decode(value)
+
+    async def holds_machine(self, infra: Obj) -> bool:
+        """Whether the state says that there is, or may be, a machine at the provider."""
+        secret = await find(self._client, SECRETS, state_name(name_of(infra)), namespace_of(infra))
+        data = dig(secret, "data", STATE_KEY)
+        if not data:
+            return False
+        try:
+            return bool(archive.machines(base64.b64decode(data)))
+        except (archive.ArchiveError, binascii.Error, ValueError):
+            # Whoever can't be read may be anybody.
+            return True
+
+
+def _asks_for(wanted: Obj | None, kind: str) -> bool:
+    driver = kind.removesuffix("Machine")
+    pools = dig(wanted, "spec", "rkeConfig", "machinePools") or []
+    return any(dig(pool, "machineConfigRef", "kind") == f"{driver}Config" and has_config(pool) for pool in pools)
+
+
+def _decoded(value: Any) -> str:
+    try:
+        return base64.b64decode(value).decode()
+    except (binascii.Error, ValueError, TypeError):
+        return ""
+
+
+def _wait(infra: Obj, name: str, why: str, code: Code) -> Wait:
+    return Wait(code, subject_of(infra), Actor.USER, Ref("", "Secret", namespace_of(infra), name.rpartition(":")[2]), why)
+
+
+def _is_machine(owner: Obj) -> bool:
+    return owner.get("kind") == "Machine" and GroupVersion.parse(owner.get("apiVersion") or "").group == capi.GROUP

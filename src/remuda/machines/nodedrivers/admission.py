@@ -1,0 +1,226 @@
+"""What may be written of node drivers, and who may use which.
+
+- A driver is a program that gets credentials, and may run on the server's own machine. What is downloaded needs a checksum, and
+  only who may do everything says where from; nobody's driver takes the name of one of ours.
+- A driver with machines stays active, and stays (as in Rancher): nothing else could remove them.
+- Machines of `local` and `container` are processes beside the server, so configs for them, and clusters with them, are for who
+  has the verb `use` on that NodeDriver.
+- Whoever makes a cluster may read the credentials that it is made with: otherwise they could spend somebody else's money.
+
+What a cloud credential must have is in :mod:`.credentials`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from remuda.api import management_cattle_io as management
+from remuda.api import provisioning_cattle_io as provisioning
+from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, NODE_DRIVERS
+from remuda.apiserver.admission import CREATE, DELETE, Attributes
+from remuda.apiserver.admission.chain import EVERY
+from remuda.apiserver.authz.rbac import Rbac
+from remuda.apiserver.source import ObjectSource
+from remuda.kube.errors import FieldError, duplicate, forbidden_field, invalid_value, required
+from remuda.kube.objects import dig, is_being_deleted, name_of
+from remuda.management.clusters.admission import concerns
+from remuda.management.roles.held import Holdings
+from remuda.management.roles.rules import holds_everything
+from remuda.provisioning.graph.names import CONFIG_GROUP, MACHINE_GROUP
+from remuda.provisioning.secret import GLOBAL, SECRETS
+from remuda.runtime.admission import AdmittedType
+
+from .builtin import LOCAL, builtin, is_local
+from .crds import VERSION, kind_names
+from .downloads import checksum_problem, name_problem, url_problem
+from .schemas import NODE_TEMPLATE, active_driver, driver_of, is_active
+
+Obj = dict[str, Any]
+
+# Their machines run where the server does.
+RESTRICTED: Final = frozenset({"container", "local"})
+_WHERE_FROM: Final = ("url", "checksum")
+_IMMUTABLE: Final = "field is immutable"
+_ENVELOPE: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
+
+
+def admitted(source: ObjectSource, rbac: Rbac) -> tuple[AdmittedType, ...]:
+    """`source` knows NodeDrivers, DynamicSchemas, and the kinds of node drivers as far as they are served."""
+    rules = Rules(source, Holdings(source, rbac))
+    return (
+        AdmittedType(
+            management.GROUP,
+            management.VERSION,
+            "nodedrivers",
+            "NodeDriver",
+            validate=rules.driver_errors,
+            validates_deletion=True,
+        ),
+        AdmittedType(CONFIG_GROUP, VERSION, EVERY, "DriverConfigs", validate=rules.config_errors),
+        AdmittedType(provisioning.GROUP, provisioning.VERSION, "clusters", "Cluster", validate=rules.cluster_errors),
+    )
+
+
+class Rules:
+    def __init__(self, source: ObjectSource, held: Holdings) -> None:
+        self._source = source
+        self._held = held
+        self._ours = builtin()
+
+    # --- drivers ----------------------------------------------------------------------------------------------------------
+
+    def driver_errors(self, attributes: Attributes) -> Iterable[FieldError]:
+        obj, old = attributes.obj, attributes.old
+        if attributes.operation == DELETE:
+            self._refuse_deletion(attributes, old or {})
+            return []
+        if obj is None or not concerns(attributes) or (old is not None and obj.get("spec") == old.get("spec")):
+            return []
+        if old is not None and is_active(old) and not is_active(obj):
+            self._refuse_while_used(attributes, old, "deactivated")
+        errors = [*self._name_errors(attributes, obj, old), *self._builtin_errors(obj, old)]
+        if not is_local(obj):
+            errors += _download_errors(obj)
+            if not errors and _source_of(obj) != _source_of(old):
+                self._refuse_strangers(attributes)
+        return errors
+
+    def _refuse_deletion(self, attributes: Attributes, old: Obj) -> None:
+        if dig(old, "spec", "builtin") is True and name_of(old) in self._ours:
+            raise attributes.forbidden("it came with the server: set spec.active to false instead")
+        self._refuse_while_used(attributes, old, "deleted")
+
+    def _refuse_while_used(self, attributes: Attributes, driver: Obj, what: str) -> None:
+        _, machine, _ = kind_names(driver_of(driver))
+        number = len(list(self._source.list(MACHINE_GROUP, f"{machine.lower()}s")))
+        if number:
+            said = "is 1" if number == 1 else f"are {number}"
+            raise attributes.forbidden(f"it can't be {what} while there {said} {machine}: nothing else could remove them")
+
+    def _refuse_strangers(self, attributes: Attributes) -> None:
+        if not holds_everything(self._held.on_the_server(attributes.user)):
+            raise attributes.forbidden("what is downloaded is run by the server: only who may do everything says where from")
+
+    def _name_errors(self, attributes: Attributes, obj: Obj, old: Obj | None) -> Iterator[FieldError]:
+        path, name = "spec.displayName", driver_of(obj)
+        if old is not None and driver_of(old) != name:
+            yield forbidden_field(path, f"{_IMMUTABLE}: the names of its kinds are made of it")
+        if problem := name_problem(name):
+            yield invalid_value(path, name, problem)
+        own = attributes.name or name_of(obj)
+        for other in self._source.list(management.GROUP, NODE_DRIVERS.resource):
+            if name_of(other) != own and driver_of(other) == name and not is_being_deleted(other):
+                yield duplicate(path, name)
+        ours = self._ours.get(name)
+        if ours is not None and ours.url == LOCAL and not is_local(obj):
+            yield forbidden_field("spec.url", f"the server has a driver {name} of its own: give this one another name")
+
+    def _builtin_errors(self, obj: Obj, old: Obj | None) -> Iterator[FieldError]:
+        was, wants = (dig(each, "spec", "builtin") is True for each in (old, obj))
+        ours = self._ours.get(name_of(obj))
+        if wants and (ours is None or ours.url != LOCAL):
+            yield forbidden_field("spec.builtin", "only drivers that come with the server are built in")
+        if was and ours is not None:
+            for field in ("builtin", *_WHERE_FROM):
+                if (dig(obj, "spec", field) or "") != (dig(old, "spec", field) or ""):
+                    yield forbidden_field(f"spec.{field}", "the driver came with the server")
+
+    # --- who may use which ------------------------------------------------------------------------------------------------
+
+    def config_errors(self, attributes: Attributes) -> Iterable[FieldError]:
+        if not attributes.kind.endswith("Config"):
+            return []
+        schema = attributes.kind.lower()
+        if attributes.operation != CREATE:
+            # Whoever may say what they are like may have anything run, just as who makes them.
+            changed = attributes.obj is not None and _said_in(attributes.obj) != _said_in(attributes.old or {})
+            if changed and not self._may_use(attributes, schema.removesuffix("config")):
+                raise attributes.forbidden(_restricted(schema.removesuffix("config")))
+            return []
+        driver = active_driver(self._source.get(management.GROUP, DYNAMIC_SCHEMAS.resource, "", NODE_TEMPLATE), schema)
+        if not driver:
+            name = schema.removesuffix("config")
+            raise attributes.forbidden(f"the node driver {name} is not active: an administrator can activate NodeDriver {name}")
+        if not self._may_use(attributes, driver):
+            raise attributes.forbidden(_restricted(driver))
+        return []
+
+    def cluster_errors(self, attributes: Attributes) -> Iterable[FieldError]:
+        obj, old = attributes.obj, attributes.old
+        if obj is None or not concerns(attributes) or (old is not None and obj.get("spec") == old.get("spec")):
+            return []
+        return [*self._pool_errors(attributes, obj, old), *self._credential_errors(attributes, obj, old)]
+
+    def _pool_errors(self, attributes: Attributes, obj: Obj, old: Obj | None) -> Iterator[FieldError]:
+        before = {pool.get("name"): _driver_of_pool(pool) for pool in _pools(old)}
+        for index, pool in enumerate(_pools(obj)):
+            driver = _driver_of_pool(pool)
+            if driver in RESTRICTED and before.get(pool.get("name")) != driver and not self._may_use(attributes, driver):
+                yield forbidden_field(f"spec.rkeConfig.machinePools[{index}].machineConfigRef.kind", _restricted(driver))
+
+    def _may_use(self, attributes: Attributes, driver: str) -> bool:
+        return driver not in RESTRICTED or self._held.may(attributes.user, "use", NODE_DRIVERS, driver)
+
+    def _credential_errors(self, attributes: Attributes, obj: Obj, old: Obj | None) -> Iterator[FieldError]:
+        known = {named for _, named in _credentials(old)}
+        for path, named in _credentials(obj):
+            if named in known:
+                continue
+            namespace, colon, rest = named.partition(":")
+            # As machines are made with it: a name without a namespace, or with a strange one, is meant as a whole.
+            own = not colon or (path.endswith("cloudCredentialSecretName") and namespace != GLOBAL)
+            where, name = (attributes.namespace, named) if own else (namespace, rest)
+            if not self._held.may(attributes.user, "get", SECRETS, name, where):
+                yield forbidden_field(path, f"{attributes.user.name} may not read the Secret {where}/{name}")
+
+
+def _download_errors(obj: Obj) -> Iterator[FieldError]:
+    url, checksum = (str(dig(obj, "spec", field) or "") for field in _WHERE_FROM)
+    if not url:
+        yield required("spec.url", "local:// for a driver that the server has; else an https URL")
+        return
+    if problem := url_problem(url):
+        yield invalid_value("spec.url", url, problem)
+    if problem := checksum_problem(checksum):
+        yield required("spec.checksum", problem) if not checksum else invalid_value("spec.checksum", checksum, problem)
+
+
+def _source_of(obj: Obj | None) -> tuple[Any, ...]:
+    return tuple(dig(obj, "spec", field) or "" for field in _WHERE_FROM)
+
+
+def _restricted(driver: str) -> str:
+    kind = NODE_DRIVERS.resource
+    return f"machines of the driver {driver} run on the server's own machine: that takes the verb use on {kind} {driver}"
+
+
+def _said_in(config: Obj) -> Obj:
+    """What a config says of machines."""
+    return {name: value for name, value in config.items() if name not in _ENVELOPE}
+
+
+def _pools(cluster: Obj | None) -> list[Obj]:
+    found = dig(cluster, "spec", "rkeConfig", "machinePools")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def _driver_of_pool(pool: Obj) -> str:
+    """Whichever way a pool refers to what its machines are made from."""
+    kind = str(dig(pool, "machineConfigRef", "kind") or "").lower()
+    for ending in ("machinetemplate", "config"):
+        if kind.endswith(ending):
+            return kind.removesuffix(ending)
+    return kind
+
+
+def _credentials(cluster: Obj | None) -> Iterator[tuple[str, str]]:
+    """Where a cluster names Secrets that are used for it, and their names."""
+    path = "spec.cloudCredentialSecretName"
+    if named := dig(cluster, "spec", "cloudCredentialSecretName"):
+        yield path, str(named)
+    for index, pool in enumerate(_pools(cluster)):
+        if named := pool.get("cloudCredentialSecretName"):
+            yield f"spec.rkeConfig.machinePools[{index}].cloudCredentialSecretName", str(named)
+    if named := dig(cluster, "spec", "rkeConfig", "etcd", "s3", "cloudCredentialName"):
+        yield "spec.rkeConfig.etcd.s3.cloudCredentialName", str(named)

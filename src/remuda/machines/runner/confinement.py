@@ -1,0 +1,192 @@
+"""What a Job's process may use: a directory of its own, little of the environment, limits, and no file of the server's. Pure.
+
+Drivers that make machines out of this one (`local`, `container`) can't be confined, since what they start inherits it and has to
+outlive the Job; whoever may use them may run programs here anyway.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import stat
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ..driver import OWNER_VARIABLE
+from ..machineprovision.command import KEY_FILE
+
+# Where the driver `local` keeps its hosts (:mod:`..drivers.local`).
+HOSTS_VARIABLE = "REMUDA_HOSTS_DIR"
+# Their machines are processes of this one.
+ON_THIS_MACHINE = frozenset({"local", "container"})
+# When the server is root, each process that runs at the same time is a user of its own; nobody else has these numbers
+# (systemd keeps them for services that have no user).
+FIRST_USER = 61184
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
+# What would change which code runs, or whom it believes, whatever a credential's field or a driver is called.
+_FORBIDDEN = re.compile(
+    r"LD_|DYLD_|PYTHON|GLIBC_|GCONV_|MALLOC_|SSL_|OPENSSL_|KUBE|K8S_|MACHINE_|REMUDA_|BASH_|GIT_|SSH_"
+    r"|(PATH|HOME|TMPDIR|SHELL|ENV|IFS|USER|LOGNAME)$"
+)
+# What of a Job's environment may be read in its log.
+_TOLD = re.compile(r".*_(REGION|ZONE|PORT|ENVIRONMENT)|REMUDA_OWNER|NO_PROXY|no_proxy")
+_SECRET_IN_SCRIPT = re.compile(
+    rb"""^(?:export )?[A-Z0-9_]*(?:TOKEN|PASSWORD|SECRET)[A-Z0-9_]*=["']?([^"'\s]+)["']?$""", re.MULTILINE
+)
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+_SYSTEM = ("/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin", "/usr", "/etc", "/opt", "/nix", "/proc/self")
+_NAMES = ("/run/systemd/resolve", "/run/resolvconf", "/run/nscd", "/var/lib/ca-certificates", "/dev/urandom", "/dev/random")
+_DEVICES = ("/dev/null", "/dev/zero")
+_MEGABYTE = 1 << 20
+# Of processes: what the program never needs more of. Seconds of the processor, and bytes.
+_LIMITS = {"CORE": 0, "CPU": 900, "DATA": 4096 * _MEGABYTE, "FSIZE": 256 * _MEGABYTE, "NOFILE": 1024}
+_PROCESSES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Jailed:
+    """What :mod:`.jail` is told."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    directory: str
+    parent: int
+    uid: int = 0
+    # Root, and it can't be anybody else: without what only root may do.
+    powerless: bool = False
+    confined: bool = True
+    limits: Mapping[str, int] = field(default_factory=dict)
+    readable: Sequence[str] = ()
+    writable: Sequence[str] = ()
+    # What its user has to be able to read, besides the program.
+    needed: Sequence[str] = ()
+
+    def told(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What of this process its children need: where Python is, and its modules."""
+
+    executable: str = sys.executable
+    prefixes: tuple[str, ...] = (sys.prefix, sys.base_prefix)
+    modules: tuple[str, ...] = ()
+    # As the server was started, so that the program is of the same sources.
+    python_path: str = ""
+    program_path: str = os.defpath
+
+    @classmethod
+    def this(cls, environment: Mapping[str, str]) -> Around:
+        said = [each for each in (environment.get("PYTHONPATH") or "").split(os.pathsep) if each]
+        own = str(Path(__file__).resolve().parents[3])
+        # Where somebody stood who started the server is no place for modules: it may be a home, or the data directory itself.
+        here = str(Path.cwd())
+        found = [str(Path(each).resolve()) for each in sys.path if each and Path(each).exists()]
+        modules = [own, *(str(Path(each).resolve()) for each in said), *(each for each in found if each != here)]
+        path = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), environment.get("PATH") or os.defpath)))
+        # Also where it is found by accident, as in a checkout.
+        sources = said if own in said or _is_installed(own) else [*said, own]
+        return cls(modules=tuple(dict.fromkeys(modules)), python_path=os.pathsep.join(sources), program_path=path)
+
+
+def _is_installed(directory: str) -> bool:
+    return Path(directory).name in ("site-packages", "dist-packages")
+
+
+def environment(around: Around, directory: str, given: Mapping[str, str], server: Mapping[str, str]) -> dict[str, str]:
+    """`given` is what the Job brings: credentials and proxies that are let through. `server` is this process' own."""
+    kept = {name: value for name, value in given.items() if is_harmless(name, value)}
+    if given.get(OWNER_VARIABLE):
+        kept[OWNER_VARIABLE] = given[OWNER_VARIABLE]
+    passed = {name: server[name] for name in ("LANG", "LC_ALL", "TZ") if server.get(name)}
+    made = {
+        **passed,
+        **kept,
+        "PATH": around.program_path,
+        "HOME": directory,
+        "TMPDIR": f"{directory}/tmp",
+        "KUBECONFIG": f"{directory}/kubeconfig",
+        "MACHINE_STORAGE_PATH": f"{directory}/store",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONSAFEPATH": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if around.python_path:
+        made["PYTHONPATH"] = around.python_path
+    return made
+
+
+def is_harmless(name: str, value: str) -> bool:
+    """Whether a variable only says something to a driver."""
+    if name in _PROXIES:
+        return "\0" not in value
+    return bool(_VARIABLE.fullmatch(name)) and not _FORBIDDEN.match(name) and "\0" not in value
+
+
+def on_this_machine(driver: str, hosts: Path | None, server: Mapping[str, str]) -> dict[str, str]:
+    """What drivers need besides whose machines are this one's processes: where those are, or the way to who runs containers."""
+    if driver not in ON_THIS_MACHINE:
+        return {}
+    passed = ("HOME", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "CONTAINER_HOST", "DOCKER_HOST")
+    # What they start outlives the Job, so its home is none of the Job's, also where a service has none (:mod:`.directories`).
+    made = {"HOME": _home(), **{name: server[name] for name in passed if server.get(name)}}
+    return {**made, HOSTS_VARIABLE: str(hosts)} if hosts is not None else made
+
+
+def _home() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir or "/"
+    except KeyError:
+        return "/"
+
+
+def secrets(given: Mapping[str, str], script: bytes = b"", files: Mapping[str, str] | None = None) -> list[str]:
+    """What must not be found in a log: what the environment says, what the bootstrap script lets a host in with, and keys. More
+    people read a log than may have those."""
+    told = [value for name, value in given.items() if not _TOLD.fullmatch(name)]
+    told += [found[1].decode(errors="replace") for found in _SECRET_IN_SCRIPT.finditer(script)]
+    return told + [text for name, text in (files or {}).items() if name == KEY_FILE]
+
+
+def user_of(driver: str, slot: int) -> int:
+    """The user whom a process runs as; 0 for the server's own. `slot`: which of those that run at the same time it is."""
+    return FIRST_USER + slot if os.geteuid() == 0 and driver not in ON_THIS_MACHINE and _others_can_run_it() else 0
+
+
+@cache
+def _others_can_run_it() -> bool:
+    """Whether other users can read the program; not if it is in a home of root's."""
+    places = (sys.executable, sys.prefix, sys.base_prefix, __file__)
+    paths = {path for place in places for path in (Path(place).resolve(), *Path(place).resolve().parents)}
+    return all(path.stat().st_mode & stat.S_IROTH and (path.is_file() or path.stat().st_mode & stat.S_IXOTH) for path in paths)
+
+
+def jailed(argv: Sequence[str], env: Mapping[str, str], directory: str, around: Around, *, driver: str, slot: int) -> Jailed:
+    uid = user_of(driver, slot)
+    if driver in ON_THIS_MACHINE:
+        return Jailed(tuple(argv), env, directory, os.getpid(), confined=False, limits={"CORE": 0})
+    limits = {**_LIMITS, **({"NPROC": _PROCESSES} if uid else {})}
+    return Jailed(
+        tuple(argv),
+        env,
+        directory,
+        os.getpid(),
+        uid,
+        powerless=os.geteuid() == 0 and not uid,
+        limits=limits,
+        readable=sorted({*_SYSTEM, *_NAMES, *_programs(around)}),
+        writable=[directory, *_DEVICES],
+        needed=around.prefixes[:1],
+    )
+
+
+def _programs(around: Around) -> Iterable[str]:
+    yield from around.prefixes
+    yield from around.modules
+    yield from (each for each in around.program_path.split(os.pathsep) if each.startswith("/"))

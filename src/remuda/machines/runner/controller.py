@@ -1,0 +1,416 @@
+"""The controller of local Jobs: queues those that are to be run, runs a few at a time, and writes down how they went.
+
+A Job that has not ended and has no process gets one: so it is after a crash, and after another server has led. One that is
+deleted loses its process. All of it ends with the term of whoever leads. Clusters take turns, so that a large one keeps nobody
+waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from remuda.kube.clock import deadline, rfc3339
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import Key, annotations_of, labels_of, name_of, namespace_of, resource_version_of, uid_of
+from remuda.kube.owners import controller_of
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.rke.names import CLUSTER_NAME
+from remuda.runtime import DONE, Controller, Manager, Result, Workers, WorkQueue, logger, synced
+from remuda.runtime.informer import without_managed_fields
+
+from ..errors import Reason
+from ..machineprovision.command import Places, arguments
+from ..machineprovision.controller import JOB_LABELS, jobs_of
+from ..machineprovision.kinds import MachineKinds
+from ..machineprovision.names import JOB_UID, JOBS, job_name
+from ..machineprovision.objects import CREATE_RETRIES, REMOVE_RETRIES, Plan
+from ..machineprovision.outcome import LONGEST, failure_of
+from ..machineprovision.reading import NotYet, Reading
+from . import jobstatus, logs
+from .choosing import is_managed, refusal, wanted
+from .confinement import Around, environment, jailed, on_this_machine, secrets, user_of
+from .directories import Directories
+from .grant import granted, kubeconfig, revoked
+from .output import Output
+from .process import Child
+
+log = logger(__name__)
+
+Obj = dict[str, Any]
+
+CONTROLLER = "job-runner"
+# How many processes run at once; each waits for a provider most of the time.
+CONCURRENCY = 16
+# How long one may take.
+PATIENCE = 3600.0
+_TOKEN_SECONDS = 2 * int(PATIENCE)
+# How often what was said is written down: soon at first, when somebody may look on.
+_FIRST_FLUSH, _FLUSH_SECONDS = 0.5, 5.0
+_NOT_YET_SECONDS = 10.0
+_KILLED_SECONDS = 1.0
+# For how long it is tried to write down how one has ended.
+_TELLING_SECONDS = 300.0
+# Not from the directory that it runs in, in which others may have a hand.
+PROGRAM = (sys.executable, "-P", "-m", "remuda", "provision")
+
+
+@dataclass(slots=True)
+class _Run:
+    """A process, and whether it was taken away from under itself."""
+
+    job: str
+    child: Child | None = None
+    stopped: bool = False
+
+    def stop(self) -> None:
+        self.stopped = True
+        if self.child is not None:
+            self.child.kill()
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What processes stand on. `api` says where they find the server, as a kubeconfig does of a cluster; None: nobody knows yet.
+
+    `hosts` is where the driver `local` keeps its hosts; None: there is no such place.
+    """
+
+    api: Callable[[], Obj | None]
+    environment: Mapping[str, str]
+    program: tuple[str, ...] = PROGRAM
+    concurrency: int = CONCURRENCY
+    directory: Path | None = None
+    hosts: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """All that one process needs, read before it begins."""
+
+    plan: Plan
+    api: Obj
+    slot: int
+    given: Mapping[str, str]
+    script: bytes
+
+
+class JobRunner:
+    controller = Controller(CONTROLLER, JOBS, labels=JOB_LABELS, transform=without_managed_fields)
+
+    def __init__(self, manager: Manager, ground: Ground) -> None:
+        self._manager = manager
+        self._client = manager.client
+        self._clock = manager.clock
+        self._ground = ground
+        self._around = Around.this(ground.environment)
+        self._directories = Directories(ground.directory)
+        self._jobs = jobs_of(manager)
+        self._reading = Reading(manager, ground.environment, local=True)
+        self._kinds = MachineKinds(manager, CONTROLLER, _job_of, _says_another)
+        self._running: dict[Key, _Run] = {}
+        self._slots = set(range(ground.concurrency))
+        self._queue: WorkQueue[Key] | None = None
+        # What keeps a Job from being begun, by its key.
+        self._held: dict[Key, Wait] = {}
+        gauge = manager.registry.gauge("remuda_job_processes", "Processes of local Jobs, and Jobs that wait for one.", ("state",))
+        gauge.read(self._counted)
+        self.controller = replace(type(self).controller, concurrency=4, lane=self._lane)
+        manager.beside(self.run)
+
+    def _lane(self, key: Key) -> Key:
+        found = self._jobs.get(*key)
+        infra = None if found is None else self._machine_of(found)
+        return Key(key.namespace, labels_of(infra or {}).get(CLUSTER_NAME) or "")
+
+    def _machine_of(self, job: Obj) -> Obj | None:
+        owner = controller_of(job) or {}
+        found = self._kinds.get(str(owner.get("kind") or ""), Key(namespace_of(job), str(owner.get("name") or "")))
+        return None if found is None else found.obj
+
+    def _counted(self) -> list[tuple[tuple[str, ...], float]]:
+        waiting = len(self._queue) if self._queue is not None else 0
+        return [(("running",), float(len(self._running))), (("waiting",), float(waiting))]
+
+    # --- which -----------------------------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: Key) -> Result:
+        await synced(self._jobs, self._kinds.crds)
+        job = self._jobs.get(*key)
+        run = self._running.get(key)
+        if job is None or not is_managed(job) or jobstatus.is_over(job):
+            self._held.pop(key, None)
+            if run is not None and (job is None or run.job != uid_of(job)):
+                self._stop(key, run)
+            return DONE
+        infra = self._machine_of(job)
+        subject = Ref("batch", "Job", *key)
+        if why := refusal(job, infra):
+            if run is not None:
+                self._stop(key, run)
+            return Result(waits=(Wait(Code.REFERENCE, subject, Actor.REMUDA, None, why),))
+        if run is not None and run.job != uid_of(job):
+            self._stop(key, run)
+        if run is not None and run.job == uid_of(job):
+            return Result(waits=(Wait(Code.PROVISIONING, subject, Actor.PROVIDER, None, "its process runs"),))
+        if self._queue is not None:
+            self._queue.add(key)
+        if key in self._held:
+            return Result(waits=(self._held[key],))
+        why = "it is about to begin"
+        if jobstatus.failures(job):
+            why = "its process failed, and another begins after a pause"
+        if not self._slots:
+            why = f"{self._ground.concurrency} Jobs run already, and no more at once"
+        return Result(waits=(Wait(Code.TURN, subject, Actor.REMUDA, None, why),))
+
+    def _stop(self, key: Key, run: _Run) -> None:
+        log.info("the process of a Job that is gone, or to be no more, ends")
+        run.stop()
+
+    # --- running ---------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """For as long as the controllers work: with the end of that all processes end."""
+        await asyncio.to_thread(self._directories.open)
+        queue: WorkQueue[Key] = WorkQueue(self._clock, self._manager.rng, backoff=1.0, cap=60.0, lane=self._lane)
+        workers = Workers(
+            f"{CONTROLLER} process", queue, self._one, self._ground.concurrency, clock=self._clock, rng=self._manager.rng
+        )
+        self._queue = queue
+        try:
+            # What was queued before there was a queue.
+            for key in list(self._jobs.keys()):
+                if (working := self._manager.working(CONTROLLER)) is not None:
+                    working.queue.add(key)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(workers.run())
+                group.create_task(logs.sweep(self._client, self._clock))
+                group.create_task(self._power_on())
+        finally:
+            self._queue = None
+            self._directories.close()
+
+    async def _power_on(self) -> None:
+        """Start the hosts of `local` that ran when this machine was switched off."""
+        hosts = self._ground.hosts
+        if hosts is None or not hosts.is_dir():
+            return
+        try:
+            await self._power_on_all(hosts)
+        except OSError as error:
+            log.warning("hosts can't be started: %s", error)
+
+    async def _power_on_all(self, hosts: Path) -> None:
+        output = Output()
+        directory = await asyncio.to_thread(self._directories.make, {}, 0)
+        variables = environment(self._around, str(directory), {}, self._ground.environment)
+        variables |= on_this_machine("local", hosts, self._ground.environment)
+        argv = [*self._ground.program, "power-on"]
+        child = Child(jailed(argv, variables, str(directory), self._around, driver="local", slot=0), output.feed)
+        try:
+            if code := await child.ended():
+                log.warning("hosts can't be started (%s): %s", _named(code), output.last(LONGEST))
+        finally:
+            child.close()
+            await asyncio.to_thread(self._directories.discard, directory)
+
+    async def _one(self, key: Key) -> Result:
+        """One process for a Job, from its beginning to its end."""
+        job = self._jobs.get(*key)
+        if job is None or not is_managed(job) or jobstatus.is_over(job):
+            return DONE
+        infra = self._machine_of(job)
+        if infra is None or refusal(job, infra):
+            # Whatever changes that wakes the controller.
+            return DONE
+        run = self._running[key] = _Run(uid_of(job))
+        slot = self._slots.pop()
+        try:
+            return await self._run(key, run, job, infra, slot)
+        finally:
+            self._slots.add(slot)
+            del self._running[key]
+
+    async def _run(self, key: Key, run: _Run, job: Obj, infra: Obj, slot: int) -> Result:
+        removing = bool(wanted(infra))
+        api = self._ground.api()
+        if api is None:
+            return Result(_NOT_YET_SECONDS)
+        try:
+            given = await self._reading.environment(infra)
+            plan = await self._reading.plan(infra, removing=removing)
+            script = b"" if removing else await self._reading.script(infra)
+        except NotYet as missing:
+            self._hold(key, missing.wait)
+            return Result(_NOT_YET_SECONDS)
+        self._held.pop(key, None)
+        work = _Work(plan, api, slot, given, script)
+        # Who deletes a Job that has not begun does so for the state in which it was seen: either they win, or this does.
+        bound = {"metadata": {"resourceVersion": resource_version_of(job)}}
+        try:
+            job = await self._tell(job, {**bound, **jobstatus.began(job, self._clock.time())})
+        except ApiError as error:
+            if error.is_not_found:
+                return DONE
+            raise
+        try:
+            code, output = await self._supervised(run, work)
+        except OSError as error:
+            log.warning("no process can be started: %s", error)
+            return Result(_NOT_YET_SECONDS)
+        if run.stopped:
+            return DONE
+        return await self._ended(job, code, output, removing=removing)
+
+    def _hold(self, key: Key, wait: Wait) -> None:
+        """Have it said why the Job does not begin."""
+        if self._held.get(key) != wait:
+            self._held[key] = wait
+            if (working := self._manager.working(CONTROLLER)) is not None:
+                working.queue.add(key)
+
+    async def _ended(self, job: Obj, code: int | None, output: Output, *, removing: bool) -> Result:
+        now = self._clock.time()
+        if code == 0:
+            await self._told(job, jobstatus.succeeded(job, now))
+            return DONE
+        words = output.last(LONGEST - 256) or f"its process ended with {_named(code)} and said nothing"
+        if code is None:
+            words += f"\n{Reason.TIMED_OUT}: its process took longer than {PATIENCE / 60:.0f} minutes"
+        failure = failure_of(words)
+        log.info("failed: %s: %s", failure.reason, failure.message)
+        # Who was killed did not say that it can't be done: it goes on where it was.
+        killed = code is not None and code < 0
+        retries = REMOVE_RETRIES if removing or killed else CREATE_RETRIES
+        written = await self._told(job, jobstatus.failed(job, words, now, retries=retries))
+        if jobstatus.is_over(written):
+            return DONE
+        pause = _KILLED_SECONDS if killed else jobstatus.pause(jobstatus.failures(written))
+        # At rest, since what was written just now wakes the controller, who would queue it at once.
+        return Result(pause, rest=pause)
+
+    async def _told(self, job: Obj, patch: Obj) -> Obj:
+        """How a process ended, written down also by a server that is away for a while. Else another process would do it all
+        again, and not every program knows what one before it has made."""
+        until, pause = self._clock.monotonic() + _TELLING_SECONDS, 0.5
+        while True:
+            try:
+                return await self._tell(job, patch)
+            except ApiError as error:
+                passes = error.code >= 500 or error.code == 429
+                if not passes or self._clock.monotonic() >= until:
+                    raise
+            await self._clock.sleep(pause)
+            pause = min(2 * pause, _FLUSH_SECONDS)
+
+    async def _tell(self, job: Obj, patch: Obj) -> Obj:
+        """Of this very Job; raises a conflict when it is another one by now."""
+        meta = {"uid": uid_of(job), **(patch.get("metadata") or {})}
+        body = {**patch, "metadata": meta}
+        return await self._client.patch(
+            JOBS, name_of(job), body, namespace_of(job), subresource="status", field_manager=CONTROLLER
+        )
+
+    # --- one process -----------------------------------------------------------------------------------------------------
+
+    async def _supervised(self, run: _Run, work: _Work) -> tuple[int | None, Output]:
+        """Its exit status (None when it took too long), and what it said. Raises OSError."""
+        infra, given, driver = work.plan.infra, work.given, work.plan.facts.name
+        async with self._granted(infra) as token, self._directory(work, token) as prepared:
+            directory, argv = prepared
+            before = await logs.kept_before(self._client, infra)
+            _, files = arguments(infra, work.plan.machine, work.plan.facts, work.plan.belonging, removing=work.plan.removing)
+            output = Output([token, *secrets(given, work.script, files)], before)
+            output.begin(f"--- {'remove' if work.plan.removing else 'create'}, {rfc3339(self._clock.time())}")
+            variables = environment(self._around, str(directory), given, self._ground.environment)
+            variables |= on_this_machine(driver, self._ground.hosts, self._ground.environment)
+            whole = [*self._ground.program, *argv]
+            told = jailed(whole, variables, str(directory), self._around, driver=driver, slot=work.slot)
+            if run.stopped:
+                return None, output
+            child = run.child = Child(told, output.feed)
+            try:
+                return await self._until_ended(child, infra, output), output
+            finally:
+                run.child = None
+                child.close()
+
+    async def _until_ended(self, child: Child, infra: Obj, output: Output) -> int | None:
+        machine = self._reading.machine_of(infra)
+        owner = self._reading.wanted_of(infra, machine)
+
+        async def flush() -> None:
+            kept, pause = -1, _FIRST_FLUSH
+            while True:
+                if kept != output.count:
+                    kept = output.count
+                    await logs.keep(self._client, infra, owner, output, self._clock.time())
+                await self._clock.sleep(pause)
+                pause = min(2 * pause, _FLUSH_SECONDS)
+
+        flushing = asyncio.create_task(flush(), name="log")
+        try:
+            async with deadline(self._clock, PATIENCE):
+                code: int | None = await child.ended()
+        except TimeoutError:
+            code = None
+        finally:
+            flushing.cancel()
+            await asyncio.gather(flushing, return_exceptions=True)
+        output.end()
+        if code:
+            output.line(f"--- ended with {_named(code)}")
+        await logs.keep(self._client, infra, owner, output, self._clock.time())
+        return code
+
+    @asynccontextmanager
+    async def _granted(self, infra: Obj) -> AsyncIterator[str]:
+        token, bound = await granted(self._client, infra, _TOKEN_SECONDS)
+        try:
+            yield token
+        finally:
+            with contextlib.suppress(ApiError):
+                await revoked(self._client, bound)
+
+    @asynccontextmanager
+    async def _directory(self, work: _Work, token: str) -> AsyncIterator[tuple[Path, list[str]]]:
+        """Its private directory with all that the program reads, and its arguments."""
+        plan, infra, removing = work.plan, work.plan.infra, work.plan.removing
+        content: dict[str, bytes] = {"kubeconfig": kubeconfig(work.api, namespace_of(infra), token)}
+        if work.script:
+            content["script"] = work.script
+        _, files = arguments(infra, plan.machine, plan.facts, plan.belonging, removing=removing)
+        content |= {f"files/{name}": text.encode() for name, text in files.items() if _is_plain(name)}
+        directory = await asyncio.to_thread(self._directories.make, content, user_of(plan.facts.name, work.slot))
+        try:
+            places = Places(f"{directory}/script", f"{directory}/files")
+            argv, _ = arguments(infra, plan.machine, plan.facts, plan.belonging, removing=removing, places=places)
+            yield directory, argv
+        finally:
+            await asyncio.to_thread(self._directories.discard, directory)
+
+
+def _job_of(infra: Obj) -> Iterable[Key]:
+    return (Key(namespace_of(infra), job_name(name_of(infra))),)
+
+
+def _says_another(new: Obj | None, old: Obj | None) -> bool:
+    """Which Job was made for it, or what is to be done."""
+    if new is None or old is None:
+        return True
+    return annotations_of(new).get(JOB_UID) != annotations_of(old).get(JOB_UID) or wanted(new) != wanted(old)
+
+
+def _is_plain(name: str) -> bool:
+    return "/" not in name and name not in ("", ".", "..")
+
+
+def _named(code: int | None) -> str:
+    return f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"

@@ -1,0 +1,114 @@
+"""The private directories of Jobs' processes, below one of this server's own, which goes with it; one that it left is swept.
+
+With what a server left go the processes that still run there. A Job's own process dies with its server, but what that has started
+(rancher-machine, and the plugins that it starts) may not; whoever does the same Job again must not do so beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+_PREFIX = "remuda-jobs-"
+
+
+class Directories:
+    def __init__(self, base: Path | None = None) -> None:
+        self._base = base or Path(tempfile.gettempdir())
+        self._mine: Path | None = None
+        # Whoever is cancelled while a thread makes one does not wait for it; what it makes then must go, too.
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def open(self) -> None:
+        """Throw away what servers left that are no more. Blocks."""
+        self._closed = False
+        for path in self._base.glob(f"{_PREFIX}*"):
+            with contextlib.suppress(OSError):
+                if path.lstat().st_uid == os.geteuid() and path.is_dir() and not path.is_symlink() and not _lives(path.name):
+                    _end_processes(path)
+                    shutil.rmtree(path, ignore_errors=True)
+
+    def make(self, files: Mapping[str, bytes], uid: int) -> Path:
+        """A new directory with these files, which only `uid` (0: this process' own user) can read. Blocks; raises OSError."""
+        with self._lock:
+            return self._make(files, uid)
+
+    def _make(self, files: Mapping[str, bytes], uid: int) -> Path:
+        directory = Path(tempfile.mkdtemp(prefix="job-", dir=self._own()))
+        try:
+            self._fill(directory, files, uid)
+        except BaseException:
+            # On a disk that is full, say: half of it may be somebody's key.
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
+        return directory
+
+    def _fill(self, directory: Path, files: Mapping[str, bytes], uid: int) -> None:
+        (directory / "tmp").mkdir(mode=0o700)
+        for name, content in files.items():
+            path = directory / name
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
+                stream.write(content)
+        if uid:
+            for found in (directory, *directory.rglob("*")):
+                os.chown(found, uid, uid)
+
+    def discard(self, directory: Path) -> None:
+        """Blocks."""
+        shutil.rmtree(directory, ignore_errors=True)
+
+    def close(self) -> None:
+        """All of them go, and no more are made until it is opened again."""
+        with self._lock:
+            self._closed = True
+            if self._mine is not None:
+                shutil.rmtree(self._mine, ignore_errors=True)
+                self._mine = None
+
+    def _own(self) -> Path:
+        if self._closed:
+            raise FileNotFoundError("no more Jobs are begun here")
+        if self._mine is None or not self._mine.is_dir():
+            made = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-{_started(os.getpid())}-", dir=self._base))
+            # Other users may pass, to their own directory; nobody may look around.
+            made.chmod(0o711)
+            self._mine = made
+        return self._mine
+
+
+def _end_processes(directory: Path) -> None:
+    """Those whose home is below this directory. Machines of the driver `local`, which have to stay, have another one."""
+    mark = f"HOME={directory}/".encode()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        with contextlib.suppress(OSError):
+            process = os.pidfd_open(int(entry.name))
+            try:
+                if any(each.startswith(mark) for each in (entry / "environ").read_bytes().split(b"\0")):
+                    signal.pidfd_send_signal(process, signal.SIGKILL)
+            finally:
+                os.close(process)
+
+
+def _lives(name: str) -> bool:
+    pid, _, rest = name.removeprefix(_PREFIX).partition("-")
+    started = rest.partition("-")[0]
+    return pid.isdecimal() and started == _started(int(pid))
+
+
+def _started(pid: int) -> str:
+    """When a process began, in the kernel's ticks; empty when there is none."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return ""
+    return text[text.rindex(")") + 2 :].split()[19]

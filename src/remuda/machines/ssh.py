@@ -1,0 +1,164 @@
+"""SSH to a machine whose host key is known: pinned on first contact, kept in the machine's directory, and believed ever after.
+
+A machine that we have just made has a key that nobody could tell us; from the first contact on anything else is refused.
+:func:`connect` is for drivers, for the program in a Job, and for people's shells (`remuda ssh`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from remuda.kube.clock import Clock, deadline
+
+from .errors import DriverError, Reason
+
+if TYPE_CHECKING:
+    import asyncssh
+
+KNOWN_HOSTS = "known_hosts"
+_CONNECT_SECONDS = 15.0
+_LAST = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """Whom to reach as whom. `known` is the file with the pinned host key, made on first contact; `key` is a private one's."""
+
+    address: str
+    user: str
+    known: Path
+    port: int = 22
+    key: Path | None = None
+
+
+class HostKeyChanged(DriverError):
+    """Somebody else answers than before."""
+
+    def __init__(self, login: Login, fingerprint: str) -> None:
+        super().__init__(
+            Reason.CONFLICT,
+            f"{login.address} shows another host key ({fingerprint}) than at first contact: it is another host, "
+            f"or somebody is in between",
+        )
+
+
+class Shell:
+    """A connection on which commands are run."""
+
+    def __init__(self, connection: asyncssh.SSHClientConnection) -> None:
+        self._connection = connection
+
+    async def run(self, command: str, stdin: str = "", on_line: Callable[[str], None] | None = None) -> tuple[int, str]:
+        """The exit code and the last of what was said, of both streams. Raises DriverError when the connection ends first."""
+        import asyncssh
+
+        said = ""
+        try:
+            async with self._connection.create_process(
+                command, stderr=asyncssh.STDOUT, encoding="utf-8", errors="replace"
+            ) as process:
+                if stdin:
+                    process.stdin.write(stdin)
+                process.stdin.write_eof()
+                async for line in process.stdout:
+                    said = (said + line)[-_LAST:]
+                    if on_line is not None:
+                        on_line(line.rstrip("\r\n"))
+                await process.wait_closed()
+                status = process.exit_status
+        except (asyncssh.Error, OSError) as error:
+            raise DriverError(Reason.UNAVAILABLE, f"the SSH connection broke: {_why(error)}") from None
+        if status is None:
+            raise DriverError(Reason.UNAVAILABLE, "the SSH connection ended before the command did")
+        return status, said
+
+
+@asynccontextmanager
+async def connect(login: Login, clock: Clock, pinned: Callable[[], Awaitable[None]] | None = None) -> AsyncIterator[Shell]:
+    """A shell. `pinned` is awaited after a first contact, before anything is sent: for keeping the key. Raises DriverError."""
+    async with connection(login, clock, pinned) as found:
+        yield Shell(found)
+
+
+@asynccontextmanager
+async def connection(
+    login: Login, clock: Clock, pinned: Callable[[], Awaitable[None]] | None = None
+) -> AsyncIterator[asyncssh.SSHClientConnection]:
+    """The same, as asyncssh has it: for terminals. Raises DriverError."""
+    try:
+        import asyncssh
+    except ImportError as error:
+        raise DriverError(Reason.MISSING_PROGRAM, f"SSH needs {error.name}: pip install 'remuda[ssh]'") from None
+
+    expected = _pinned(login.known)
+    shown: list[str] = []
+
+    class Pinning(asyncssh.SSHClient):
+        def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+            shown[:] = [key.export_public_key("openssh").decode().strip(), key.get_fingerprint()]
+            return not expected or shown[0].split()[:2] == expected
+
+    # Only the kind that was shown first: another one would say nothing about who it is.
+    try:
+        async with deadline(clock, _CONNECT_SECONDS):
+            opened = await asyncssh.connect(
+                login.address,
+                login.port,
+                client_factory=Pinning,
+                username=login.user,
+                client_keys=[str(login.key)] if login.key is not None else (),
+                known_hosts=([], [], []),
+                server_host_key_algs=_algorithms(expected[0]) if expected else (),
+                agent_path=None,
+                config=None,
+                keepalive_interval=15,
+                keepalive_count_max=4,
+            )
+    except TimeoutError:
+        raise DriverError(
+            Reason.UNAVAILABLE, f"{login.address}:{login.port} does not answer SSH within {_CONNECT_SECONDS:.0f} s"
+        ) from None
+    except asyncssh.HostKeyNotVerifiable:
+        raise HostKeyChanged(login, shown[1] if shown else "unknown") from None
+    except asyncssh.KeyExchangeFailed as error:
+        if expected:
+            raise HostKeyChanged(login, "of another kind") from None
+        raise DriverError(Reason.UNAVAILABLE, f"{login.address} can't agree on how to talk: {_why(error)}") from None
+    except asyncssh.PermissionDenied:
+        raise DriverError(Reason.AUTH_FAILED, f"{login.address} does not let {login.user} in with this SSH key") from None
+    except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError, FileNotFoundError) as error:
+        raise DriverError(Reason.INVALID, f"the SSH key can't be used: {_why(error)}", field="sshKey") from None
+    except (asyncssh.Error, OSError) as error:
+        raise DriverError(Reason.UNAVAILABLE, f"{login.address}:{login.port} can't be reached by SSH: {_why(error)}") from None
+    try:
+        if not expected and shown:
+            host = login.address if login.port == 22 else f"[{login.address}]:{login.port}"
+            login.known.write_text(f"{host} {' '.join(shown[0].split()[:2])}\n")
+            login.known.chmod(0o600)
+            if pinned is not None:
+                await pinned()
+        yield opened
+    finally:
+        opened.close()
+        with contextlib.suppress(asyncssh.Error, OSError):
+            await opened.wait_closed()
+
+
+def _pinned(known: Path) -> list[str]:
+    """Kind and text of the key in a file of known hosts; nothing before the first contact."""
+    lines = known.read_text().splitlines() if known.exists() else []
+    return next((words[1:3] for words in map(str.split, lines) if len(words) >= 3), [])
+
+
+def _algorithms(kind: str) -> list[str]:
+    return ["rsa-sha2-256", "rsa-sha2-512", kind] if kind == "ssh-rsa" else [kind]
+
+
+def _why(error: BaseException) -> str:
+    text = getattr(error, "reason", "") or getattr(error, "strerror", "") or str(error)
+    return " ".join(str(text).split()) or type(error).__name__

@@ -1,0 +1,153 @@
+"""What machine pools refer to: machine configs, the schemas of their drivers, and credentials (capr.md §2.2, §3).
+
+A config is owned by the one cluster that uses it. The schema that its driver had when the pool was made is kept with the pool,
+so that a driver that learns something new does not replace machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import msgspec
+
+from remuda.api import management_cattle_io as management
+from remuda.api import provisioning_cattle_io as provisioning
+from remuda.kube import gojson
+from remuda.kube.objects import (
+    GroupVersion,
+    GroupVersionResource,
+    Key,
+    dig,
+    owner_references_of,
+    resource_version_of,
+    with_path,
+)
+from remuda.kube.owners import controller_of, is_owned_by, reference, same_owner, with_owner
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.management.making import find
+from remuda.runtime import Informer, Manager, Watch
+
+from ..graph import Unrenderable
+from ..graph.names import CONFIG_API_VERSION, CONFIG_GROUP, resource_of
+from ..graph.pools import credential_of, has_config, pools_of
+
+Obj = dict[str, Any]
+
+DYNAMIC_SCHEMAS = GroupVersionResource(management.GROUP, management.VERSION, "dynamicschemas")
+SECRETS = GroupVersionResource("", "v1", "secrets")
+GLOBAL_CREDENTIALS = "cattle-global-data"
+_BY_CONFIG = "machine configs"
+
+
+class Missing(Exception):
+    """Something that a pool refers to is not there (yet)."""
+
+    def __init__(self, wait: Wait) -> None:
+        super().__init__(wait.evidence)
+        self.wait = wait
+
+
+class MachineConfigs:
+    def __init__(self, manager: Manager, controller: str, wanted: Informer) -> None:
+        self._manager = manager
+        self._client = manager.client
+        self._controller = controller
+        self._wanted = wanted
+        self._followed: set[GroupVersionResource] = set()
+        wanted.add_index(_BY_CONFIG, _references)
+
+    async def read(self, wanted: Obj) -> dict[str, Obj]:
+        """The configs by pool, each of them this cluster's own. Raises Missing, and Unrenderable."""
+        found: dict[str, Obj] = {}
+        for pool in pools_of(wanted):
+            await self._check_credential(wanted, pool)
+            if has_config(pool):
+                found[pool["name"]] = await self._own(wanted, await self._config(wanted, pool))
+        return found
+
+    async def _config(self, wanted: Obj, pool: Obj) -> Obj:
+        kind, name = pool["machineConfigRef"]["kind"], pool["machineConfigRef"]["name"]
+        resource = resource_of(CONFIG_API_VERSION, kind)
+        config = await find(self._client, resource, name, Key.of(wanted).namespace)
+        if config is None:
+            evidence = f"machine pool {pool['name']}: there is no {kind} {name}"
+            raise Missing(_wait(wanted, Ref(CONFIG_GROUP, kind, Key.of(wanted).namespace, name), evidence))
+        if resource not in self._followed:
+            self._followed.add(resource)
+            self._manager.follow(self._controller, Watch(resource, self._users), self._manager.informers.of(resource))
+        return config
+
+    def _users(self, config: Obj) -> Iterable[Key]:
+        key = Key.of(config)
+        return [Key.of(each) for each in self._wanted.indexed(_BY_CONFIG, (config.get("kind"), key.namespace, key.name))]
+
+    async def _own(self, wanted: Obj, config: Obj) -> Obj:
+        if is_owned_by(config, wanted):
+            return config
+        ours = reference(wanted, controller=True)
+        other = controller_of(config) or next(filter(_is_cluster, owner_references_of(config)), None)
+        if other is not None and not same_owner(other, ours):
+            kind, key = config.get("kind"), Key.of(config)
+            raise Unrenderable(
+                f"{kind} {key} belongs to {other.get('kind')} {other.get('name')} already: make one for each cluster"
+            )
+        owners = owner_references_of(with_owner(config, ours))
+        patch = {"metadata": {"resourceVersion": resource_version_of(config), "ownerReferences": owners}}
+        resource = resource_of(config["apiVersion"], config["kind"])
+        key = Key.of(config)
+        return await self._client.patch(resource, key.name, patch, key.namespace, field_manager=self._controller)
+
+    async def _check_credential(self, wanted: Obj, pool: Obj) -> None:
+        name = credential_of(wanted, pool)
+        if not name:
+            return
+        namespace, colon, rest = name.partition(":")
+        key = Key(namespace, rest) if colon and namespace == GLOBAL_CREDENTIALS else Key(Key.of(wanted).namespace, name)
+        if await find(self._client, SECRETS, key.name, key.namespace) is None:
+            evidence = f"machine pool {pool['name']}: there is no cloud credential {name}"
+            raise Missing(_wait(wanted, Ref("", "Secret", *key), evidence))
+
+    # --- schemas --------------------------------------------------------------------------------------------------------
+
+    async def with_schemas(self, wanted: Obj) -> Obj:
+        """`wanted` with the schema of its driver in every pool that has none; the same object when there is nothing to keep.
+        Raises Missing."""
+        pools = dig(wanted, "spec", "rkeConfig", "machinePools") or []
+        kept = [await self._with_schema(wanted, pool) for pool in pools]
+        if kept == pools:
+            return wanted
+        return with_path(wanted, ("spec", "rkeConfig", "machinePools"), kept)
+
+    async def _with_schema(self, wanted: Obj, pool: Obj) -> Obj:
+        kind = dig(pool, "machineConfigRef", "kind") or ""
+        if not kind or not has_config(pool) or _is_json(pool.get("dynamicSchemaSpec")):
+            return pool
+        schema = await find(self._client, DYNAMIC_SCHEMAS, kind.lower())
+        if schema is None:
+            evidence = f"machine pool {pool.get('name')}: no node driver that is active has machines of kind {kind}"
+            raise Missing(_wait(wanted, Ref(management.GROUP, "DynamicSchema", "", kind.lower()), evidence))
+        return {**pool, "dynamicSchemaSpec": gojson.dumps(schema.get("spec") or {}).decode()}
+
+
+def _references(wanted: Obj) -> Iterable[Hashable]:
+    for pool in dig(wanted, "spec", "rkeConfig", "machinePools") or []:
+        if has_config(pool):
+            named = pool.get("machineConfigRef") or {}
+            yield named.get("kind"), Key.of(wanted).namespace, named.get("name")
+
+
+def _is_cluster(owner: Obj) -> bool:
+    group = GroupVersion.parse(owner.get("apiVersion") or "").group
+    return (group, owner.get("kind")) == (provisioning.GROUP, "Cluster")
+
+
+def _is_json(text: Any) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text or ""), dict)
+    except (msgspec.DecodeError, TypeError):
+        return False
+
+
+def _wait(wanted: Obj, on: Ref, evidence: str) -> Wait:
+    return Wait(Code.REFERENCE, Ref(provisioning.GROUP, "Cluster", *Key.of(wanted)), Actor.USER, on, evidence)

@@ -1,0 +1,112 @@
+"""Provisioning put together: what runs when somebody says `provisioning`.
+
+:class:`ProvisioningControllers` are all of it; :func:`machine_controllers` those that are about single machines. What a process
+that runs them has to give is in :class:`Ports`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from remuda.api import rke_cattle_io as rke
+from remuda.api.management_cattle_io import SETTINGS
+from remuda.capi.workloads import Workloads
+from remuda.kube.clock import Entropy
+from remuda.kube.objects import name_of
+from remuda.provisioning.provisioningcluster import ProvisioningClusters
+from remuda.provisioning.provisioningcluster.templates import standing as podsecurity_templates
+from remuda.provisioning.provisioninglog import ProvisioningLogs
+from remuda.provisioning.secret import CloudCredentials
+from remuda.runtime import Manager, Reconciler, Watch
+
+from . import CONTROLLERS
+from .bootstrap import Bootstraps, Scripts
+from .bootstraptoken import BootstrapTokens
+from .custommachine import CustomMachines
+from .etcdmgmt import DistributionsMembers
+from .machinedrain import MachineDrain
+from .machinenodelookup import MachineNodeLookup, Resources, infrastructure_machines
+from .machinerole import WorkerLabels
+from .planner.controller import Planner
+from .planner.surroundings import Door
+from .plansecret import PlanSecrets
+from .releasedata import ReleaseData, fetcher
+from .rkecluster import RKEClusters
+from .rkecontrolplane import RKEControlPlanes
+from .unmanaged import Unmanaged
+
+Obj = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """`workloads` are the connections to the clusters themselves. `door` and `scripts` tell clusters and hosts where the server
+    is; `script_settings` are the names of those that scripts are made of."""
+
+    workloads: Workloads
+    door: Door
+    scripts: Scripts
+    entropy: Entropy
+    environment: Mapping[str, str] = field(default_factory=dict)
+    script_settings: frozenset[str] = frozenset()
+    resources: Resources = infrastructure_machines
+
+
+class ProvisioningControllers:
+    """The controllers, or `only` some of them, added to a manager that has not begun to run."""
+
+    def __init__(self, manager: Manager, ports: Ports, only: Collection[str] = CONTROLLERS) -> None:
+        for each in _all(manager, ports):
+            if each.controller.name in only:
+                manager.add(each)
+
+
+def _all(manager: Manager, ports: Ports) -> Iterable[Reconciler]:
+    yield ProvisioningClusters(manager, ports.environment)
+    yield ProvisioningLogs(manager)
+    yield CloudCredentials(manager)
+    yield podsecurity_templates(manager)
+    yield RKEClusters(manager)
+    yield RKEControlPlanes(manager)
+    yield Planner(manager, ports.door, ports.entropy, ports.environment)
+    yield ReleaseData(manager, fetcher(manager.clock, ports.environment), ports.environment)
+    yield WorkerLabels(manager, ports.workloads)
+    yield from machine_controllers(
+        manager,
+        ports.workloads,
+        ports.scripts,
+        ports.environment,
+        script_watches=(_script_watch(manager, ports.script_settings),),
+        resources=ports.resources,
+    )
+
+
+def _script_watch(manager: Manager, names: Collection[str]) -> Watch:
+    bootstraps = manager.informers.of(rke.RKE_BOOTSTRAPS)
+
+    def matters(new: Obj | None, old: Obj | None) -> bool:
+        return name_of(new or old or {}) in names and (new or {}).get("value") != (old or {}).get("value")
+
+    return Watch(SETTINGS, lambda _: list(bootstraps.keys()), matters)
+
+
+def machine_controllers(
+    manager: Manager,
+    workloads: Workloads,
+    scripts: Scripts,
+    environment: Mapping[str, str] | None = None,
+    *,
+    script_watches: tuple[Watch, ...] = (),
+    resources: Resources = infrastructure_machines,
+) -> Iterable[Reconciler]:
+    """`scripts` gives the install script of a bootstrap; `script_watches` follow what that is made of. `resources` knows where
+    infrastructure machines are whose nodes are to be found."""
+    yield Bootstraps(manager, scripts, DistributionsMembers(workloads, manager.clock), script_watches)
+    yield BootstrapTokens(manager, environment)
+    yield Unmanaged(manager, environment)
+    yield CustomMachines(manager, workloads)
+    yield PlanSecrets(manager)
+    yield MachineNodeLookup(manager, workloads, resources)
+    yield MachineDrain(manager, workloads)

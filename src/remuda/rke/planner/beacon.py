@@ -1,0 +1,42 @@
+"""Whose turn it is to write a cluster's plans: its Beacon, a lock that Rancher's controllers honour, too (capr.md §1.8). Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from remuda.kube.objects import dig, resource_version_of
+
+Obj = dict[str, Any]
+
+PLANNER: Final = "planner"
+
+
+def holder_of(beacon: Obj) -> str:
+    """Who acts for now; empty when nobody does."""
+    delegates = dig(beacon, "status", "delegates") or []
+    return str(delegates[-1] if delegates else dig(beacon, "status", "owner") or "")
+
+
+def is_ours_to_take(beacon: Obj) -> bool:
+    return holder_of(beacon) in ("", PLANNER)
+
+
+def taken(beacon: Obj) -> Obj | None:
+    """The patch by which it becomes the planner's, bound to what was seen; None when it is."""
+    return None if _said(beacon) == (True, PLANNER) else _patch(beacon, True, PLANNER)
+
+
+def released(beacon: Obj) -> Obj | None:
+    """The patch by which the planner lets it go; None when there is nothing to let go."""
+    return _patch(beacon, False, None) if dig(beacon, "status", "owner") == PLANNER else None
+
+
+def _said(beacon: Obj) -> tuple[bool, str]:
+    return bool(dig(beacon, "status", "active")), str(dig(beacon, "status", "owner") or "")
+
+
+def _patch(beacon: Obj, active: bool, owner: str | None) -> Obj:
+    return {
+        "metadata": {"resourceVersion": resource_version_of(beacon)},
+        "status": {"active": active, "owner": owner},
+    }

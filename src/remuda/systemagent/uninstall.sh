@@ -1,0 +1,50 @@
+#!/usr/bin/env sh
+# Removes the system agent from this host: service, files, state, and this script. What plans have installed stays.
+
+set -e
+
+[ "${DEBUG:-}" = 1 ] && set -x
+
+ROOT=${CATTLE_HOST_ROOT:-}
+ROOT=${ROOT%/}
+CONFIG_DIR=${CATTLE_AGENT_CONFIG_DIR:-$ROOT/etc/rancher/agent}
+VAR_DIR=${CATTLE_AGENT_VAR_DIR:-$ROOT/var/lib/rancher/agent}
+PROVISIONING_DIR=${CATTLE_PROVISIONING_DIR:-$ROOT/var/lib/rancher/capr}
+UNIT_DIR=$ROOT/etc/systemd/system
+SELF=$0
+
+fatal() { printf '[ERROR] %s\n' "$*" >&2; exit 1; }
+
+# They are removed as a whole: a variable that went wrong must not take the host with it.
+check_place() {
+    case "$1" in
+        / | /etc | /var | /usr | /opt | /home | /root | /var/lib | /usr/local | '' | *..*) fatal "refusing to remove $1" ;;
+        /*) ;;
+        *) fatal "refusing to remove $1: not an absolute path" ;;
+    esac
+}
+
+remove_programs() {
+    if [ -n "${CATTLE_AGENT_BIN_PREFIX:-}" ]; then prefixes=$CATTLE_AGENT_BIN_PREFIX; else prefixes="$ROOT/usr/local $ROOT/opt/rancher-system-agent $ROOT/usr"; fi
+    for prefix in $prefixes; do
+        rm -f "$prefix/bin/rancher-system-agent" "$prefix/bin/rancher-system-agent-uninstall.sh"
+    done
+    rmdir "$ROOT/opt/rancher-system-agent/bin" "$ROOT/opt/rancher-system-agent" 2>/dev/null || :
+}
+
+[ "$(id -u)" = 0 ] || [ -n "$ROOT" ] || fatal "this must run as root"
+check_place "$CONFIG_DIR"
+check_place "$VAR_DIR"
+check_place "$PROVISIONING_DIR"
+systemctl stop rancher-system-agent >/dev/null 2>&1 || :
+systemctl disable rancher-system-agent >/dev/null 2>&1 || :
+rm -f "$UNIT_DIR/rancher-system-agent.service" "$UNIT_DIR/rancher-system-agent.env"
+systemctl reset-failed rancher-system-agent >/dev/null 2>&1 || :
+systemctl daemon-reload >/dev/null 2>&1 || :
+rm -rf "$VAR_DIR" "$CONFIG_DIR"
+# What plans leave behind to know what they have done already: a host that comes back begins anew.
+rm -rf "$PROVISIONING_DIR"
+# Others have theirs beside it; what nobody has anything in any more goes, too.
+rmdir "$ROOT/etc/rancher" "$ROOT/var/lib/rancher" 2>/dev/null || :
+remove_programs
+case "$SELF" in */rancher-system-agent-uninstall.sh) rm -f "$SELF" ;; esac

@@ -1,0 +1,94 @@
+"""A cluster's whole life as people look at it, second by second: what is shown is always true, and there is always a why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from remuda.api import cluster_x_k8s_io as capi
+from remuda.api import provisioning_cattle_io as provisioning
+from remuda.cli.clusters import chains, looking, states, trees, waits
+from remuda.cli.clusters.sight import Sight
+from remuda.gateway.waiting import Belongings
+from remuda.kube.objects import Key, name_of
+from remuda.kube.waits import Code, Ref
+from remuda.sim.provisioning import WORKSPACE, ProvisioningWorld
+from remuda.sim.provisioning import provisioning as provisioned
+
+from .provisioned import DEMO, FROM, TO, change
+
+# A drain and an uncordon are told apart by their codes only; a step is whatever was just written.
+_LOOSE = {Code.DRAIN, Code.UNCORDON, Code.STEP, Code.HOOK}
+
+
+class Onlooker:
+    def __init__(self, world: ProvisioningWorld) -> None:
+        self._world = world
+        self.words: list[str] = []
+        self.told: list[str] = []
+        self._facts: dict[str, str] = {}
+
+    async def look(self) -> Sight:
+        client = self._world.client
+        sight = await looking.look(client, await client.get(provisioning.CLUSTERS, DEMO, WORKSPACE))
+        machines = {Ref(capi.GROUP, "Machine", WORKSPACE, name_of(each)) for each in sight.machines}
+        belongings = Belongings(Key(WORKSPACE, DEMO), states.identifier_of(sight.wanted), machines)
+        return replace(sight, waits=tuple(self._world.gateway.waits.of(belongings)))
+
+    async def follow(self, until: str, seconds: int = 600) -> Sight:
+        for _ in range(seconds):
+            await self._world.settle(1)
+            sight = await self.look()
+            word = states.of_cluster(sight.wanted, sight.managed, sight.plane).word
+            if self.words[-1:] != [word]:
+                self.words.append(word)
+            facts = trees.facts(sight)
+            self.told += trees.news(self._facts, facts)
+            self._facts = facts
+            self._check(sight, word)
+            if word == until:
+                return sight
+        raise AssertionError(f"never {until}: {self.words}, {self.told[-5:]}")
+
+    def _check(self, sight: Sight, word: str) -> None:
+        now = self._world.clock.time()
+        for found in (sight, replace(sight, waits=None)):
+            links = chains.chain(found, now)
+            drawn = [trees.plain(line) for line in trees.drawn(chains.of_chain(found, links, now))]
+            assert all(line == line.rstrip() and line for line in drawn)
+            if word != states.ACTIVE:
+                assert chains.to_do(links, DEMO), (word, drawn, self.told[-5:])
+        said = [each for each in waits.read_off(sight) if each.evidence]
+        for told in sight.waits or ():
+            same = [each for each in said if (each.subject, each.evidence) == (told.subject, told.evidence)]
+            # The control plane is written before its machines: in between it says that there is a step, and none of them which.
+            same = [each for each in same if not (each.code is Code.STEP and each.on is None)]
+            assert all(each.code == told.code for each in same if told.code not in _LOOSE), (told, same)
+
+
+async def test_a_cluster_is_seen_to_come_to_change_and_to_be() -> None:
+    async with provisioned() as world:
+        await world.settle(30)
+        await world.want(DEMO, FROM)
+        eyes = Onlooker(world)
+        await eyes.follow(states.WAITING_FOR_MACHINES)
+        for number, roles in enumerate(("ecw", "ec", "ec", "w", "w")):
+            await world.host(DEMO, f"h{number}", roles)
+        done = await eyes.follow(states.ACTIVE)
+        assert states.count(done.wanted, done.managed, done.machines) == "5/5"
+        assert {states.of_machine(each).word for each in done.machines} == {states.READY}
+        await change(world, kubernetesVersion=TO)
+        await eyes.follow(states.UPDATING)
+        done = await eyes.follow(states.ACTIVE)
+        assert {states.kubelet_of(each) for each in done.machines} == {TO}
+        await world.settle(60)
+        quiet = await eyes.look()
+        assert chains.chain(quiet, world.clock.time()) == () and trees.facts(quiet)["control plane"] == "ready"
+        steps = [word for word in eyes.words if word != states.PROVISIONING or eyes.words.index(word)]
+        assert steps == [
+            states.WAITING_FOR_MACHINES,
+            states.PROVISIONING,
+            states.ACTIVE,
+            states.UPDATING,
+            states.ACTIVE,
+        ]
+        assert not any(": error" in line or ": failed" in line or ": gone" in line for line in eyes.told), eyes.told

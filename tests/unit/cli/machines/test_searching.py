@@ -1,0 +1,42 @@
+"""What is asked of providers for `remuda machine orphans`: here of the driver that makes hosts on this machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from remuda.cli.exits import Failure
+from remuda.cli.machines.searching import search, with_hosts
+from remuda.hosts.hosts import Hosts
+from remuda.kube.objects import GroupVersionResource
+from remuda.machines.nodedrivers.crds import definitions
+from tests.unit.management.clusters.kit import CRDS, NAMESPACES, world
+
+MACHINES = GroupVersionResource("rke-machine.cattle.io", "v1", "localmachines")
+
+
+async def test_hosts_without_a_machine_are_found(tmp_path: Path) -> None:
+    hosts = Hosts(tmp_path / "hosts")
+    async with world(lambda parts: (), begin=False) as made:
+        for driver in ("local", "azure"):
+            for crd in definitions(driver, {"resourceFields": {}}):
+                await made.create(CRDS, crd)
+        await made.settle(2)
+        owner = (await made.client.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
+        machine = {"apiVersion": "rke-machine.cattle.io/v1", "kind": "LocalMachine", "spec": {}}
+        await made.create(MACHINES, {**machine, "metadata": {"name": "kept", "namespace": "default"}})
+        try:
+            for name, whose in (("kept", owner), ("forgotten", owner), ("another", "somebody else")):
+                hosts.create(name, note=json.dumps({"machine": name, "owner": whose, "token": "t"}))
+            found = await search(made.client, "", None, with_hosts(tmp_path / "hosts"))
+            assert [(each.driver, each.found.id, each.found.what) for each in found.orphans] == [("local", "forgotten", "host")]
+            assert found.problems == []
+            found = await search(made.client, "azure", None, {})
+            assert found.orphans == [] and found.problems == ["azure: only rancher-machine has this driver, and it lists nothing"]
+            with pytest.raises(Failure, match="there is no node driver nope that is active: there are azure, local"):
+                await search(made.client, "nope", None, {})
+        finally:
+            for host in hosts.all():
+                hosts.remove(host.name)

@@ -1,0 +1,66 @@
+"""What is said of a machine, and of what was tried for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.cli.machines.looking import Machine
+from remuda.cli.machines.telling import attempt_rows, machine_data, machine_lines
+from remuda.kube.clock import parse_rfc3339
+from remuda.machines.machineprovision.attempts import Attempt
+
+Obj = dict[str, Any]
+NOW = parse_rfc3339("2026-03-01T00:10:00Z")
+OBJ: Obj = {
+    "metadata": {
+        "name": "demo-w-1",
+        "namespace": "fleet-default",
+        "creationTimestamp": "2026-03-01T00:00:00Z",
+        "labels": {"rke.cattle.io/rke-machine-pool-name": "w", "rke.cattle.io/worker-role": "true"},
+    },
+    "spec": {
+        "clusterName": "demo",
+        "providerID": "aws:///a/i-1",
+        "infrastructureRef": {"apiGroup": "rke-machine.cattle.io", "kind": "LocalMachine", "name": "demo-w-1"},
+    },
+    "status": {"nodeRef": {"name": "n1"}, "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]},
+}
+FAILED = Attempt("u1", "demo-w-1", "LocalMachine", "create", "Failed", ended="2026-03-01T00:05:00Z", reason="QuotaExceeded")
+
+
+def test_a_machine_in_lines() -> None:
+    template = {
+        "metadata": {"annotations": {"rke.cattle.io/cloned-from-kind": "LocalConfig", "rke.cattle.io/cloned-from-name": "nc"}}
+    }
+    infra = {"status": {"failureReason": "CreateError", "failureMessage": "no\nmore\n--- ended with exit status 1"}}
+    machine = Machine(OBJ, infra, template, {"metadata": {"name": "j"}}, (FAILED,))
+    assert list(machine_lines(machine, NOW)) == [
+        "machine demo-w-1  waiting  in fleet-default  10m",
+        "  cluster   demo, pool w",
+        "  roles     worker",
+        "  waits for waiting for BootstrapConfigReady",
+        "  node      n1",
+        "  addresses 10.0.0.1 (InternalIP)",
+        "  provider  aws:///a/i-1",
+        "  made as   LocalMachine demo-w-1",
+        "  config    LocalConfig nc",
+        "  job       j (remuda machine logs demo-w-1)",
+        "  failed    CreateError: no; more",
+        "  tried     create Failed 5m ago: QuotaExceeded",
+        "  shell     remuda ssh demo-w-1 (on the server's own machine)",
+    ]
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    machine = Machine({"metadata": {"name": "m", "namespace": "ns", "creationTimestamp": "2026-03-01T00:00:00Z"}})
+    data = machine_data(machine)
+    assert data["infrastructure"] == {"group": "", "kind": "", "name": ""} and data["attempts"] == []
+    assert not any(line.split()[0] in ("shell", "job", "config") for line in machine_lines(machine, NOW))
+
+
+def test_attempts_are_rows() -> None:
+    fine = Attempt("u2", "demo-w-2", "LocalMachine", "remove", "Complete", message="a\nb")
+    assert list(attempt_rows([FAILED, fine], NOW)) == [
+        ["demo-w-1", "create", "Failed", "5m ago", "QuotaExceeded", "", "u1"],
+        ["demo-w-2", "remove", "Complete", "-", "-", "a; b", "u2"],
+    ]

@@ -1,0 +1,211 @@
+"""What comes next for a machine, case by case."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from remuda.kube.clock import rfc3339
+from remuda.machines.errors import Reason
+from remuda.machines.machineprovision.decide import REMOVAL_PAUSE, Decision, Snapshot, Step, decide, needs_state
+from remuda.machines.machineprovision.names import CAPI_MACHINE, FINALIZER, FORCE_REMOVE, INFRA_REMOVE, JOB_UID
+from remuda.machines.machineprovision.outcome import Ended, Failure, Outcome
+
+Obj = dict[str, Any]
+NOW = 1_800_000_000.0
+MACHINE: Obj = {"metadata": {"name": "m", "namespace": "ns", "uid": "mu"}, "spec": {"bootstrap": {"dataSecretName": "b"}}}
+CLUSTER: Obj = {"metadata": {"name": "c", "namespace": "ns"}, "status": {"initialization": {"infrastructureProvisioned": True}}}
+RUNNING = Outcome(Ended.NOT_YET, NOW - 5)
+QUEUED = Outcome(Ended.NOT_YET)
+COMPLETE = Outcome(Ended.COMPLETE, NOW - 5, NOW)
+
+
+def failed(reason: Reason = Reason.FAILED) -> Outcome:
+    return Outcome(Ended.FAILED, NOW - 5, NOW, Failure(reason, "why"))
+
+
+def infra(create: str = "", delete: str = "", *, deleting: bool = False, since: float = NOW, **meta: Any) -> Obj:
+    """`create` and `delete`: the status of the conditions, with the reason after a slash."""
+    conditions = []
+    for kind, said in (("CreateJob", create), ("DeleteJob", delete)):
+        status, _, reason = said.partition("/")
+        if status:
+            conditions.append({"type": kind, "status": status, "reason": reason, "lastTransitionTime": rfc3339(since)})
+    found: Obj = {"name": "m", "namespace": "ns", "uid": "iu", "labels": {CAPI_MACHINE: "m"}, "finalizers": [FINALIZER], **meta}
+    if deleting:
+        found["deletionTimestamp"] = rfc3339(NOW)
+    return {
+        "apiVersion": "rke-machine.cattle.io/v1",
+        "kind": "PodMachine",
+        "metadata": found,
+        "spec": {},
+        "status": {"conditions": conditions},
+    }
+
+
+def job(uid: str = "ju", *, removing: bool = False, **spec: Any) -> Obj:
+    labels = {INFRA_REMOVE: "true" if removing else "false"}
+    return {"metadata": {"name": "m-machine-provision", "namespace": "ns", "uid": uid, "labels": labels}, "spec": spec}
+
+
+OURS = {"annotations": {JOB_UID: "ju"}}
+LOCAL = {"managedBy": "remuda.dev/job-runner"}
+
+
+def seen(obj: Obj, job: Obj | None = None, outcome: Outcome | None = None, **more: Any) -> Snapshot:
+    return replace(Snapshot(obj, MACHINE, CLUSTER, job, outcome if job is not None else None, NOW), **more)
+
+
+def step(snapshot: Snapshot) -> Step:
+    return decide(snapshot).step
+
+
+# --- making -------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_machine_that_nobody_owns_waits() -> None:
+    found = decide(seen(infra(), machine=None))
+    assert found.step is Step.NOTHING and "no Machine" in found.waits[0].evidence
+
+
+@pytest.mark.parametrize("missing", [{"labels": {}}, {"finalizers": []}, {"labels": {CAPI_MACHINE: "other"}}])
+def test_it_is_marked_before_anything_is_made(missing: Obj) -> None:
+    assert step(seen(infra(**missing))) is Step.MARK
+
+
+@pytest.mark.parametrize(
+    ("cluster", "machine", "why"),
+    [
+        (None, MACHINE, "its Cluster is not there"),
+        ({**CLUSTER, "spec": {"paused": True}}, MACHINE, ""),
+        ({"metadata": CLUSTER["metadata"]}, MACHINE, "the infrastructure of its cluster is not ready"),
+        (CLUSTER, {**MACHINE, "spec": {}}, "there is no bootstrap data yet"),
+        (CLUSTER, {**MACHINE, "metadata": {**MACHINE["metadata"], "deletionTimestamp": rfc3339(NOW)}}, "its Machine goes"),
+    ],
+    ids=["no-cluster", "paused", "no-infrastructure", "no-bootstrap-data", "going"],
+)
+def test_nothing_is_paid_for_before_all_is_ready(cluster: Obj | None, machine: Obj, why: str) -> None:
+    found = decide(seen(infra(), cluster=cluster, machine=machine))
+    assert found.step is Step.NOTHING and found.waits[0].evidence == why
+
+
+def test_the_job_is_made_then_followed_then_its_outcome_told() -> None:
+    assert step(seen(infra())) is Step.MAKE_JOB
+    running = decide(seen(infra("Unknown", **OURS), job(), RUNNING))
+    assert running.step is Step.TELL and running.waits
+    assert decide(seen(infra("Unknown", **OURS), job(), COMPLETE)) == Decision(Step.TELL)
+    assert decide(seen(infra("Unknown", **OURS), job(), failed())) == Decision(Step.TELL)
+
+
+def test_a_job_that_nobody_took_note_of_is_looked_at_first() -> None:
+    assert step(seen(infra("Unknown"), job(), RUNNING)) is Step.ADOPT_JOB
+    assert step(seen(infra("Unknown", **OURS), job("other"), COMPLETE)) is Step.ADOPT_JOB, "it is not believed either"
+
+
+def test_a_job_that_somebody_deleted_is_made_again() -> None:
+    assert step(seen(infra("Unknown", **OURS))) is Step.MAKE_JOB
+
+
+def test_what_was_made_for_the_job_goes_when_the_node_is_known() -> None:
+    done = infra("True", **OURS)
+    assert step(seen(done, job(), COMPLETE)) is Step.NOTHING
+    known = {**done, "spec": {"providerID": "x"}}
+    assert step(seen(known, job(), COMPLETE)) is Step.PRUNE
+    assert step(seen({**infra("True"), "spec": {"providerID": "x"}})) is Step.NOTHING
+
+
+def test_a_machine_that_could_not_be_made_stays_as_long_as_said_and_goes() -> None:
+    broken = infra("False/CreateError", **OURS)
+    assert step(seen(broken, job(), failed())) is Step.GIVE_UP
+    waiting = decide(seen(broken, job(), failed(), pause=60.0))
+    assert (waiting.step, waiting.after) == (Step.NOTHING, 60.0)
+    assert step(seen(broken, job(), failed(), pause=60.0, now=NOW + 61)) is Step.GIVE_UP
+
+
+# --- removing -----------------------------------------------------------------------------------------------------------------
+
+
+def gone(*states: str, job: Obj | None = None, outcome: Outcome | None = None, **more: Any) -> Snapshot:
+    meta = {key: more.pop(key) for key in ("annotations", "since", "finalizers") if key in more}
+    return seen(infra(*states, deleting=True, **meta), job, outcome, **more)
+
+
+def test_what_was_never_begun_is_let_go() -> None:
+    assert step(gone()) is Step.RELEASE
+    assert step(gone(finalizers=["other"])) is Step.NOTHING
+
+
+def test_a_job_that_runs_is_waited_for_and_one_that_waits_is_called_off() -> None:
+    waits = decide(gone("Unknown", job=job(**LOCAL), outcome=RUNNING, **OURS))
+    assert waits.step is Step.NOTHING and "before the Job that makes it has ended" in waits.waits[0].evidence
+    assert step(gone("Unknown", job=job(**LOCAL), outcome=QUEUED, **OURS)) is Step.DROP_JOB
+    assert step(gone("Unknown", job=job(), outcome=QUEUED, **OURS)) is Step.NOTHING, "of a pod nobody knows whether it has begun"
+    ours = gone("Unknown", job=job(**LOCAL), outcome=RUNNING, interruptible=True, **OURS)
+    assert step(ours) is Step.DROP_JOB, "a driver of ours can be interrupted at any point"
+    stuck = gone("Unknown", job=job(), outcome=RUNNING, interruptible=True, **OURS)
+    assert step(stuck) is Step.DROP_JOB, "also in a pod, which may be one that never gets its image"
+    assert step(gone("Unknown", job=job(), outcome=COMPLETE, **OURS)) is Step.TELL
+    assert step(gone("Unknown", job=job("other"), outcome=COMPLETE, **OURS)) is Step.DROP_JOB
+
+
+def test_when_the_job_vanished_the_state_says_whether_there_is_a_machine() -> None:
+    snapshot = gone("Unknown", **OURS)
+    assert needs_state(snapshot)
+    assert step(replace(snapshot, state=False)) is Step.RELEASE
+    assert step(replace(snapshot, state=True)) is Step.INTERRUPTED
+
+
+@pytest.mark.parametrize("made", ["True", "False/CreateError", "False/Interrupted"])
+def test_a_machine_is_removed_by_a_job_unless_its_state_is_empty(made: str) -> None:
+    assert step(gone(made, job=job(), outcome=COMPLETE, **OURS)) is Step.DROP_JOB, "there is one Job at a time"
+    assert decide(gone(made, **OURS)) == Decision(Step.MAKE_JOB, removing=True)
+    assert step(gone(made, state=False, job=job(), outcome=failed(), **OURS)) is Step.RELEASE
+
+
+def test_the_removal_is_followed_to_its_end() -> None:
+    running = decide(gone("True", "Unknown", job=job(removing=True), outcome=RUNNING, **OURS))
+    assert running.step is Step.TELL and running.removing and running.waits
+    assert decide(gone("True", "Unknown", job=job(removing=True), outcome=COMPLETE, **OURS)) == Decision(Step.TELL, removing=True)
+    assert decide(gone("True", "Unknown")) == Decision(Step.MAKE_JOB, removing=True), "somebody deleted it"
+    assert step(gone("True", "Unknown", job=job(removing=True), outcome=RUNNING)) is Step.ADOPT_JOB
+    assert step(gone("True", "Unknown", job=job(removing=False), outcome=COMPLETE, **OURS)) is Step.DROP_JOB
+    assert step(gone("True", "True", job=job(removing=True), outcome=COMPLETE, **OURS)) is Step.RELEASE
+
+
+def test_a_removal_that_failed_is_tried_again_after_a_while() -> None:
+    waiting = decide(gone("True", "False/DeleteError", job=job(removing=True), outcome=failed(Reason.AUTH_FAILED), **OURS))
+    assert (waiting.step, waiting.after) == (Step.NOTHING, REMOVAL_PAUSE)
+    assert "AuthFailed: why" in waiting.waits[0].evidence and FORCE_REMOVE in waiting.waits[0].evidence
+    due: dict[str, Any] = {"now": NOW + REMOVAL_PAUSE + 1, **OURS}
+    assert step(gone("True", "False/DeleteError", job=job(removing=True), outcome=failed(), **due)) is Step.DROP_JOB
+    assert decide(gone("True", "False/DeleteError", **due)) == Decision(Step.MAKE_JOB, removing=True)
+
+
+@pytest.mark.parametrize("reason", [Reason.AUTH_FAILED, Reason.INVALID, Reason.MISSING_PROGRAM, Reason.PERMISSION_DENIED])
+def test_what_could_neither_be_made_nor_removed_is_let_go_and_said_so(reason: Reason) -> None:
+    found = decide(gone("False/CreateError", "False/DeleteError", job=job(removing=True), outcome=failed(reason), **OURS))
+    assert found.step is Step.RELEASE and found.abandoned
+
+
+@pytest.mark.parametrize("reason", [Reason.THROTTLED, Reason.UNAVAILABLE, Reason.TIMED_OUT, Reason.FAILED])
+def test_but_not_for_a_reason_that_passes(reason: Reason) -> None:
+    found = decide(gone("False/CreateError", "False/DeleteError", job=job(removing=True), outcome=failed(reason), **OURS))
+    assert found.step is Step.NOTHING
+
+
+@pytest.mark.parametrize("where", ["infra", "machine"])
+def test_force_lets_go_of_what_can_not_be_removed(where: str) -> None:
+    forced = {FORCE_REMOVE: "true"}
+    annotations = {JOB_UID: "ju", **(forced if where == "infra" else {})}
+    machine = {**MACHINE, "metadata": {**MACHINE["metadata"], "annotations": forced if where == "machine" else {}}}
+    broken = gone("True", "False/DeleteError", job=job(removing=True), outcome=failed(), annotations=annotations, machine=machine)
+    assert decide(broken).step is Step.RELEASE and decide(broken).abandoned
+    running = gone("True", "Unknown", job=job(removing=True), outcome=RUNNING, annotations=annotations, machine=machine)
+    assert decide(running).step is Step.TELL, "it may well succeed"
+
+
+def test_a_namespace_that_goes_is_not_held_up() -> None:
+    found = decide(gone("True", namespace_ends=True))
+    assert found.step is Step.RELEASE and found.abandoned

@@ -1,0 +1,118 @@
+"""A plan that failed is tried again, later each time, and stops the wave meanwhile."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from remuda.kube.clock import rfc3339
+from remuda.kube.waits import Code
+from remuda.rke.planner import keys
+from remuda.rke.planner.failures import LONGEST_PAUSE, judge, noted, pause
+from remuda.rke.planner.snapshot import Machine
+
+from .world import NEXT, NOW, World, applied, decide, heard, machine, named, running, with_machine, with_node, with_spec, written
+
+
+def failed(member: Machine, revision: int = 1) -> Machine:
+    assert member.node is not None
+    return with_node(member, replace(member.node, state="failed", failed=True, in_sync=False, revision=revision))
+
+
+def test_the_first_failure_is_noted_with_the_time_of_the_next_try() -> None:
+    picture = with_machine(running(("a", "ecw")), "a", failed)
+    decision = decide(picture)
+    note = json.loads(decision.secrets["a"].annotations[keys.PLAN_FAILURE] or "")
+    assert note == {"attempts": 1, "retryAt": rfc3339(NOW + 10), "revision": 1}
+    assert not decision.secrets["a"].retry and decision.revisit_at == NOW + 10
+    assert decision.waits[0].code is Code.PLAN_FAILED
+    text = f"failure while applying plan (once, next try at {rfc3339(NOW + 10)})"
+    assert decision.waits[0].evidence == f"configuring bootstrap node(s) a: {text}"
+    changed = decision.machines["a"].reconciled
+    assert changed is not None and (changed.status, changed.reason, changed.message) == ("Unknown", "Waiting", text)
+
+
+def test_it_is_tried_again_when_it_is_time_and_not_twice() -> None:
+    picture = with_machine(running(("a", "ecw")), "a", failed)
+    picture = applied(picture, decide(picture))
+    assert not decide(replace(picture, now=NOW + 9)).secrets
+    due = replace(picture, now=NOW + 10)
+    again = decide(due)
+    assert again.secrets["a"].retry and again.secrets["a"].plan is None
+    assert decide(applied(due, again)).waits[0].code is Code.PLAN
+
+
+@pytest.mark.parametrize(("attempts", "seconds"), [(1, 10), (2, 20), (3, 40), (7, 600), (10_000, 600)])
+def test_pauses_grow_up_to_a_limit(attempts: int, seconds: float) -> None:
+    assert pause(attempts) == seconds
+
+
+def test_tries_are_counted_by_the_agents_revision_and_forgotten_after_success() -> None:
+    place = World(running(("a", "ecw")), {"a": 3}, seconds=60)
+    place.picture = with_spec(place.picture, felt="x")
+    most = 0
+    for _ in range(80):
+        if place.look().applied:
+            break
+        note = noted(named(place.picture, "a"))
+        most = max(most, note.attempts if note else 0)
+        place.act()
+    assert most == 3
+    assert noted(named(place.picture, "a")) is None
+    assert keys.PLAN_FAILURE not in named(place.picture, "a").plan_annotations
+
+
+def test_a_garbled_note_and_a_clock_that_was_set_back_stop_nothing() -> None:
+    far = json.dumps({"attempts": 1, "revision": 1, "retryAt": rfc3339(NOW + 10**8)})
+    member = failed(named(running(("a", "ecw")), "a"))
+    assert member.node is not None
+    late = judge(member.with_plan_metadata({}, {keys.PLAN_FAILURE: far}), member.node, NOW)
+    assert late.revisit_at == NOW + LONGEST_PAUSE
+    fresh = judge(member.with_plan_metadata({}, {keys.PLAN_FAILURE: "{"}), member.node, NOW)
+    assert fresh.note is not None and fresh.note.attempts == 1
+
+
+def test_older_agents_try_again_by_themselves() -> None:
+    member = named(running(("a", "ecw")), "a")
+    assert member.node is not None
+    node = replace(member.node, state="", failed=True, failure_count=4, in_sync=False, failure="sh: 1\nno space left")
+    verdict = judge(member, node, NOW)
+    assert verdict.message == "failure while applying plan (4 times, tried again by its agent): no space left"
+    assert verdict.note is None and not verdict.retry
+
+
+def test_another_plan_is_given_at_once() -> None:
+    picture = with_machine(running(("a", "ecw")), "a", failed)
+    decision = decide(with_spec(applied(picture, decide(picture)), felt="mended"))
+    assert written(decision) == {"a"}
+    assert decision.secrets["a"].annotations[keys.PLAN_FAILURE] is None
+
+
+def test_a_failure_stops_the_wave_and_says_where() -> None:
+    strategy = {"workerConcurrency": "0"}
+    picture = running(("a", "ec"), ("w1", "w"), ("w2", "w"), ("w3", "w"), spec={"upgradeStrategy": strategy})
+    place = World(with_spec(picture, kubernetesVersion=NEXT))
+    while "configuring worker" not in place.look().waits[0].evidence:
+        place.act()
+    midway = with_machine(with_machine(place.picture, "w2", failed), "w1", lambda m: with_node(m, named(picture, "w1").node))
+    decision = decide(midway)
+    assert "w1" not in written(decision)
+    held = next(wait for wait in decision.waits if wait.subject.name == "w1")
+    assert held.code is Code.TURN and held.evidence == "not changed, since w2 failed" and held.on is not None
+    assert held.on.name == "w2"
+    assert decision.waits[0].code is Code.PLAN_FAILED and decision.waits[0].on is not None and decision.waits[0].on.name == "w2"
+
+
+def test_members_that_failed_but_serve_are_not_all_tried_again_at_once() -> None:
+    picture = running(("a", "ecw"), ("b", "ecw"), ("c", "ecw"))
+    for name in ("b", "c"):
+        picture = with_machine(picture, name, failed)
+    picture = heard(replace(applied(picture, decide(picture)), now=NOW + 60))
+    again = [name for name, change in decide(picture).secrets.items() if change.retry]
+    assert again == ["b"]
+
+
+def test_a_machine_without_a_plan_has_nothing_to_try_again() -> None:
+    assert noted(machine("a")) is None

@@ -1,0 +1,174 @@
+"""Who is asked for a sign of life before a member of etcd is restarted, and what their silence means."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from remuda.kube.clock import rfc3339
+from remuda.kube.waits import Actor, Code, Wait
+from remuda.rke import names
+from remuda.rke.planner import keys
+from remuda.rke.planner.decision import Decision
+from remuda.rke.planner.signs import FRESH
+from remuda.rke.planner.snapshot import Machine, Snapshot
+
+from .world import NEXT, NOW, World, applied, decide, heard, running, with_machine, with_node, with_spec, written
+
+THREE = (("a", "ecw"), ("b", "ecw"), ("c", "ecw"))
+
+
+def late(*members: tuple[str, str]) -> Snapshot:
+    """An upgrade is wanted of hosts that have said nothing for an hour."""
+    return replace(with_spec(running(*(members or THREE)), kubernetesVersion=NEXT), now=NOW + 3600)
+
+
+def asked(decision: Decision) -> set[str]:
+    return {name for name, change in decision.secrets.items() if change.ask}
+
+
+def wait_of(decision: Decision, name: str) -> Wait:
+    return next(wait for wait in decision.waits if wait.subject.name == name)
+
+
+def answered(member: Machine) -> Machine:
+    assert member.node is not None
+    return with_node(member, replace(member.node, asked=False))
+
+
+def test_the_others_are_asked_before_a_member_is_restarted() -> None:
+    decision = decide(late())
+    assert not written(decision) and asked(decision) == {"b", "c"}
+    assert wait_of(decision, "a").code is Code.STEP and wait_of(decision, "a").actor is Actor.MACHINE
+    assert wait_of(decision, "a").evidence == "before it is restarted, waiting for a sign of life of b,c"
+    assert decision.revisit_at == NOW + 3600 + FRESH + 1
+
+
+def test_nobody_is_asked_twice_while_an_answer_may_come() -> None:
+    picture = late()
+    picture = replace(applied(picture, decide(picture)), now=picture.now + FRESH)
+    assert not asked(decide(picture)) and not written(decide(picture))
+
+
+def test_it_is_restarted_when_all_have_answered_and_no_sooner() -> None:
+    picture = late()
+    picture = with_machine(applied(picture, decide(picture)), "b", answered)
+    assert not written(decide(picture))
+    assert wait_of(decide(picture), "a").evidence.endswith("of c")
+    assert written(decide(with_machine(picture, "c", answered))) == {"a"}
+
+
+def test_an_answer_counts_for_a_moment_only() -> None:
+    picture = heard(late())
+    assert written(decide(replace(picture, now=picture.now + FRESH))) == {"a"}
+    decision = decide(replace(picture, now=picture.now + FRESH + 1))
+    assert not written(decision) and asked(decision) == {"b", "c"}
+
+
+def test_an_answer_counts_for_one_restart_only() -> None:
+    picture = with_machine(heard(late()), "a", lambda m: _planned(m, NOW + 3600))
+    assert not written(decide(picture))
+    picture = with_machine(heard(late()), "a", lambda m: _planned(m, NOW + 3599))
+    assert written(decide(picture)) == {"a"}
+    picture = with_machine(heard(late()), "a", lambda m: _planned(m, NOW + 90_000))
+    assert written(decide(picture)) == {"a"}, "a clock was set back since"
+
+
+def _planned(member: Machine, at: float) -> Machine:
+    return member.with_plan_metadata({}, {names.PLAN_UPDATED: rfc3339(at)})
+
+
+def test_who_does_not_answer_is_told_and_others_are_not_asked_again_and_again() -> None:
+    picture = late()
+    at = rfc3339(picture.now)
+    picture = with_machine(applied(picture, decide(picture)), "b", answered)
+    picture = replace(picture, now=picture.now + FRESH + 1)
+    decision = decide(picture)
+    held = wait_of(decision, "a")
+    assert held.code is Code.QUORUM and held.actor is Actor.USER and held.on is not None and held.on.name == "c"
+    assert held.evidence == f"etcd would lose its quorum, since c has not answered since {at}"
+    # Who is away itself may be changed, if the others are there.
+    assert asked(decision) == {"a", "b"} and not written(decision)
+    picture = heard(replace(picture, now=picture.now))
+    silent = with_machine(picture, "c", lambda m: _asked(m, NOW))
+    assert not asked(decide(replace(silent, now=silent.now + 7200))) - {"a", "b"}
+
+
+def _asked(member: Machine, at: float) -> Machine:
+    assert member.node is not None
+    return with_node(member.with_plan_metadata({}, {keys.ASKED_AT: rfc3339(at)}), replace(member.node, asked=True))
+
+
+def test_one_that_comes_back_is_enough() -> None:
+    place = World(late(), dead={"c"})
+    for _ in range(10):
+        assert not written(place.look()) & {"a", "b"}
+        place.act()
+    place.dead = set()
+    for _ in range(60):
+        if place.look().applied:
+            return
+        place.act()
+    raise AssertionError
+
+
+def test_of_five_members_one_may_be_silent() -> None:
+    members = [(name, "ecw") for name in "abcde"]
+    place = World(late(*members), dead={"e"})
+    place.look()
+    place.act()
+    assert written(place.look()) == {"a"}
+
+
+def test_one_of_two_is_restarted_only_if_the_other_is_there() -> None:
+    picture = late(("a", "ecw"), ("b", "ecw"))
+    assert asked(decide(picture)) == {"b"} and not written(decide(picture))
+    assert written(decide(heard(picture))) == {"a"}
+
+
+def test_a_single_member_and_workers_need_nobody() -> None:
+    assert written(decide(late(("a", "ecw")))) == {"a"}
+    place = World(late(("a", "ec"), ("w", "w")))
+    for _ in range(20):
+        decision = place.look()
+        assert not asked(decision)
+        if decision.applied:
+            return
+        place.act()
+    raise AssertionError
+
+
+def test_a_member_that_is_down_by_its_own_word_is_mended_at_once() -> None:
+    def down(member: Machine) -> Machine:
+        assert member.node is not None
+        return with_node(member, replace(member.node, probes=dict.fromkeys(member.node.plan.probes, False)))
+
+    assert written(decide(with_machine(late(), "a", down))) == {"a"}
+
+
+def test_a_node_in_trouble_does_not_make_its_member_free_to_go() -> None:
+    """A kubelet or a network may be broken on all of them, with etcd well: that must be mendable, but not at any price."""
+    picture = late()
+    for name in "abc":
+        picture = with_machine(picture, name, lambda m: replace(m, non_ready="NodeHealthy: no network"))
+    assert not written(decide(picture)) and asked(decide(picture)) == {"b", "c"}
+    assert written(decide(heard(picture))) == {"a"}
+
+
+def test_a_probe_that_wavers_is_no_sign() -> None:
+    def wavers(member: Machine) -> Machine:
+        assert member.node is not None
+        return with_node(member, replace(member.node, wavering=True))
+
+    picture = with_machine(heard(late()), "c", wavers)
+    assert not written(decide(picture)) and not asked(decide(picture))
+    assert asked(decide(replace(picture, now=picture.now + FRESH + 1))) == {"b", "c"}
+
+
+def test_a_clock_that_was_set_back_keeps_nobody_waiting() -> None:
+    picture = with_machine(heard(late()), "c", lambda m: _asked(m, NOW + 90_000))
+    assert asked(decide(picture)) == {"c"}
+
+
+def test_what_restarts_nothing_needs_no_sign() -> None:
+    picture = replace(with_spec(running(*THREE), minor="new"), now=NOW + 3600)
+    assert written(decide(picture)) == {"a"} and not asked(decide(picture))

@@ -1,0 +1,239 @@
+"""Snapshots by few words, and a small world that does what decisions say: hosts that apply plans, a drain that drains."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from remuda.kube.clock import rfc3339
+from remuda.rke import names
+from remuda.rke.planner import keys
+from remuda.rke.planner.decide import plan
+from remuda.rke.planner.decision import Decision, SecretChange
+from remuda.rke.planner.snapshot import (
+    Address,
+    Cluster,
+    Condition,
+    ControlPlane,
+    Join,
+    Machine,
+    PlanNode,
+    PlanSecret,
+    Snapshot,
+    Tokens,
+    merged,
+)
+from remuda.rke.plans import File, Instruction, Plan, Probe
+
+NOW = 1_800_000_000.0
+VERSION, NEXT = "v1.34.1+k3s1", "v1.35.0+k3s1"
+_ROLES = {"e": names.ETCD_ROLE, "c": names.CONTROL_PLANE_ROLE, "w": names.WORKER_ROLE}
+_CONFIG = "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml"
+
+
+def render(snapshot: Snapshot, machine: Machine, join: Join) -> Plan:
+    """As the real renderer, small: what a drain is for, what only restarts, and what is minor."""
+    spec = snapshot.control_plane.spec
+    config = {"server": join.server} if join.server else {"cluster-init": True}
+    felt = hashlib.sha256(f"{spec.get('kubernetesVersion')} {spec.get('felt')}".encode()).hexdigest()
+    stamp = hashlib.sha256(f"{felt} {config}".encode()).hexdigest()
+    files = (File.of(_CONFIG, json.dumps(config)), File.of("/manifest", str(spec.get("minor")), dynamic=True, minor=True))
+    install = Instruction("install", "image", (f"RESTART_STAMP={stamp}", f"DRAIN_HASH={felt}"), ("-c", "run.sh"), "sh")
+    probes = {"kubelet": Probe()} | ({"kube-apiserver": Probe()} if machine.is_control_plane else {})
+    return Plan(files, (install,), probes=probes)
+
+
+def machine(name: str, roles: str = "ecw", **fields: Any) -> Machine:
+    labels = {_ROLES[role]: "true" for role in roles} | fields.pop("marks", {})
+    secret = PlanSecret(f"{name}-plan", labels, fields.pop("notes", {}), fields.pop("node", None))
+    return Machine(name, f"uid-{name}", secret, namespace="fleet-default", infrastructure_ready=True, phase="Running", **fields)
+
+
+def control_plane(spec: Mapping[str, Any] | None = None, **fields: Any) -> ControlPlane:
+    return ControlPlane("fleet-default", "demo", {"kubernetesVersion": VERSION, **(spec or {})}, **fields)
+
+
+def snapshot(*machines: Machine, spec: Mapping[str, Any] | None = None, **fields: Any) -> Snapshot:
+    own = {key: fields.pop(key) for key in list(fields) if key in ControlPlane.__slots__}
+    cluster = fields.pop("cluster", Cluster("demo", infrastructure_provisioned=True))
+    tokens = fields.pop("tokens", Tokens("server", "agent"))
+    return Snapshot(fields.pop("now", NOW), control_plane(spec, **own), cluster, machines, tokens, **fields)
+
+
+def done(of: Plan, **fields: Any) -> PlanNode:
+    """A plan that is applied, and all is well."""
+    healthy = dict.fromkeys(of.probes, True)
+    return PlanNode(of, of, "succeeded", 1, True, probes=fields.pop("probes", healthy), **fields)
+
+
+def url(name: str) -> str:
+    return f"https://{_address(name)}:9345"
+
+
+def _address(name: str) -> str:
+    number = int(hashlib.sha256(name.encode()).hexdigest()[:6], 16)
+    return f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+
+
+def running(*members: tuple[str, str], spec: Mapping[str, Any] | None = None, **fields: Any) -> Snapshot:
+    """A cluster that is up; the first machine is the init node, the others have joined it. All have just given a sign of life."""
+    first = members[0][0]
+    bare = snapshot(*(machine(name, roles) for name, roles in members), spec=spec, agent_connected=True, initialized=True)
+    up = []
+    for member in bare.machines:
+        init = member.name == first
+        desired = render(bare, member, Join(init=True) if init else Join(server=url(first)))
+        notes = {names.JOINED_TO: "" if init else url(first), names.JOIN_URL: url(member.name), keys.ASKED_AT: rfc3339(NOW)}
+        marked = {names.INIT_NODE: "true"} if init else {}
+        up.append(with_node(joined(member.with_plan_metadata(dict(marked), dict(notes)), VERSION), done(desired)))
+    conditions = (Condition("Bootstrapped", "True"), Condition("Provisioned", "True"))
+    whole = replace(bare.control_plane, conditions=conditions, applied_spec=bare.control_plane.spec)
+    return replace(bare, machines=tuple(up), control_plane=whole, **fields)
+
+
+def joined(member: Machine, version: str) -> Machine:
+    addresses = (Address("InternalIP", _address(member.name)), Address("Hostname", member.name))
+    return replace(member, node_name=member.name, kubelet_version=version.split("+")[0], addresses=addresses)
+
+
+def with_node(member: Machine, node: PlanNode | None) -> Machine:
+    assert member.secret is not None
+    return replace(member, secret=replace(member.secret, node=node))
+
+
+def with_machine(picture: Snapshot, name: str, change: Callable[[Machine], Machine]) -> Snapshot:
+    return replace(picture, machines=tuple(change(m) if m.name == name else m for m in picture.machines))
+
+
+def heard(picture: Snapshot) -> Snapshot:
+    """All hosts have just said that they are there."""
+    now: dict[str, str | None] = {keys.ASKED_AT: rfc3339(picture.now)}
+    return replace(picture, machines=tuple(_answered(member).with_plan_metadata({}, now) for member in picture.machines))
+
+
+def with_spec(picture: Snapshot, **spec: Any) -> Snapshot:
+    return replace(picture, control_plane=replace(picture.control_plane, spec={**picture.control_plane.spec, **spec}))
+
+
+def named(picture: Snapshot, name: str) -> Machine:
+    return next(member for member in picture.machines if member.name == name)
+
+
+def decide(picture: Snapshot) -> Decision:
+    return plan(picture, render)
+
+
+def written(decision: Decision) -> set[str]:
+    return {name for name, change in decision.secrets.items() if change.plan is not None}
+
+
+def applied(picture: Snapshot, decision: Decision) -> Snapshot:
+    """The snapshot once the decision has been written."""
+    at = rfc3339(picture.now)
+    conditions = {c.type: c for c in picture.control_plane.conditions} | {c.type: replace(c, at=at) for c in decision.conditions}
+    head = replace(picture.control_plane, conditions=tuple(conditions.values()))
+    if decision.initialized is not None:
+        head = replace(head, initialized=decision.initialized)
+    if decision.applied:
+        head = replace(head, applied_spec=head.spec)
+    machines = []
+    for member in picture.machines:
+        if member.name in decision.secrets:
+            member = _with_secret(member, decision.secrets[member.name])
+        change = decision.machines.get(member.name)
+        if change is not None:
+            reconciled = replace(change.reconciled, at=at) if change.reconciled else member.reconciled
+            bootstrap = merged(member.bootstrap_annotations, dict(change.bootstrap_annotations))
+            own = merged(member.annotations, dict(change.annotations))
+            member = replace(member, reconciled=reconciled, annotations=own, bootstrap_annotations=bootstrap)
+        machines.append(member)
+    tokens = Tokens("server", "agent") if decision.create_tokens else picture.tokens
+    return replace(picture, control_plane=head, machines=tuple(machines), tokens=tokens)
+
+
+def _with_secret(member: Machine, change: SecretChange) -> Machine:
+    member = member.with_plan_metadata(change.labels, change.annotations)
+    node = member.node
+    if change.plan is not None:
+        old = node.applied if node else None
+        revision = node.revision if node else 0
+        node = PlanNode(change.plan, old, "pending", revision, agent=node.agent if node else None)
+    elif change.retry and node is not None:
+        node = replace(node, state="pending", failed=False, in_sync=False)
+    elif change.ask and node is not None:
+        node = replace(node, asked=True)
+    return with_node(member, node)
+
+
+@dataclass
+class World:
+    """Hosts act between passes. `failing` counts how often a host still fails; `dead` hosts do nothing; what is not healthy stays
+    so if `stubborn`, until the host gets another plan."""
+
+    picture: Snapshot
+    failing: dict[str, int] = field(default_factory=dict)
+    dead: set[str] = field(default_factory=set)
+    stubborn: bool = False
+    seconds: float = 5.0
+
+    def look(self) -> Decision:
+        decision = decide(self.picture)
+        self.picture = applied(self.picture, decision)
+        return decision
+
+    def act(self) -> None:
+        machines = tuple(member if member.name in self.dead else self._acted(member) for member in self.picture.machines)
+        servers = [m for m in machines if m.is_control_plane and m.node and m.node.in_sync and all(m.node.probes.values())]
+        connected = self.picture.control_plane.agent_connected or bool(servers)
+        head = replace(self.picture.control_plane, agent_connected=connected)
+        self.picture = replace(self.picture, machines=machines, control_plane=head, now=self.picture.now + self.seconds)
+
+    def _acted(self, member: Machine) -> Machine:
+        member = _answered(_drained(member))
+        node = member.node
+        if node is None or node.state in ("failed", "succeeded"):
+            if node is not None and node.state == "succeeded":
+                version = self._version(node.plan)
+                if not self.stubborn or version == NEXT:
+                    member = with_node(member, replace(node, probes=dict.fromkeys(node.plan.probes, True)))
+                member = joined(member, version)
+            return member
+        if node.state == "pending":
+            return with_node(member, replace(node, state="in-progress", revision=node.revision + 1, in_sync=False))
+        if self.failing.get(member.name, 0):
+            self.failing[member.name] -= 1
+            return with_node(member, replace(node, state="failed", failed=True, failure_count=1))
+        sync = replace(node, state="succeeded", applied=node.plan, in_sync=True, probes=dict.fromkeys(node.plan.probes, False))
+        return with_node(member, _with_its_successor(sync))
+
+    def _version(self, of: Plan) -> str:
+        for version in (VERSION, NEXT):
+            wanted = replace(self.picture.control_plane, spec={**self.picture.control_plane.spec, "kubernetesVersion": version})
+            probe = machine("any", "w")
+            fresh = render(replace(self.picture, control_plane=wanted), probe, Join(server="x"))
+            if fresh.instructions[0].env[1] == of.instructions[0].env[1]:
+                return version
+        return VERSION
+
+
+def _with_its_successor(node: PlanNode) -> PlanNode:
+    """An agent that finds another one in its plan becomes that one."""
+    found = [file.path.rpartition("/")[2].removesuffix(".pyz") for file in node.plan.files if file.path.endswith(".pyz")]
+    return replace(node, agent=replace(node.agent, checksum=found[0])) if found and node.agent else node
+
+
+def _answered(member: Machine) -> Machine:
+    return with_node(member, replace(member.node, asked=False)) if member.node is not None else member
+
+
+def _drained(member: Machine) -> Machine:
+    notes = member.plan_annotations
+    if notes.get(names.UNCORDON):
+        gone = (names.PRE_DRAIN, names.POST_DRAIN, names.DRAIN_OPTIONS, names.DRAIN_DONE, names.UNCORDON)
+        return member.with_plan_metadata({}, dict.fromkeys(gone))
+    if notes.get(names.DRAIN_OPTIONS):
+        return member.with_plan_metadata({}, {names.DRAIN_DONE: notes[names.DRAIN_OPTIONS]})
+    return member
