@@ -1,7 +1,7 @@
 """What the supervisor asks etcd: who its members are, how they do, its snapshot, and the few keys of its own.
 
-The same JSON gateway, and the same way of asking one member after the other, as the API's store
-(:mod:`remuda.apiserver.store.etcd`); only the questions are others.
+The same way of asking one member after the other as the API's store has (:mod:`remuda.apiserver.store.etcd`): keys by gRPC, as
+there; what is about etcd itself over its JSON gateway.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import msgspec
 from remuda.apiserver.store import Unavailable
 from remuda.apiserver.store.etcd import EtcdConfig
 from remuda.apiserver.store.etcd.connection import Failed
-from remuda.apiserver.store.etcd.members import Members, refusal_of
-from remuda.apiserver.store.etcd.messages import GatewayError, Header, RangeAnswer, TxnAnswer, decoder
+from remuda.apiserver.store.etcd.members import Members
+from remuda.apiserver.store.etcd.messages import GatewayError, decoder
+from remuda.apiserver.store.etcd.refusals import refusal_of
+from remuda.apiserver.store.etcd.rpc import DELETE, PUT, RANGE, TXN
 from remuda.apiserver.store.transaction import after_prefix
 from remuda.kube.clock import Clock, Rng, deadline
 
@@ -101,33 +103,33 @@ class EtcdClient:
     # --- members --------------------------------------------------------------------------------------------------------
 
     async def members(self, *, linearizable: bool = True) -> list[Member]:
-        found = await self._members.read("/v3/cluster/member/list", {"linearizable": linearizable}, _Members)
+        found = await self._members.ask("/v3/cluster/member/list", {"linearizable": linearizable}, _Members)
         return found.members
 
     async def add_learner(self, peer_url: str) -> list[Member]:
         """All members, with the new one."""
-        answer = await self._members.read("/v3/cluster/member/add", {"peerURLs": [peer_url], "isLearner": True}, _Members)
+        answer = await self._members.ask("/v3/cluster/member/add", {"peerURLs": [peer_url], "isLearner": True}, _Members)
         return answer.members
 
     async def promote(self, member: int) -> None:
-        await self._members.read("/v3/cluster/member/promote", {"ID": str(member)}, _Members)
+        await self._members.ask("/v3/cluster/member/promote", {"ID": str(member)}, _Members)
 
     async def remove(self, member: int) -> None:
-        await self._members.read("/v3/cluster/member/remove", {"ID": str(member)}, _Members)
+        await self._members.ask("/v3/cluster/member/remove", {"ID": str(member)}, _Members)
 
     async def status(self, seconds: float = 0.0) -> Status:
         """Raises Unavailable, after so many seconds if any are given."""
         if not seconds:
-            return await self._members.read("/v3/maintenance/status", {}, Status)
+            return await self._members.ask("/v3/maintenance/status", {}, Status)
         try:
             async with deadline(self._clock, seconds):
-                return await self._members.read("/v3/maintenance/status", {}, Status)
+                return await self._members.ask("/v3/maintenance/status", {}, Status)
         except TimeoutError:
             raise Unavailable(f"etcd does not answer: {self._members.troubles()}") from None
 
     async def revision(self) -> int:
         """Of the whole: answered only by a member that is one of a quorum."""
-        answer = await self._members.read("/v3/kv/range", {"key": b"\0", "count_only": True}, RangeAnswer)
+        answer = await self._members.read(RANGE, {"key": b"\0", "count_only": True})
         return answer.header.revision
 
     # --- the state as a file --------------------------------------------------------------------------------------------
@@ -153,19 +155,19 @@ class EtcdClient:
     # --- keys of our own ------------------------------------------------------------------------------------------------
 
     async def get(self, key: str) -> Key | None:
-        answer = await self._members.read("/v3/kv/range", {"key": key.encode()}, RangeAnswer)
+        answer = await self._members.read(RANGE, {"key": key.encode()})
         return Key(answer.kvs[0].value, answer.kvs[0].mod_revision) if answer.kvs else None
 
     async def under(self, prefix: str) -> dict[str, bytes]:
         bounds = {"key": prefix.encode(), "range_end": after_prefix(prefix).encode()}
-        answer = await self._members.read("/v3/kv/range", bounds, RangeAnswer)
+        answer = await self._members.read(RANGE, bounds)
         return {kv.key.decode().removeprefix(prefix): kv.value for kv in answer.kvs}
 
     async def entries(self, prefix: str) -> AsyncIterator[tuple[str, Key]]:
         """All keys with that prefix, in pages: each as it is when its page is read."""
         start, end = prefix.encode(), after_prefix(prefix).encode()
         while True:
-            answer = await self._members.read("/v3/kv/range", {"key": start, "range_end": end, "limit": str(_PAGE)}, RangeAnswer)
+            answer = await self._members.read(RANGE, {"key": start, "range_end": end, "limit": _PAGE})
             for kv in answer.kvs:
                 yield kv.key.decode(), Key(kv.value, kv.mod_revision)
             if not answer.more:
@@ -173,21 +175,17 @@ class EtcdClient:
             start = answer.kvs[-1].key + b"\0"
 
     async def put(self, key: str, value: bytes) -> None:
-        await self._members.read("/v3/kv/put", {"key": key.encode(), "value": value}, _Put)
+        await self._members.read(PUT, {"key": key.encode(), "value": value})
 
     async def replace(self, key: str, value: bytes, revision: int) -> bool:
         """Whether it was written: only when the key is of that revision still, 0 for one that is not there."""
-        compare = {"key": key.encode(), "target": "MOD", "result": "EQUAL", "mod_revision": str(revision)}
+        compare = {"key": key.encode(), "target": "MOD", "result": "EQUAL", "mod_revision": revision}
         put = {"request_put": {"key": key.encode(), "value": value}}
-        answer = await self._members.read("/v3/kv/txn", {"compare": [compare], "success": [put]}, TxnAnswer)
+        answer = await self._members.read(TXN, {"compare": [compare], "success": [put]})
         return answer.succeeded
 
     async def delete(self, key: str) -> None:
-        await self._members.read("/v3/kv/deleterange", {"key": key.encode()}, _Put)
-
-
-class _Put(msgspec.Struct):
-    header: Header = msgspec.field(default_factory=Header)
+        await self._members.read(DELETE, {"key": key.encode()})
 
 
 def config_for(urls: Iterable[str], directory: Path, *, accept_old: bool = False) -> EtcdConfig:

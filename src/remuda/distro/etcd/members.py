@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from remuda.apiserver.store import StoreError
-from remuda.apiserver.store.etcd.members import Refused
+from remuda.apiserver.store.etcd.refusals import Refused
 from remuda.kube.clock import Clock, Entropy
 
 from ..errors import DistroError

@@ -29,8 +29,10 @@ from remuda.kube.clock import Clock, Rng
 from .connection import Failed
 from .feed import Feed, replay
 from .keyspace import COMPACTION_KEY, Keyspace, is_bookkeeping
-from .members import ENOUGH, OUT_OF_RANGE, EtcdConfig, Members, Refused
-from .messages import Empty, LeaseAnswer, RangeAnswer, TxnAnswer, WireKeyValue, number
+from .members import ENOUGH, EtcdConfig, Members
+from .messages import RangeAnswer, WireKeyValue, number
+from .refusals import OUT_OF_RANGE, Refused
+from .rpc import COMPACT, RANGE, TIME_TO_LIVE, TXN
 from .writing import Writing
 
 Obj = dict[str, Any]
@@ -118,7 +120,7 @@ class EtcdStore:
 
     async def _range(self, request: Obj) -> RangeAnswer:
         self._check_open()
-        answer = await self._members.read("/v3/kv/range", request, RangeAnswer)
+        answer = await self._members.read(RANGE, request)
         self._heard_of(answer.header.revision)
         return answer
 
@@ -126,7 +128,7 @@ class EtcdStore:
         if 0 < revision < self._floor:
             raise Compacted(revision, self._floor)
         try:
-            return await self._range({**request, "revision": str(revision)} if revision else request)
+            return await self._range({**request, "revision": revision} if revision else request)
         except Refused as error:
             if error.code != OUT_OF_RANGE:
                 raise
@@ -149,7 +151,7 @@ class EtcdStore:
         bounds = self._keyspace.bounds(prefix, start)
         while True:
             page = min(PAGE, limit - len(found)) if limit else PAGE
-            answer = await self._range_at({**bounds, "limit": str(page)}, revision)
+            answer = await self._range_at({**bounds, "limit": page}, revision)
             # The pages of one range are all of one revision.
             revision = revision or answer.header.revision
             found += [wire for wire in answer.kvs if not is_bookkeeping(wire.key)]
@@ -243,8 +245,8 @@ class EtcdStore:
         until = self._clock.monotonic() + ENOUGH
         while True:
             try:
-                async with self._members.stream("/v3/watch", request) as stream:
-                    wires, reached = await replay(stream, self._clock, after, upto, REPLAY)
+                async with self._members.watch(request) as watch:
+                    wires, reached = await replay(watch, self._clock, after, upto, REPLAY)
                 break
             except Failed as error:
                 await self._members.pause(until, error)
@@ -272,15 +274,15 @@ class EtcdStore:
             return
         expected = noted.kvs[0].mod_revision if noted.kvs else 0
         won = {
-            "compare": [{"key": COMPACTION_KEY, "target": "MOD", "result": "EQUAL", "mod_revision": str(expected)}],
+            "compare": [{"key": COMPACTION_KEY, "target": "MOD", "result": "EQUAL", "mod_revision": expected}],
             "success": [{"request_put": {"key": COMPACTION_KEY, "value": str(revision).encode()}}],
         }
-        answer = await self._members.read("/v3/kv/txn", won, TxnAnswer)
+        answer = await self._members.read(TXN, won)
         self._heard_of(answer.header.revision)
         if not answer.succeeded:
             return
         try:
-            await self._members.read("/v3/kv/compaction", {"revision": str(revision)}, Empty)
+            await self._members.read(COMPACT, {"revision": revision})
         except Refused as error:
             if error.code != OUT_OF_RANGE:
                 raise
@@ -295,6 +297,6 @@ class EtcdStore:
         """When keys with a lease will go, by key."""
         ends: dict[int, float] = {}
         for lease in {wire.lease for wire in wires if wire.lease}:
-            left = await self._members.read("/v3/lease/timetolive", {"ID": str(lease)}, LeaseAnswer)
+            left = await self._members.read(TIME_TO_LIVE, {"ID": lease})
             ends[lease] = self._clock.time() + max(left.ttl, 0)
         return {self._keyspace.kv(wire).key: ends[wire.lease] for wire in wires if wire.lease}

@@ -1,8 +1,8 @@
 """The one watch over the whole keyspace, from whichever member answers.
 
 All keys, not only ours: every revision then shows up here, so that whoever knows a revision (from a write, or from
-:meth:`~remuda.apiserver.store.etcd.engine.EtcdStore.current`) can wait until the feed has reached it. The gateway can't be
-asked for progress in between.
+:meth:`~remuda.apiserver.store.etcd.engine.EtcdStore.current`) can wait until the feed has reached it. Nobody has to ask
+for progress in between.
 
 A member that is paused or cut off from the others keeps its stream open and says nothing. So somebody tells the feed which
 revision there is (:meth:`Feed.expect`), and a feed that does not get there soon goes to another member.
@@ -14,15 +14,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-import msgspec
-
 from remuda.apiserver.store import Compacted, Event, StoreError
 from remuda.kube.clock import Clock, deadline
 
 from .connection import Failed
 from .keyspace import COMPACTION_KEY, Keyspace
-from .members import Member, Members, Stream, refusal_of
-from .messages import WatchMessage, WatchResult, WireEvent, decoder, number
+from .member import Member
+from .members import Members
+from .messages import WatchResult, WireEvent, number
+from .streams import Watch
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,6 @@ QUIET = 3.0
 _PAUSE = 0.1
 
 Deliver = Callable[[list[Event], int], None]
-_messages = decoder(WatchMessage)
 
 
 class Feed:
@@ -137,11 +136,11 @@ class Feed:
 
     async def _follow(self) -> None:
         request = self._keyspace.watch_everything(self.position + 1)
-        async with self._members.stream("/v3/watch", request) as stream:
-            self._member = stream.member
+        async with self._members.watch(request) as watch:
+            self._member = watch.member
             while True:
-                for line in await stream.next():
-                    self._take(_result(line, self.position))
+                for result in await watch.next():
+                    self._take(_checked(result, self.position))
                 self._heard = self._clock.monotonic()
 
     def _take(self, result: WatchResult) -> None:
@@ -169,16 +168,7 @@ class Feed:
             self._deliver(found, reached)
 
 
-def _result(line: bytes, position: int) -> WatchResult:
-    try:
-        message = _messages.decode(line)
-    except msgspec.MsgspecError as error:
-        raise Failed(f"it does not stream like etcd's JSON gateway: {error}", sent=True) from None
-    if message.error is not None:
-        raise Failed(str(refusal_of(message.error)), sent=True)
-    result = message.result
-    if result is None:
-        raise Failed("it streams an empty message", sent=True)
+def _checked(result: WatchResult, position: int) -> WatchResult:
     if result.canceled:
         if result.compact_revision:
             raise Compacted(position, result.compact_revision)
@@ -186,18 +176,18 @@ def _result(line: bytes, position: int) -> WatchResult:
     return result
 
 
-async def replay(stream: Stream, clock: Clock, after: int, upto: int, most: int) -> tuple[list[WireEvent], int]:
-    """What a stream from the past has for (after, upto], in whole revisions, about `most` at once; and how far that goes."""
+async def replay(watch: Watch, clock: Clock, after: int, upto: int, most: int) -> tuple[list[WireEvent], int]:
+    """What a watch from the past has for (after, upto], in whole revisions, about `most` at once; and how far that goes."""
     found: list[WireEvent] = []
     reached = after
     while reached < upto and len(found) < most:
         try:
             async with deadline(clock, REPLAY_PATIENCE):
-                lines = await stream.next()
+                results = await watch.next()
         except TimeoutError:
             raise Failed("it keeps the past to itself", sent=True) from None
-        for line in lines:
-            result = _result(line, after)
+        for result in results:
+            _checked(result, after)
             if result.events:
                 found += [wire for wire in result.events if after < wire.kv.mod_revision <= upto]
                 reached = max(reached, result.events[-1].kv.mod_revision)

@@ -39,7 +39,7 @@ class Keyspace:
 
     @staticmethod
     def watch_everything(start: int) -> Obj:
-        request = {"key": b"\0", "range_end": _END, "start_revision": str(start), "prev_kv": True, "progress_notify": True}
+        request = {"key": b"\0", "range_end": _END, "start_revision": start, "prev_kv": True, "progress_notify": True}
         return {"create_request": request}
 
     def own(self, stored: bytes) -> str | None:

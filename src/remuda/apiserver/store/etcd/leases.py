@@ -8,7 +8,7 @@ from typing import NamedTuple
 from remuda.kube.clock import Clock
 
 from .members import Members
-from .messages import LeaseAnswer
+from .rpc import GRANT
 
 # Keys may live longer than they must by this part of their time, up to a minute.
 _SHARE, _LONGEST = 0.1, 60.0
@@ -41,7 +41,7 @@ class Leases:
         share = min(ttl * _SHARE, _LONGEST)
         now = self._clock.monotonic()
         # Whole seconds are all that etcd knows.
-        answer = await self._members.read("/v3/lease/grant", {"TTL": str(ttl + int(share))}, LeaseAnswer)
+        answer = await self._members.read(GRANT, {"TTL": ttl + int(share)})
         found = self._leases[ttl] = _Lease(answer.id, now + int(share))
         self._keys[ttl] = 0
         return found

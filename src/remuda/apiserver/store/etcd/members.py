@@ -1,6 +1,7 @@
 """The members of an etcd cluster, and which of them to ask.
 
-Requests go to one member as long as it answers. When it doesn't, another one is asked: at once for reads; for a write that may
+Keys are asked for by gRPC; a member's other sides, its JSON gateway and its version, over HTTP/1.1 at the same port. Requests
+go to one member as long as it answers. When it doesn't, another one is asked: at once for reads; for a write that may
 have reached a member, :class:`Unsure` is raised, because only who made it can tell whether asking again is right.
 """
 
@@ -12,15 +13,18 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 
 from remuda.apiserver.store import StoreError, Unavailable
 from remuda.kube.clock import Clock, Rng, deadline
 
-from .connection import Answer, Connection, Failed, connect
+from .connection import Failed
+from .member import Member, Trust
 from .messages import GatewayError, VersionAnswer, decoder, encode
+from .refusals import DEADLINE, UNAVAILABLE, Refused, refusal_of, refused
+from .rpc import WATCH, Method
+from .streams import Stream, Watch
 
 T = TypeVar("T")
 
@@ -28,14 +32,9 @@ OLDEST = (3, 5, 6)
 CONNECTIONS = 64
 # How long one member may take: an etcd that has a leader answers within milliseconds.
 PATIENCE = 2.5
-CONNECT_PATIENCE = 1.5
 # How long all of them together may take before the caller is told.
 ENOUGH = 10.0
 _SHUNNED = 2.0
-
-# gRPC's codes.
-DEADLINE, NOT_FOUND, EXHAUSTED, OUT_OF_RANGE, UNAVAILABLE = 4, 5, 8, 11, 14
-_DENIED = (7, 16)
 
 
 class EtcdConfig(msgspec.Struct, frozen=True):
@@ -52,78 +51,6 @@ class EtcdConfig(msgspec.Struct, frozen=True):
 
 class Unsure(Exception):
     """A write may have been done, or may still be."""
-
-
-class Refused(StoreError):
-    """etcd said no; `code` is gRPC's."""
-
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-class Member:
-    """One endpoint with its idle connections. `shunned` until a moment: it has just failed."""
-
-    def __init__(self, url: str, tls: ssl.SSLContext | None) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise StoreError(f"{url!r} is not the address of an etcd member: it must be like https://host:2379")
-        self.url = url.rstrip("/")
-        self.host = parts.hostname
-        self.port = parts.port or 2379
-        self.tls = tls if parts.scheme == "https" else None
-        self.shunned = 0.0
-        self.why = ""
-        self._authority = (f"[{self.host}]" if ":" in self.host else self.host) + f":{self.port}"
-        self._idle: list[Connection] = []
-        self._heads: dict[str, bytes] = {}
-
-    def request(self, path: str, body: bytes) -> bytes:
-        head = self._heads.get(path)
-        if head is None:
-            lines = (
-                f"POST {path} HTTP/1.1",
-                f"Host: {self._authority}",
-                "Content-Type: application/json",
-                # A member without a leader must end its streams, and not keep silent.
-                "Grpc-Metadata-hasleader: true",
-                "Content-Length: ",
-            )
-            head = self._heads[path] = "\r\n".join(lines).encode()
-        return b"%b%d\r\n\r\n%b" % (head, len(body), body)
-
-    async def open(self, clock: Clock) -> Connection:
-        try:
-            async with deadline(clock, CONNECT_PATIENCE):
-                return await connect(self.host, self.port, self.tls)
-        except TimeoutError:
-            raise Failed("it does not accept connections in time", sent=False) from None
-
-    async def ask(self, clock: Clock, request: bytes, patience: float) -> Answer:
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.idle:
-                break
-        else:
-            connection = await self.open(clock)
-        try:
-            async with deadline(clock, patience):
-                answer = await connection.send(request)
-        except TimeoutError:
-            connection.close()
-            raise Failed(f"no answer within {patience:g} s", sent=True) from None
-        except BaseException:
-            connection.close()
-            raise
-        if connection.idle:
-            self._idle.append(connection)
-        return answer
-
-    def close(self) -> None:
-        for connection in self._idle:
-            connection.close()
-        self._idle.clear()
 
 
 class Members:
@@ -180,22 +107,33 @@ class Members:
 
     # --- asking ---------------------------------------------------------------------------------------------------------
 
-    async def read(self, path: str, message: Any, kind: type[T]) -> T:
+    async def read(self, method: Method[T], message: Any) -> T:
         """Ask until somebody answers. Raises Unavailable when nobody does for long, Refused when the answer is no."""
+        body = method.encode(message)
+        until = self._clock.monotonic() + ENOUGH
+        while True:
+            try:
+                return await self._call(method, body, until)
+            except Unsure as error:
+                await self.pause(until, error)
+
+    async def write(self, method: Method[T], message: Any, until: float) -> T:
+        """Ask until it has reached somebody. Raises Unsure when it may have and no answer came."""
+        body = method.encode(message)
+        while True:
+            try:
+                return await self._call(method, body, until)
+            except _NotSent as error:
+                await self.pause(until, error)
+
+    async def ask(self, path: str, message: Any, kind: type[T]) -> T:
+        """Ask the gateway, as :meth:`read` does, for what is none of the store's business."""
         body = encode(message)
         until = self._clock.monotonic() + ENOUGH
         while True:
             try:
-                return await self._once(path, body, kind, until)
+                return await self._ask(path, body, kind, until)
             except Unsure as error:
-                await self.pause(until, error)
-
-    async def write(self, path: str, body: bytes, kind: type[T], until: float) -> T:
-        """Ask until it has reached somebody. Raises Unsure when it may have and no answer came."""
-        while True:
-            try:
-                return await self._once(path, body, kind, until)
-            except _NotSent as error:
                 await self.pause(until, error)
 
     async def pause(self, until: float, error: Exception) -> None:
@@ -216,28 +154,67 @@ class Members:
         except TimeoutError:
             raise _NotSent("too many requests wait for etcd") from None
 
-    async def _once(self, path: str, body: bytes, kind: type[T], until: float) -> T:
+    async def _call(self, method: Method[T], body: bytes, until: float) -> T:
         await self._seat(until)
+        member = self.pick()
         try:
-            member = self.pick()
-            answer = await member.ask(self._clock, member.request(path, body), PATIENCE)
+            message, status = await member.call(self._clock, method.path, body, PATIENCE)
         except Failed as error:
-            self.shun(member, str(error))
-            raise (Unsure if error.sent else _NotSent)(f"{member.url}: {error}") from None
+            raise self._failed(member, error) from None
         finally:
             self._seats.release()
-        if answer.status == 200:
-            member.why = ""
-            return _decoded(member, answer.body, kind)
-        refusal = refused(answer.body)
-        if refusal.code in (UNAVAILABLE, DEADLINE):
-            self.shun(member, str(refusal))
-            raise Unsure(f"{member.url}: {refusal}")
-        raise refusal
+        if status.code:
+            raise self._refused(member, refusal_of(GatewayError(code=status.code, message=status.message)))
+        member.why = ""
+        try:
+            return method.decode(message)
+        except ValueError as error:
+            raise StoreError(f"{member.url} does not answer like etcd: {error}") from None
+
+    async def _ask(self, path: str, body: bytes, kind: type[T], until: float) -> T:
+        await self._seat(until)
+        member = self.pick()
+        try:
+            answer = await member.ask(self._clock, member.request(path, body), PATIENCE)
+        except Failed as error:
+            raise self._failed(member, error) from None
+        finally:
+            self._seats.release()
+        if answer.status != 200:
+            raise self._refused(member, refused(answer.body))
+        member.why = ""
+        return _decoded(member, answer.body, kind)
+
+    def _failed(self, member: Member, error: Failed) -> Unsure:
+        self.shun(member, str(error))
+        return (Unsure if error.sent else _NotSent)(f"{member.url}: {error}")
+
+    def _refused(self, member: Member, refusal: Refused) -> Exception:
+        if refusal.code not in (UNAVAILABLE, DEADLINE):
+            return refusal
+        self.shun(member, str(refusal))
+        return Unsure(f"{member.url}: {refusal}")
+
+    @asynccontextmanager
+    async def watch(self, message: Any) -> AsyncIterator[Watch]:
+        """A watch, over a connection of its own. Raises Failed when the member can't be reached."""
+        member = self.pick()
+        try:
+            connection = await member.open_rpc(self._clock)
+        except Failed as error:
+            self.shun(member, str(error))
+            raise
+        try:
+            yield Watch(member, connection.call(member.rpc_head(WATCH.path), WATCH.encode(message)))
+        except Failed as error:
+            self.shun(member, str(error))
+            raise
+        finally:
+            connection.close()
 
     @asynccontextmanager
     async def stream(self, path: str, message: Any) -> AsyncIterator[Stream]:
-        """A request whose answer goes on. Raises Failed when the member can't be reached."""
+        """A request to the gateway whose answer goes on. Raises Failed when the member can't be reached."""
         member = self.pick()
         try:
             connection = await member.open(self._clock)
@@ -280,63 +257,6 @@ class _NotSent(Unsure):
     """Surely not done."""
 
 
-class Stream:
-    """Lines of an answer, as they come."""
-
-    def __init__(self, member: Member, connection: Connection) -> None:
-        self.member = member
-        self._connection = connection
-        self._lines: list[bytes] = []
-        self._partial = b""
-        self._ended: asyncio.Future[Answer] | None = None
-        self._waiter: asyncio.Future[None] | None = None
-
-    def begin(self, request: bytes) -> None:
-        self._ended = self._connection.send(request, self._received)
-        self._ended.add_done_callback(lambda _: self._wake())
-
-    def _received(self, piece: bytes) -> None:
-        *lines, self._partial = (self._partial + piece).split(b"\n") if self._partial else piece.split(b"\n")
-        if lines:
-            self._lines += lines
-            self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
-
-    async def next(self) -> list[bytes]:
-        """What has come since; waits for at least one line. Raises Failed when it ends, Refused when it was refused."""
-        assert self._ended is not None
-        while not self._lines:
-            if self._ended.done():
-                answer = self._ended.result()
-                if answer.status != 200:
-                    raise refused(answer.body)
-                raise Failed("it ended the stream", sent=True)
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        lines, self._lines = self._lines, []
-        return lines
-
-
-def refused(body: bytes) -> Refused:
-    try:
-        found = decoder(GatewayError).decode(body)
-    except msgspec.MsgspecError:
-        return Refused(UNAVAILABLE, body[:200].decode(errors="replace") or "it refuses without a word")
-    return refusal_of(found)
-
-
-def refusal_of(found: GatewayError) -> Refused:
-    code, text = found.grpc_code or found.code, found.message or found.error
-    if code == EXHAUSTED and "space" in text:
-        text = f"{text}: compact and defragment it, raise its quota, then run etcdctl alarm disarm"
-    elif code in _DENIED:
-        text = f"etcd does not let us in: {text}"
-    return Refused(code, text)
-
-
 def _decoded(member: Member, body: bytes, kind: type[T]) -> T:
     try:
         return decoder(kind).decode(body)
@@ -355,11 +275,15 @@ def _check_version(url: str, text: str) -> None:
         )
 
 
-def _tls(config: EtcdConfig) -> ssl.SSLContext:
-    try:
-        context = ssl.create_default_context(cafile=None if config.ca is None else str(config.ca))
+def _tls(config: EtcdConfig) -> Trust:
+    def context(*protocols: str) -> ssl.SSLContext:
+        made = ssl.create_default_context(cafile=None if config.ca is None else str(config.ca))
         if config.certificate is not None:
-            context.load_cert_chain(config.certificate, config.key)
+            made.load_cert_chain(config.certificate, config.key)
+        made.set_alpn_protocols(protocols)
+        return made
+
+    try:
+        return Trust(gateway=context("http/1.1"), rpc=context("h2"))
     except (OSError, ssl.SSLError) as error:
         raise StoreError(f"the certificates for etcd can't be used: {error}") from None
-    return context

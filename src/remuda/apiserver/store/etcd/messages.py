@@ -1,6 +1,6 @@
-"""What goes over the wire: etcd's messages as its JSON gateway writes them.
+"""etcd's messages, as values. :mod:`.rpc` says how they go over the wire; some come from its JSON gateway.
 
-Bytes are base64, 64-bit numbers are texts, and whatever is zero is left out. msgspec reads all three as they are meant.
+There bytes are base64, 64-bit numbers are texts, and whatever is zero is left out. msgspec reads all three as they are meant.
 """
 
 from __future__ import annotations
@@ -67,11 +67,6 @@ class GatewayError(msgspec.Struct, gc=False):
     grpc_code: int = 0
     message: str = ""
     error: str = ""
-
-
-class WatchMessage(msgspec.Struct, gc=False):
-    result: WatchResult | None = None
-    error: GatewayError | None = None
 
 
 class LeaseAnswer(msgspec.Struct, gc=False):

@@ -19,8 +19,10 @@ from remuda.kube.clock import Clock, Rng
 from .feed import Feed
 from .keyspace import EPOCHS, Keyspace
 from .leases import Leases
-from .members import ENOUGH, NOT_FOUND, Members, Refused, Unsure
-from .messages import OpAnswer, PutAnswer, TxnAnswer, encode
+from .members import ENOUGH, Members, Unsure
+from .messages import OpAnswer
+from .refusals import NOT_FOUND, Refused
+from .rpc import PUT, TXN
 
 Obj = dict[str, Any]
 
@@ -63,8 +65,8 @@ class Epoch:
         async with self._ending:
             if self.revision == revision:
                 lease = await self._leases.get(_EPOCH_SECONDS)
-                request = {"key": self.key, "lease": str(lease)}
-                self.revision = (await self._members.read("/v3/kv/put", request, PutAnswer)).header.revision
+                answer = await self._members.read(PUT, {"key": self.key, "lease": lease})
+                self.revision = answer.header.revision
             return self.revision
 
 
@@ -117,7 +119,7 @@ class Writing:
         while True:
             epoch = self._epoch.revision
             try:
-                answer = await self._members.write("/v3/kv/txn", encode(self._under(epoch, wanted)), TxnAnswer, until)
+                answer = await self._members.write(TXN, self._under(epoch, wanted), until)
             except Unsure as error:
                 if found := await self._settle(flights, epoch, error, until):
                     return found
@@ -139,7 +141,7 @@ class Writing:
 
     def _under(self, epoch: int, wanted: Obj) -> Obj:
         key = self._epoch.key
-        mine = {"key": key, "target": "MOD", "result": "EQUAL", "mod_revision": str(epoch)}
+        mine = {"key": key, "target": "MOD", "result": "EQUAL", "mod_revision": epoch}
         look = {"request_range": {"key": key}}
         return {
             "compare": [mine, *wanted["compare"]],
@@ -163,16 +165,16 @@ class Writing:
             key = self._keyspace.stored(op.key)
             failure.append({"request_range": {"key": key}})
             if op.expect is not None:
-                compare.append({"key": key, "target": "MOD", "result": "EQUAL", "mod_revision": str(op.expect)})
+                compare.append({"key": key, "target": "MOD", "result": "EQUAL", "mod_revision": op.expect})
             if isinstance(op, Delete):
                 # Also when it is expected to be absent, which makes no sense: deleting nothing would be no failure to etcd.
                 if not op.expect:
-                    compare.append({"key": key, "target": "CREATE", "result": "GREATER", "create_revision": "0"})
+                    compare.append({"key": key, "target": "CREATE", "result": "GREATER", "create_revision": 0})
                 success.append({"request_delete_range": {"key": key}})
             elif isinstance(op, Put):
                 put: Obj = {"key": key, "value": op.value}
                 if op.ttl:
-                    put["lease"] = str(await self._leases.get(op.ttl))
+                    put["lease"] = await self._leases.get(op.ttl)
                 success.append({"request_put": put})
         return {"compare": compare, "success": success, "failure": failure}
 
