@@ -56,7 +56,7 @@ class Lines(logging.StreamHandler[TextIO]):
             super().emit(record)
         self._missing = self._missing + 1 if self._failed else 0
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+    def handleError(self, record: logging.LogRecord) -> None:
         if isinstance(sys.exc_info()[1], OSError):
             self._failed = True
         else:

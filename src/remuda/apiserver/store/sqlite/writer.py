@@ -259,7 +259,8 @@ class Writer(Thread):
                 schema.set_meta(self._connection, {"revision": self.committed, "at": self.at, "clean": 1})
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error as error:
-            log.warning("%s", failure(error, self._path, self._backups, "close"))
+            # The next one to open it finds all that was acknowledged, and looks it over as after a crash.
+            log.warning("the database %s was closed without folding its log into it: %s", self._path, error)
         self._connection.close()
 
 
