@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.unit.fuzz import budget
+
 # A test asserts no wall time, and neither does hypothesis: an example may be slow because the machine is busy. The same sources
 # are given the same examples; to look for others is what `make soak` is for.
 settings.register_profile("remuda", deadline=None, derandomize=os.environ.get("REMUDA_SOAK") != "1")
@@ -24,6 +26,7 @@ _reported = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    budget.choose_seed()
     if hasattr(config, "workerinput") or os.environ.get(_ENVIRONMENT):
         return
     handle, name = tempfile.mkstemp(prefix="remuda-mutations-")
@@ -50,6 +53,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    budget.summarize(terminalreporter)
     found = _found(config)
     if found:
         terminalreporter.section("cached objects were changed in place", red=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -65,6 +65,9 @@ GROUPS = {CAPI: CONTROLLERS, ACCESS: ACCESS_CONTROLLERS, PROVISIONING: PROVISION
 _START_SECONDS = 30.0
 # How often one looks whether there is a Cluster API, where it is not ours.
 _LOOK_SECONDS = 3.0
+# What is answered by a server or a store that can't do something now.
+_PASSING = (429, 500, 503, 504)
+_AGAIN_SECONDS = 5.0
 WITHOUT_CORE = choose(f"-{CAPI},-{ACCESS}", groups=GROUPS)
 
 
@@ -262,7 +265,7 @@ class _Ours:
             starting.expect(part)
 
     async def run(self, registry: Registry) -> None:
-        await asyncio.gather(*(self._install_core() if part == CAPI else self._install_access() for part in self.parts))
+        await asyncio.gather(*(self._insist(self._install_core if part == CAPI else self._install_access) for part in self.parts))
         manager = Manager(self._client, self._config.clock, self._config.rng, registry=registry)
         workloads = self._add_core(manager)
         access: AccessControllers | None = None
@@ -310,9 +313,20 @@ class _Ours:
             return bool((await self._client.list(MACHINES, limit=1)).get("kind"))
         except ApiError as error:
             # Not served, or not yet: its storage, or who converts.
-            if error.code in (404, 429, 500, 503):
+            if error.code == 404 or error.code in _PASSING:
                 return False
             raise
+
+    async def _insist(self, install: Callable[[], Awaitable[None]]) -> None:
+        """A store that can't take writes (a full disk, no quorum) will again: the API that is served meanwhile must not end."""
+        while True:
+            try:
+                return await install()
+            except (ApiError, TimeoutError) as error:
+                if isinstance(error, ApiError) and error.code not in _PASSING:
+                    raise
+                log.warning("the definitions can't be installed: %s; again in %.0fs", error, _AGAIN_SECONDS)
+            await self._config.clock.sleep(_AGAIN_SECONDS)
 
     async def _install_core(self) -> None:
         client, clock = self._client, self._config.clock

@@ -23,6 +23,8 @@ _KEY = re.compile(
 )
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\", '"': '"', "/": "/", "a": "\a", "b": "\b", "e": "\x1b"}
 _ESCAPES.update({"f": "\f", "v": "\v", " ": " ", "N": "\x85", "_": "\xa0", "L": "\u2028", "P": "\u2029"})
+_CHARACTERS = 0x110000
+_LONGEST_NUMBER = 1000
 
 
 class _Line(NamedTuple):
@@ -140,7 +142,7 @@ class _Parser:
 
     def scalar(self, line: _Line, rest: str, indent: int) -> Any:
         first = rest[0]
-        if first in "&*!":
+        if first in "&*!" or rest.startswith("? ") or rest == "?":
             raise self.wrong(line, f"uses {first!r}, which this reader does not know")
         if first in "|>":
             return self.text_block(line, rest, indent)
@@ -323,7 +325,11 @@ def _unquote(text: str) -> str:
         code = text[at + 1]
         width = {"x": 2, "u": 4, "U": 8}.get(code)
         if width:
-            out.append(chr(int(text[at + 2 : at + 2 + width], 16)))
+            digits = text[at + 2 : min(at + 2 + width, end)]
+            number = int(digits, 16) if re.fullmatch("[0-9A-Fa-f]+", digits) and len(digits) == width else _CHARACTERS
+            if number >= _CHARACTERS:
+                raise ConfigError(f"\\{code}{digits} is no character")
+            out.append(chr(number))
             at += 2 + width
         elif code in _ESCAPES:
             out.append(_ESCAPES[code])
@@ -331,7 +337,7 @@ def _unquote(text: str) -> str:
         else:
             raise ConfigError(f"\\{code} is no escape in a quoted text")
     # Escaped surrogate pairs are one character, as in JSON.
-    return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16")
+    return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _without_comment(text: str) -> str:
@@ -361,7 +367,8 @@ def _plain(text: str) -> Any:
         return True
     if text in ("false", "False", "FALSE"):
         return False
-    if _INT.match(text):
+    # Python refuses to read longer numbers; nobody means one.
+    if _INT.match(text) and len(text) <= _LONGEST_NUMBER:
         return int(text)
     if _FLOAT.match(text):
         return float(text)

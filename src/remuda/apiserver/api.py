@@ -158,7 +158,7 @@ class Api:
                 certainty.note_written()
             if isinstance(error, Unknown | Unavailable):
                 raise certainty.as_answer(error) from error
-            raise errors.unavailable(f"the store can't take writes now: {error}") from error
+            raise errors.unavailable(f"the store can't take writes now: {error}", retry_after=1) from error
         if self.cache.shared:
             certainty.note_written()
         await self._shown(revision)

@@ -176,12 +176,11 @@ def _create(path: Path, entropy: Entropy) -> Envelope:
     partial = path.with_name(path.name + ".partial")
     partial.unlink(missing_ok=True)
     handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        os.write(handle, text)
+    with os.fdopen(handle, "wb") as file:
+        file.write(text)
+        file.flush()
         # What is sealed with a key that a power cut takes away is lost, so the key is durable first.
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        os.fsync(file.fileno())
     partial.rename(path)
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -195,7 +195,11 @@ class Server:
         try:
             pki, envelope = await opening.open_keys(config, store)
             server = cls(config, store, envelope, pki)
-            await server._start()
+            try:
+                await server._start()
+            except BaseException:
+                await server.cache.stop()
+                raise
         except BaseException:
             await store.close()
             raise

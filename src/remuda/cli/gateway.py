@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from remuda.fronting import Front
     from remuda.gateway.certificates import Files
 
+_LOOK_SECONDS = 1.0
+
 
 @click.command()
 @kubeconfig_option
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 @controllers_option
 @job_runner_option("cluster")
 @attached_options(webhook_port=9444, health_port=9441)
+@click.option("--wait-for-cluster-api", is_flag=True, help="Begin only when there is a Cluster API, which provisioning needs.")
 @log_options
 def command(
     kubeconfig: Path | None,
@@ -44,6 +47,7 @@ def command(
     wanted: str,
     job_runner: str,
     attachment: Attachment,
+    wait_for_cluster_api: bool,
     log_format: str,
     verbose: int,
 ) -> None:
@@ -63,14 +67,14 @@ def command(
     choice = chosen_by(chosen, wanted)
     client = HttpsClient.from_kubeconfig(kubeconfig)
     settings = attachment.settings(client, choice)
-    front = Front(Socket(listen.host, listen.port), data_dir.absolute(), tls_san, tls, click.echo, job_runner)
+    front = Front(Socket(listen.host, listen.port), data_dir.absolute(), tls_san, tls, logs.say, job_runner)
     raise_file_limit()
     collect_seldom()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_run(client, settings, front))
+        runner.run(_run(client, settings, front, waiting=wait_for_cluster_api))
 
 
-async def _run(client: HttpsClient, settings: Settings, front: Front) -> None:
+async def _run(client: HttpsClient, settings: Settings, front: Front, *, waiting: bool) -> None:
     from remuda.api.installation import InstallError
     from remuda.apiserver.pki import PkiError
     from remuda.attached import CantListen
@@ -80,6 +84,30 @@ async def _run(client: HttpsClient, settings: Settings, front: Front) -> None:
     from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 
     async def work(stop: asyncio.Event, told: Told) -> None:
+        if waiting:
+            await _wait_for_cluster_api(client, stop, told)
+        if stop.is_set():
+            return
         await AttachedGateway(client, settings, front, SYSTEM_CLOCK, Rng(), Entropy()).run(stop, told)
 
     await until_stopped(client, work, InstallError, CantListen, CertificateError, PkiError, ConfigError)
+
+
+async def _wait_for_cluster_api(client: HttpsClient, stop: asyncio.Event, told: Told) -> None:
+    """Until somebody has installed it: `remuda controllers`, which may be started at the same moment, or upstream's."""
+    from remuda.api.installation import CRDS
+    from remuda.kube.clock import SYSTEM_CLOCK
+    from remuda.kube.errors import ApiError
+
+    said = False
+    while not stop.is_set():
+        try:
+            await client.get(CRDS, "machines.cluster.x-k8s.io")
+            return
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+        if not said:
+            told("there is no Cluster API yet: waiting for it")
+            said = True
+        await SYSTEM_CLOCK.sleep(_LOOK_SECONDS)

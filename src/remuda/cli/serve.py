@@ -157,6 +157,7 @@ async def _serve(
     from remuda.gateway.certificates import CertificateError
     from remuda.management import CONTROLLERS as ACCESS_CONTROLLERS
 
+    from .logs import say
     from .notify import tell
 
     assert config.data_dir is not None
@@ -171,7 +172,7 @@ async def _serve(
                 options=options,
                 term=term,
                 tls=tls,
-                say=click.echo,
+                say=say,
                 job_runner=job_runner,
             )
             server = await _unless(stop, stack.enter_async_context(opening))
@@ -203,11 +204,13 @@ async def _unless(stop: asyncio.Event, opening: Coroutine[Any, Any, Server]) -> 
 
 
 def _announce(server: Server, data_dir: Path, *, with_gateway: bool) -> None:
+    from .logs import say
+
     assert server.pki is not None
     login = f"Or:   remuda login {server.url}\n" if with_gateway else ""
     etcd = server.config.etcd
     state = "" if etcd is None else f"  etcd        {', '.join(etcd.endpoints)}\n"
-    click.echo(
+    say(
         f"Remuda {__version__} serves the Kubernetes API at {server.url}\n"
         f"{state}"
         f"  data        {data_dir}\n"
@@ -228,6 +231,10 @@ def _explain(error: OSError, listen: Listen, data_dir: Path) -> str:
         return f"{listen.host} is no address of this machine: say another with --listen"
     if error.errno in (errno.EACCES, errno.EPERM) and not error.filename:
         return f"this user may not listen on {listen}: ports below 1024 are root's, say another with --listen"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the disk of the data directory {data_dir} is full: free some space and start again"
+    if error.errno == errno.EROFS:
+        return f"the disk of the data directory {data_dir} is read-only: look for errors of it in the kernel's log"
     if error.filename:
         return f"the data directory {data_dir} can't be used: {error.filename}: {error.strerror}; say another with --data-dir"
     return f"the server failed: {error}"

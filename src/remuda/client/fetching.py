@@ -5,10 +5,13 @@ from __future__ import annotations
 import ssl
 
 import aiohttp
+from yarl import URL
 
 from remuda.kube.clock import Clock, deadline
 
 from .proxies import introduced
+
+_MOVED = frozenset((301, 302, 303, 307, 308))
 
 
 class FetchError(Exception):
@@ -18,27 +21,25 @@ class FetchError(Exception):
 async def fetched(
     url: str, clock: Clock, *, context: ssl.SSLContext, proxy: str | None, within: float, largest: int, redirects: int = 0
 ) -> bytes:
-    """`context` says whom to believe, `proxy` is the way there if there is one; `redirects` are how many may be followed."""
+    """`context` says whom to believe, `proxy` is the way there if there is one; `redirects` are how many may be followed, none of
+    which leads from https to anything else."""
     by, shown = introduced(proxy) if proxy else (None, {})
     timeout = aiohttp.ClientTimeout(total=None)
     try:
         async with (
             deadline(clock, within),
             aiohttp.ClientSession(timeout=timeout, trust_env=False, cookie_jar=aiohttp.DummyCookieJar()) as http,
-            http.get(
-                url,
-                ssl=context,
-                proxy=by,
-                proxy_headers=shown if by else None,
-                allow_redirects=redirects > 0,
-                max_redirects=max(redirects, 1),
-            ) as answer,
         ):
-            return await _content(url, answer, largest)
+            place = URL(url)
+            for _ in range(redirects + 1):
+                proxied = {"proxy": by, "proxy_headers": shown if by else None}
+                async with http.get(place, ssl=context, allow_redirects=False, **proxied) as answer:
+                    if not redirects or answer.status not in _MOVED:
+                        return await _content(url, answer, largest)
+                    place = _next(url, place, answer.headers.get("Location", ""))
+            raise FetchError(f"{url} leads to nowhere: more than {redirects} redirects")
     except TimeoutError:
         raise FetchError(f"{url} did not answer within {within:.0f} s") from None
-    except aiohttp.TooManyRedirects:
-        raise FetchError(f"{url} leads to nowhere: more than {redirects} redirects") from None
     except aiohttp.ClientHttpProxyError as error:
         raise FetchError(f"the proxy on the way to {url} answered {error.status}") from None
     except aiohttp.ClientConnectorCertificateError as error:
@@ -46,6 +47,16 @@ async def fetched(
         raise FetchError(f"the certificate of {url} is not to be believed: {why}") from None
     except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
         raise FetchError(f"{url} can't be reached: {error or type(error).__name__}") from None
+
+
+def _next(url: str, place: URL, location: str) -> URL:
+    try:
+        found = place.join(URL(location))
+    except ValueError:
+        raise FetchError(f"{url} leads to what is no URL") from None
+    if found.scheme not in ("http", "https") or (place.scheme == "https" and found.scheme != "https"):
+        raise FetchError(f"{url} leads away from https, where anybody could answer")
+    return found
 
 
 async def _content(url: str, answer: aiohttp.ClientResponse, largest: int) -> bytes:

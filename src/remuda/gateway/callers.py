@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.api.management_cattle_io import TOKENS, USERS
-from remuda.apiserver.authn import Authenticator, BadCredentials, Credentials, Identity
+from remuda.apiserver.authn import PROTOCOL_PREFIX, Authenticator, BadCredentials, Credentials, Identity, protocol_token
 from remuda.apiserver.users import AUTHENTICATED, User
 from remuda.kube import errors
 from remuda.kube.errors import ApiError
@@ -131,6 +131,18 @@ class Callers:
         if "Authorization" in headers:
             return None
         return await self._of_certificate(asked)
+
+    async def identify_behind(self, asked: Asked) -> Caller | None:
+        """The same at the Kubernetes API, which knows certificates by itself and takes a token also from among a websocket's
+        protocols. One that comes there is as one in `Authorization`: bounded, told of, and what it began ends with it."""
+        headers = asked.request.headers
+        shown = headers.getall("Sec-WebSocket-Protocol", [])
+        if not any(PROTOCOL_PREFIX in value for value in shown):
+            return await self.identify(asked, HERE) if "Authorization" in headers else None
+        if "Authorization" in headers or len(shown) > 1:
+            raise NotLetIn("a token was shown among the websocket's protocols, and not alone")
+        token = parse_token(protocol_token(shown[0]))
+        return None if token is None else await self.of_token(token, HERE, headers.get("Host", ""))
 
     async def _of_certificate(self, asked: Asked) -> Caller | None:
         der = getattr(asked.request.protocol, "peer_certificate", None)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import enum
+import hmac
 import ipaddress
 import re
 from dataclasses import dataclass
@@ -81,7 +82,7 @@ def change_of(stored: Stored | None, params: Params) -> Change:
         return Change.FIRST
     if stored.endpoint != params.endpoint or not same_ca(stored.ca, params.ca):
         return Change.PLACE
-    return Change.SAME if stored.token == params.token else Change.TOKEN
+    return Change.SAME if hmac.compare_digest(stored.token.encode(), params.token.encode()) else Change.TOKEN
 
 
 def same_ca(left: str, right: str) -> bool:

@@ -26,7 +26,7 @@ from . import csrf
 from .asking import Asked
 from .audit import Record, Result
 from .behind import Behind
-from .callers import HERE, Callers, NotLetIn
+from .callers import Callers, NotLetIn
 from .headers import OWN_ANSWER, PROXIED_ANSWER, framing_problem, is_known_host, says_identity, upgrade_of
 from .lines import Lines, address_of
 from .routing import Route, Who
@@ -188,10 +188,9 @@ class Door:
         headers = asked.request.headers
         if problem := csrf.added_by_browser_problem(asked.request.method, headers.items(), upgrade=bool(visit.upgrade)):
             raise errors.forbidden("", "", "", problem)
-        if "Authorization" in headers:
-            asked.caller = await self._callers.identify(asked, HERE)
-            if asked.caller is not None:
-                self._admit(visit, Who.USER)
+        asked.caller = await self._callers.identify_behind(asked)
+        if asked.caller is not None:
+            self._admit(visit, Who.USER)
         self._begin(visit)
         return await self._behind.answer(asked)
 

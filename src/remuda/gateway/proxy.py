@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from aiohttp import web
+from multidict import CIMultiDict
 from yarl import URL
 
 from remuda.api.management_cattle_io import CLUSTERS, GROUP, TOKENS
@@ -114,7 +115,12 @@ class Proxy:
         """The management API's own handler asks who it is and whom they want to be, as it does at `/`."""
         if self.behind is None:
             raise errors.unavailable("the server has just started", RETRY_AFTER)
-        request = asked.request.clone(rel_url=URL(target, encoded=True))
+        said = list(asked.request.headers.items())
+        kept = without_shown_tokens(said)
+        if kept != said:
+            # It would count there beside the one that was looked at here.
+            asked.forged = (*asked.forged, "sec-websocket-protocol")
+        request = asked.request.clone(rel_url=URL(target, encoded=True), headers=CIMultiDict(kept))
         _carry(request, PROXIED_ANSWER)
         there = replace(asked, request=request, target=judge(target))
         try:

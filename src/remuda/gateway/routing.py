@@ -7,7 +7,7 @@ none). The first route that fits wins, so that what is more precise is added fir
 from __future__ import annotations
 
 import enum
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -73,6 +73,10 @@ class Routes:
             raise ValueError(f"{pattern}: the first segment of a route must be a word, all others are the management API's")
         route = Route(frozenset(methods.split()), parts, answer, who, largest, quiet)
         self._by_first.setdefault(parts[0], []).append(route)
+
+    def __iter__(self) -> Iterator[Route]:
+        for routes in self._by_first.values():
+            yield from routes
 
     def owns(self, target: Target) -> bool:
         """Whether the path is the gateway's own, by its first segment, route or not."""

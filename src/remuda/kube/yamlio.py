@@ -117,6 +117,10 @@ def _construct_int(loader: _Loader, node: yaml.ScalarNode) -> int:
 _Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
 
 
+# The last three are what PyYAML fails with at a value that is not what its tag says: `!!timestamp x`, `!!bool x`.
+_UNREADABLE = (yaml.YAMLError, ValueError, RecursionError, AttributeError, LookupError, TypeError)
+
+
 def loads_all(text: str | bytes) -> Iterator[Any]:
     """Each document of a stream; empty documents are skipped, as kubectl does."""
     try:
@@ -125,7 +129,7 @@ def loads_all(text: str | bytes) -> Iterator[Any]:
                 if _has_aliases(text):
                     _check_aliases(document)
                 yield document
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise _explained(error) from None
 
 
@@ -169,6 +173,8 @@ def _explained(error: Exception) -> YamlError:
         return YamlError(f"yaml: {where}{error.problem or 'unknown problem parsing YAML content'}")
     if isinstance(error, UnicodeDecodeError | yaml.reader.ReaderError):
         return YamlError("yaml: invalid leading UTF-8 octet")
+    if isinstance(error, AttributeError | LookupError | TypeError):
+        return YamlError("yaml: a value is not what its tag says")
     return YamlError("yaml: exceeded max depth" if isinstance(error, RecursionError) else f"yaml: {error}")
 
 
@@ -196,7 +202,7 @@ def loads_reporting_duplicates(text: str | bytes) -> tuple[Any, list[str]]:
             return found, loader.repeated
         finally:
             loader.dispose()
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise _explained(error) from None
 
 

@@ -89,12 +89,12 @@ class Hosts:
     async def by_bootstrap_token(self, text: str, machine_id: str) -> Obj:
         """The Machine that a host with this token and this id is from now on. Raises Refused, or a conflict to be tried again."""
         await synced(self._settings, self._tokens)
-        known = self._tokens.indexed(_BY_SHOWN, text)
+        known = self._tokens.indexed(_BY_SHOWN, digest(text))
         if len(known) != 1:
             raise UnknownToken("no machine is waiting for a host with this token")
         # Live, from here on: a token that ended a moment ago has ended.
         token = await find(self._client, SECRETS, name_of(known[0]), namespace_of(known[0]))
-        if token is None or _shown_by(token) != [text]:
+        if token is None or _shown_by(token) != [digest(text)]:
             raise UnknownToken("no machine is waiting for a host with this token")
         namespace = namespace_of(token)
         account = await self._find(SERVICE_ACCOUNTS, annotations_of(token).get(ACCOUNT_OF_TOKEN), namespace)
@@ -175,9 +175,9 @@ class Hosts:
         return await self._client.patch(resource, name, patch, namespace, field_manager=_MANAGER)
 
 
-def _shown_by(secret: Obj) -> list[str]:
+def _shown_by(secret: Obj) -> list[bytes]:
     text = text_of(secret)
-    return [shown(text)] if text and is_bootstrap_token(secret) else []
+    return [digest(shown(text))] if text and is_bootstrap_token(secret) else []
 
 
 def _digest_of(secret: Obj) -> list[bytes]:

@@ -1,7 +1,8 @@
-"""One server on loopback for all of this, fed with whatever hypothesis comes up with.
+"""Whatever hypothesis comes up with, for everything that reads what others wrote; :mod:`.budget` says for how long.
 
-It is a process of its own, as a user starts it: a crash is then seen as one, and its log is what a user would find. The
-whole of the server is in the way of each example: TLS, HTTP, decoding, admission, validation, the store.
+`target` is one server on loopback, a process of its own as a user starts it: a crash is then seen as one, and its log is what
+a user would find. The whole of the server is in the way of each example: TLS, HTTP, decoding, admission, validation, the
+store. Parts that talk to others than users (etcd, webhooks, agents) are fed by themselves, in this process.
 """
 
 from __future__ import annotations
@@ -16,15 +17,31 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 from tests.api.ways import HORSE_CRD
-from tests.e2e.conftest import SOAK
 from tests.e2e.serving import Served
 
-FUZZ = settings(
-    max_examples=2000 if SOAK else 40, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True, database=None
-)
+from . import budget
+
+# A server that has answered a million odd requests has forgotten them.
+MOST_RESIDENT = 800 << 20
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if budget.is_fuzzer(item):
+        item.add_marker(pytest.mark.soak)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    budget.divide(session)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if not budget.is_fuzzer(pyfuncitem):
+        return None
+    budget.run(pyfuncitem)
+    return True
 
 
 @dataclass
@@ -33,6 +50,7 @@ class Target:
     context: ssl.SSLContext
     _connection: http.client.HTTPSConnection | None = None
     _read: int = 0
+    _checks: int = 0
 
     @property
     def port(self) -> int:
@@ -66,6 +84,9 @@ class Target:
     def check(self) -> None:
         """Still alive, and nothing new in the log that tells of an error of its own."""
         assert self.served.alive, self.served.told()[-3000:]
+        self._checks += 1
+        if self._checks % 100 == 0:
+            assert self.served.memory() < MOST_RESIDENT
         size = self.served.log.stat().st_size
         if size == self._read:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import struct
 from typing import Any
@@ -11,7 +12,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from .conftest import FUZZ, Target
+from .budget import fuzzing
+from .conftest import Target
+from .shapes import encoded, numbers, objects, texts, values
+
+FUZZ = fuzzing(40)
 
 JSON = "application/json"
 PATCHES = {
@@ -24,32 +29,6 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 HORSES = "/apis/ranch.example.com/v1/namespaces/default/horses"
-
-# Values that break things: the ends of number ranges, odd strings, names that mean something to somebody.
-words = st.sampled_from(
-    [
-        "metadata", "name", "namespace", "spec", "data", "labels", "annotations", "managedFields", "finalizers", "status",
-        "containers", "image", "ownerReferences", "$patch", "$retainKeys", "$setElementOrder/containers", "replace", "delete",
-        "template", "selector", "matchLabels", "shoes", "leg", "legs", "colour", "kind", "apiVersion", "ConfigMap", "v1", "uid",
-        "resourceVersion", "creationTimestamp", "generation", "$deleteFromPrimitiveList/finalizers", "op", "path", "value", "/",
-        "2020-01-01T00:00:00Z", "f:spec", "k:{\"name\":\"x\"}", "fieldsV1", "manager", "operation", "Apply", "time", "ports", "",
-    ]
-)  # fmt: skip
-numbers = st.one_of(
-    st.sampled_from([0, -1, 1, 2**31, 2**63 - 1, 2**63, -(2**63) - 1, 2**64, 10**30, 0.1, -0.0, 1e308, 1e-320, 1.5]),
-    st.integers(),
-)
-texts = st.one_of(words, st.text(max_size=20), st.sampled_from(["\x00", "é", "\U0001f40e", "a" * 300, "\u2028", "%", "{}", "-"]))
-values = st.recursive(
-    st.one_of(st.none(), st.booleans(), numbers, texts),
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(texts, inner, max_size=4)),
-    max_leaves=15,
-)
-objects = st.dictionaries(texts, values, max_size=6)
-
-
-def encoded(value: Any) -> bytes:
-    return json.dumps(value).encode()
 
 
 def _deployment() -> dict[str, Any]:
@@ -331,8 +310,6 @@ def test_continue_tokens(target: Target, token: str) -> None:
 @example({"v": "meta.k8s.io/v1", "rv": 1, "start": "../../secrets/x"})
 @example({"v": "meta.k8s.io/v1", "rv": 1, "start": "\x00"})
 def test_continue_tokens_made_by_others(target: Target, token: Any) -> None:
-    import base64
-
     text = base64.urlsafe_b64encode(encoded({"v": "meta.k8s.io/v1", **token})).rstrip(b"=").decode()
     status, data = target.send("GET", f"{MAPS}?limit=1&continue={text}")
     assert status != 200 or b'"secrets"' not in data

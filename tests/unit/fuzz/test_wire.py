@@ -6,9 +6,10 @@ import socket
 import time
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from .budget import fuzzing
 from .conftest import Target
 
 HEAD = b"POST /api/v1/namespaces/default/configmaps?dryRun=All HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -57,7 +58,7 @@ def test_broken_requests_get_an_answer_or_a_closed_connection(target: Target, da
     assert target.send("GET", "/readyz")[0] == 200
 
 
-@settings(max_examples=25)
+@fuzzing(25)
 @given(st.binary(max_size=400), st.integers(0, 200))
 @example(b"", 0)
 def test_noise(target: Target, noise: bytes, cut: int) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from remuda.apiserver.store import Compacted, Delete, Put, StoreError
-from remuda.apiserver.store.sqlite import SqliteStore, schema
+from remuda.apiserver.store.sqlite import SqliteStore
 from remuda.apiserver.store.sqlite.engine import meta_of
 from remuda.kube.clock import VirtualClock
 
@@ -244,20 +244,6 @@ async def test_other_sqlite_files_and_newer_ones_are_refused(clock: VirtualClock
     connection.close()
     with pytest.raises(StoreError, match="written by a newer Remuda"):
         await SqliteStore.open(newer, clock)
-
-
-async def test_an_older_schema_is_upgraded_in_one_transaction(
-    clock: VirtualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "state.db"
-    await (await SqliteStore.open(path, clock)).close()
-    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
-    with pytest.raises(StoreError, match="can't upgrade"):
-        await SqliteStore.open(path, clock)
-    monkeypatch.setitem(schema.MIGRATIONS, 1, lambda connection: connection.execute("CREATE TABLE added (name)") and None)
-    await (await SqliteStore.open(path, clock)).close()
-    assert meta_of(path)["schema"] == 2
-    assert rows(path, "SELECT * FROM added") == []
 
 
 async def test_a_file_that_a_crash_left_empty_is_begun_anew(clock: VirtualClock, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from ..users import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED, User
 
 INVALID_TOKEN = "invalid bearer token"
 CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
-_PROTOCOL_PREFIX = "base64url.bearer.authorization.k8s.io."
+PROTOCOL_PREFIX = "base64url.bearer.authorization.k8s.io."
 _HEALTH = ("/healthz", "/livez", "/readyz")
 
 
@@ -46,7 +46,7 @@ class Credentials:
         authorization = headers.get("Authorization", "")
         token = bearer_token(authorization) if authorization else ""
         if not token and "Sec-WebSocket-Protocol" in headers:
-            token = _protocol_token(headers["Sec-WebSocket-Protocol"])
+            token = protocol_token(headers["Sec-WebSocket-Protocol"])
         return cls(peer_certificate_der, token, headers)
 
 
@@ -132,12 +132,12 @@ def bearer_token(authorization: str) -> str:
     return parts[1] if len(parts) >= 2 and parts[0].lower() == "bearer" else ""
 
 
-def _protocol_token(protocols: str) -> str:
+def protocol_token(protocols: str) -> str:
     """The token that browsers, which can't set headers on a websocket, hide in a subprotocol name."""
-    found = [name.strip() for name in protocols.split(",") if name.strip().startswith(_PROTOCOL_PREFIX)]
+    found = [name.strip() for name in protocols.split(",") if name.strip().startswith(PROTOCOL_PREFIX)]
     if len(found) != 1:
         return ""
-    encoded = found[0].removeprefix(_PROTOCOL_PREFIX)
+    encoded = found[0].removeprefix(PROTOCOL_PREFIX)
     try:
         return base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):

@@ -32,20 +32,23 @@ class KeyValue(msgspec.Struct, frozen=True, gc=False):
 class Put(msgspec.Struct, frozen=True, gc=False):
     """Write `key`. `expect` is the mod_revision it must have now: 0 for absent, None for whatever it is.
 
-    `ttl` (seconds, 0 for ever) makes the store delete the key by itself some time after it has run out.
+    `ttl` (seconds, 0 for ever) makes the store delete the key by itself some time after it has run out. `who` did it: for
+    stores that keep history.
     """
 
     key: str
     value: bytes
     expect: int | None = None
     ttl: int = 0
+    who: str = ""
 
 
 class Delete(msgspec.Struct, frozen=True, gc=False):
-    """Delete `key`, which must exist; `expect` as for Put (0 makes no sense here)."""
+    """Delete `key`, which must exist; `expect` and `who` as for Put (0 makes no sense here)."""
 
     key: str
     expect: int | None = None
+    who: str = ""
 
 
 class Check(msgspec.Struct, frozen=True, gc=False):
@@ -77,11 +80,15 @@ class Range(msgspec.Struct, frozen=True, gc=False):
 
 
 class Version(msgspec.Struct, frozen=True, gc=False):
-    """One kept state of a key: what it was from `revision` (written at `at`, seconds since the epoch) on. None: deleted."""
+    """One kept state of a key: what it was from `revision` (written at `at`, seconds since the epoch) on. None: deleted.
+
+    `who` is empty for what the server did by itself, and where nobody said it.
+    """
 
     revision: int
     at: float
     kv: KeyValue | None
+    who: str = ""
 
 
 class StoreError(Exception):
@@ -182,14 +189,31 @@ class HistoryStore(Store, Protocol):
     def history_floor(self) -> int:
         """Kept history is complete from this revision on; never above `floor`."""
 
+    @property
+    def history_time(self) -> float:
+        """The same as a time; 0 while nothing was ever forgotten."""
+
+    def keeps_past(self, prefix: str) -> bool:
+        """Whether there is history of keys that begin so; of others only what can still be watched from."""
+
     async def revision_at(self, time: float) -> int:
         """The newest revision written at or before `time`; the floor when that is older than what is kept."""
 
-    async def history(self, key: str) -> list[Version]:
-        """The kept states of `key`, newest first."""
+    async def time_of(self, revision: int) -> float:
+        """When `revision` was written, or of what is kept the next one after it."""
+
+    async def history(self, key: str, *, before: int = 0, limit: int = 0, most_bytes: int = 0) -> list[Version]:
+        """The kept states of `key`, newest first; those from before revision `before`, if it is given.
+
+        At most `limit` of them, and no more when their values have come to `most_bytes` together (0: whatever there is).
+        A page goes on quickly where `before` is the last revision of the one before it.
+        """
 
     async def read_history(self, key: str, *, at_revision: int | None = None, at_time: float | None = None) -> Version | None:
         """How `key` was at a revision or a time; None when it did not exist yet. Raises Compacted beyond what is kept."""
+
+    async def range_history(self, prefix: str, revision: int, *, start: str = "", limit: int = 0, most_bytes: int = 0) -> Range:
+        """As `range`, at any revision that history goes back to; bounded as `history` is. `remaining` is not told."""
 
     async def prune(self) -> int:
         """Forget history that is too old or takes too much room; how many states went."""

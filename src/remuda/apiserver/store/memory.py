@@ -94,6 +94,14 @@ class MemoryStore:
     def history_floor(self) -> int:
         return self._floor
 
+    @property
+    def history_time(self) -> float:
+        return max(self._floor_time, 0.0)
+
+    def keeps_past(self, prefix: str) -> bool:
+        """Here nothing outlives compaction."""
+        return False
+
     def _resolve(self, revision: int) -> int:
         if revision == 0:
             return self._revision
@@ -140,7 +148,7 @@ class MemoryStore:
         revision = self._revision + 1
         made = events(ops, revision, lambda key: self._at(key, revision))
         for op, event in zip(changing(ops), made, strict=True):
-            self._remember(event, now)
+            self._remember(event, now, op.who)
             if isinstance(op, Put) and op.ttl:
                 self._expires[op.key] = now + op.ttl
             else:
@@ -150,7 +158,7 @@ class MemoryStore:
         self._wake()
         return revision
 
-    def _remember(self, event: Event, at: float) -> None:
+    def _remember(self, event: Event, at: float, who: str) -> None:
         versions = self._versions.get(event.key)
         if versions is None:
             insort(self._keys, event.key)
@@ -158,7 +166,7 @@ class MemoryStore:
             if (below := self._base.values.get(event.key)) is not None:
                 # Its real time is unknown; it was there before anything here was.
                 versions.append(Version(below.mod_revision, 0.0, below))
-        versions.append(Version(event.revision, at, event.kv))
+        versions.append(Version(event.revision, at, event.kv, who))
         self._log.append(event)
         self._log_revisions.append(event.revision)
 
@@ -215,12 +223,34 @@ class MemoryStore:
         found = bisect_right(self._written, time, key=lambda pair: pair[0])
         return self._written[found - 1][1] if found else self._floor
 
-    async def history(self, key: str) -> list[Version]:
+    async def time_of(self, revision: int) -> float:
+        found = bisect_left(self._written, revision, key=lambda pair: pair[1])
+        return self._written[found][0] if found < len(self._written) else self.history_time
+
+    async def history(self, key: str, *, before: int = 0, limit: int = 0, most_bytes: int = 0) -> list[Version]:
         versions = self._versions.get(key)
-        if versions is not None:
-            return versions[::-1]
-        below = self._base.values.get(key)
-        return [] if below is None else [Version(below.mod_revision, 0.0, below)]
+        if versions is None:
+            below = self._base.values.get(key)
+            versions = [] if below is None else [Version(below.mod_revision, 0.0, below)]
+        found: list[Version] = []
+        size = 0
+        for version in reversed(versions):
+            if before and version.revision >= before:
+                continue
+            found.append(version)
+            size += 0 if version.kv is None else len(version.kv.value)
+            if len(found) == limit or 0 < most_bytes <= size:
+                break
+        return found
+
+    async def range_history(self, prefix: str, revision: int, *, start: str = "", limit: int = 0, most_bytes: int = 0) -> Range:
+        whole = await self.range(prefix, start=start, limit=limit, revision=revision)
+        size = 0
+        for count, kv in enumerate(whole.items, 1):
+            size += len(kv.value)
+            if 0 < most_bytes <= size:
+                return Range(whole.items[:count], revision, whole.more or count < len(whole.items))
+        return Range(whole.items, revision, whole.more)
 
     async def read_history(self, key: str, *, at_revision: int | None = None, at_time: float | None = None) -> Version | None:
         if at_revision is None:

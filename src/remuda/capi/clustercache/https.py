@@ -18,7 +18,7 @@ from remuda.kube.objects import Key
 
 Obj = dict[str, Any]
 
-_FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+_FILES = ("certificate-authority", "client-certificate", "client-key")
 
 
 class HttpsConnector:
@@ -51,4 +51,8 @@ def workload_target(kubeconfig: bytes) -> Target:
             for field in _FILES:
                 if entry.get(field) and not entry.get(f"{field}-data"):
                     raise ConfigError(f"{section} {name} names a file ({field}): put what is in it inline")
+    for name, entry in config["users"].items():
+        # Nothing inline counts before it: whoever names one would be shown a file of ours as a token.
+        if entry.get("tokenFile"):
+            raise ConfigError(f"users {name} names a file (tokenFile): put what is in it inline, as token")
     return select(config)

@@ -81,13 +81,19 @@ class Connection(asyncio.Protocol):
             return self._read_chunk()
         end = self._buffer.find(b"\r\n")
         if end < 0:
+            if len(self._buffer) > _HEAD_LIMIT:
+                raise ValueError("a chunk of its answer has no size")
             return False
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 2]
         if state == _SIZE:
             self._left = int(line.partition(b";")[0], 16)
+            if self._left < 0:
+                raise ValueError("a chunk of its answer is smaller than nothing")
             self._state = _CHUNK if self._left else _TRAILER
         elif state == _CHUNK_END:
+            if line:
+                raise ValueError("a chunk of its answer is longer than it said")
             self._state = _SIZE
         elif not line:
             self._finish()

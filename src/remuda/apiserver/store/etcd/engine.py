@@ -28,7 +28,7 @@ from remuda.kube.clock import Clock, Rng
 
 from .connection import Failed
 from .feed import Feed, replay
-from .keyspace import COMPACTION_KEY, Keyspace, is_bookkeeping
+from .keyspace import COMPACTION_KEY, Keyspace
 from .members import ENOUGH, EtcdConfig, Members
 from .messages import RangeAnswer, WireKeyValue, number
 from .refusals import OUT_OF_RANGE, Refused
@@ -154,9 +154,11 @@ class EtcdStore:
             answer = await self._range_at({**bounds, "limit": page}, revision)
             # The pages of one range are all of one revision.
             revision = revision or answer.header.revision
-            found += [wire for wire in answer.kvs if not is_bookkeeping(wire.key)]
+            found += [wire for wire in answer.kvs if self._keyspace.own(wire.key) is not None]
             if not answer.more or (limit and len(found) >= limit):
                 return found, revision, answer.count - len(answer.kvs)
+            if not answer.kvs or answer.kvs[-1].key < bounds["key"]:
+                raise StoreError("etcd says that there is more, and gives nothing of it")
             bounds["key"] = answer.kvs[-1].key + b"\0"
 
     async def current(self) -> int:
@@ -287,6 +289,12 @@ class EtcdStore:
             if error.code != OUT_OF_RANGE:
                 raise
         self._compacted(revision)
+
+    async def leased_page(self, prefix: str, *, start: str = "", limit: int, revision: int = 0) -> tuple[Range, dict[str, float]]:
+        """One page, and when those of its keys that have a lease will go."""
+        found, revision, left = await self._pages(prefix, start, limit, revision)
+        whole = Range([self._keyspace.kv(wire) for wire in found], revision, left > 0, left)
+        return whole, await self._expiries(found)
 
     async def snapshot(self, path: Path) -> None:
         found, revision, _ = await self._pages("", "", 0, 0)

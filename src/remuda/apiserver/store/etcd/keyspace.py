@@ -52,7 +52,9 @@ class Keyspace:
             return None
 
     def kv(self, wire: WireKeyValue) -> KeyValue:
-        return KeyValue(wire.key[len(self._bytes) :].decode(), wire.value, wire.create_revision, wire.mod_revision)
+        """Of a key that is our :meth:`own`."""
+        key = wire.key[len(self._bytes) :].decode(errors="replace")
+        return KeyValue(key, wire.value, wire.create_revision, wire.mod_revision)
 
     def event(self, wire: WireEvent) -> Event | None:
         key = self.own(wire.kv.key)

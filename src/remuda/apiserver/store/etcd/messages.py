@@ -82,9 +82,13 @@ class Empty(msgspec.Struct, gc=False):
     pass
 
 
+# 64 bits, in decimal.
+_LONGEST_NUMBER = 20
+
+
 def number(text: bytes) -> int:
     """A revision that was noted as a value; 0 when it is none."""
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdigit() and len(text) <= _LONGEST_NUMBER else 0
 
 
 _decoders: dict[type[Any], msgspec.json.Decoder[Any]] = {}

@@ -134,6 +134,8 @@ class Writing:
             self._heard_of(answer.header.revision)
             if answer.succeeded:
                 return answer.header.revision
+            if len(answer.responses) != 1 + len(ops):
+                raise StoreError("etcd refuses a transaction, and does not say what it found instead")
             if self._is_current(epoch, answer.responses[0]):
                 raise self._mismatch(ops, answer.responses[1:])
             if self._clock.monotonic() >= until:

@@ -24,7 +24,7 @@ from remuda.apiserver.store import (
     StoreError,
     Version,
 )
-from remuda.apiserver.store.sqlite import reader
+from remuda.apiserver.store.sqlite import past, reader
 from remuda.apiserver.store.sqlite.files import Lock, back_up, connect, open_writer, speaking
 from remuda.apiserver.store.sqlite.pruning import WITHOUT_HISTORY, Pruner
 from remuda.apiserver.store.sqlite.schema import get_meta
@@ -83,7 +83,7 @@ class SqliteStore:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = Lock(path)
         try:
-            connection = await asyncio.to_thread(open_writer, path, backups)
+            connection = await asyncio.to_thread(open_writer, path, backups, clock.time())
             try:
                 with speaking(path, backups, "open"):
                     store = cls(path, backups, clock, lock, connection, watch_backlog)
@@ -115,6 +115,13 @@ class SqliteStore:
     @property
     def history_floor(self) -> int:
         return self._pruner.history_floor
+
+    @property
+    def history_time(self) -> float:
+        return self._pruner.pruned_at
+
+    def keeps_past(self, prefix: str) -> bool:
+        return not prefix.startswith(WITHOUT_HISTORY)
 
     @property
     def history_bytes(self) -> int:
@@ -238,20 +245,47 @@ class SqliteStore:
         with speaking(self._path, self._backups, "read"):
             return max(reader.revision_at(self._direct, time), self.history_floor)
 
-    async def history(self, key: str) -> list[Version]:
-        return await self.read(lambda connection: reader.history(connection, key))
+    async def time_of(self, revision: int) -> float:
+        self._resolve(0)
+        with speaking(self._path, self._backups, "read"):
+            found = reader.time_of(self._direct, revision)
+        return self._writer.at if found is None else found
+
+    async def history(self, key: str, *, before: int = 0, limit: int = 0, most_bytes: int = 0) -> list[Version]:
+        walk = past.States(key, before, limit, most_bytes)
+        while not await self.read(walk.step):
+            pass
+        return walk.found
 
     async def read_history(self, key: str, *, at_revision: int | None = None, at_time: float | None = None) -> Version | None:
-        oldest = self.floor if key.startswith(WITHOUT_HISTORY) else self.history_floor
         if at_revision is None:
             at_revision = self.revision if at_time is None else await self.revision_at(at_time)
             if at_time is not None and at_time < self._pruner.pruned_at:
-                raise Compacted(at_revision, oldest)
-        if at_revision > self.revision:
-            raise FutureRevision(at_revision, self.revision)
-        if at_revision < oldest:
-            raise Compacted(at_revision, oldest)
-        return await self.read(lambda connection: reader.history_at(connection, key, at_revision))
+                raise Compacted(at_revision, self._oldest(key))
+        self._check_kept(key, at_revision)
+        walk = past.States(key, at_revision + 1, 1, 0)
+        while not await self.read(walk.step):
+            pass
+        self._check_kept(key, at_revision)
+        return walk.found[0] if walk.found else None
+
+    async def range_history(self, prefix: str, revision: int, *, start: str = "", limit: int = 0, most_bytes: int = 0) -> Range:
+        self._check_kept(prefix, revision)
+        walk = past.Keys(prefix, revision, start, limit, most_bytes)
+        while not await self.read(walk.step):
+            pass
+        # Some of it may have been forgotten while it was read.
+        self._check_kept(prefix, revision)
+        return Range(walk.found, revision, walk.more)
+
+    def _oldest(self, prefix: str) -> int:
+        return self.history_floor if self.keeps_past(prefix) else self.floor
+
+    def _check_kept(self, prefix: str, revision: int) -> None:
+        if revision > self.revision:
+            raise FutureRevision(revision, self.revision)
+        if revision < (oldest := self._oldest(prefix)):
+            raise Compacted(revision, oldest)
 
     async def snapshot(self, path: Path) -> None:
         def copy() -> None:

@@ -7,6 +7,7 @@ it, and what to do next.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import sqlite3
@@ -16,11 +17,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from remuda.apiserver.store import Range, StoreError
-from remuda.apiserver.store.sqlite import schema
+from remuda.apiserver.store.sqlite import migration, schema
 
 OLDEST_SQLITE = (3, 35, 0)
 # After a crash the whole file is checked if that takes a fraction of a second; sqlite's own recovery needs no such check.
 CHECK_UP_TO = 256 * 1024 * 1024
+_ADVICE = {
+    errno.ENOSPC: ". Free some space on its disk and try again",
+    errno.EDQUOT: ". Free some space on its disk and try again",
+    errno.EROFS: ". Look for errors of its disk in the kernel's log",
+}
 
 
 class Lock:
@@ -53,7 +59,7 @@ def connect(path: Path, *, cache_kib: int, read_only: bool = False) -> sqlite3.C
     return connection
 
 
-def open_writer(path: Path, backups: Path) -> sqlite3.Connection:
+def open_writer(path: Path, backups: Path, now: float) -> sqlite3.Connection:
     """The writing connection to a database that is whole, of our schema, and marked as in use. Creates a missing one."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         wanted = ".".join(map(str, OLDEST_SQLITE))
@@ -69,7 +75,7 @@ def open_writer(path: Path, backups: Path) -> sqlite3.Connection:
             _check_header(path, backups)
         connection = connect(path, cache_kib=8192)
         try:
-            _prepare(connection, path, backups, fresh)
+            _prepare(connection, path, backups, fresh, now)
         except BaseException:
             connection.close()
             raise
@@ -78,7 +84,7 @@ def open_writer(path: Path, backups: Path) -> sqlite3.Connection:
     return connection
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, backups: Path, fresh: bool) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path, backups: Path, fresh: bool, now: float) -> None:
     if not fresh and connection.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         if tables:
@@ -93,11 +99,16 @@ def _prepare(connection: sqlite3.Connection, path: Path, backups: Path, fresh: b
     connection.execute("PRAGMA wal_autocheckpoint = 8000")
     if fresh or not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
         schema.create(connection)
-    schema.upgrade(connection, path)
+    # A newer one is left as it is, and what is damaged is not copied and worked on.
+    older = migration.check_version(connection, path) < schema.VERSION
     if not schema.get_meta(connection).get("clean") and path.stat().st_size <= CHECK_UP_TO:
         found = connection.execute("PRAGMA quick_check(3)").fetchall()
         if found != [("ok",)]:
             raise damaged(path, backups, "; ".join(str(row[0]).splitlines()[-1] for row in found))
+    if older:
+        backups.mkdir(mode=0o700, parents=True, exist_ok=True)
+        sync_directory(backups.parent)
+        migration.migrate(connection, path, backups, now, back_up)
     with transaction(connection):
         schema.set_meta(connection, {"clean": 0})
 
@@ -144,7 +155,8 @@ def damaged(path: Path, backups: Path, what: str) -> StoreError:
 def failure(error: sqlite3.Error | OSError, path: Path, backups: Path, doing: str) -> StoreError:
     """What an operator should read instead of sqlite's own words."""
     if isinstance(error, OSError):
-        return StoreError(f"could not {doing} the database {path}: {error.strerror or error}")
+        advice = _ADVICE.get(error.errno or 0, "")
+        return StoreError(f"could not {doing} the database {path}: {error.strerror or error}{advice}")
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return damaged(path, backups, str(error))
@@ -221,7 +233,7 @@ def write_copy(path: Path, whole: Range, expires: Mapping[str, float], at: float
                 ordinals[kv.mod_revision] = ordinal + 1
                 row = schema.first_id(kv.mod_revision) + ordinal
                 cells = (row, kv.create_revision, at, expires.get(kv.key), kv.key, kv.value)
-                copy.execute("INSERT INTO log VALUES (?, 0, ?, ?, ?, ?, ?)", cells)
+                copy.execute("INSERT INTO log VALUES (?, 0, ?, ?, ?, ?, ?, NULL)", cells)
             newest = schema.last_id(whole.revision)
             reached = {"swept": newest, "pruned": newest, "pruned_at": at}
             schema.set_meta(copy, {"revision": whole.revision, "at": at, "floor": whole.revision, **reached})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from operator import itemgetter
 
-from remuda.apiserver.store import Event, KeyValue, Range, Version
+from remuda.apiserver.store import Event, KeyValue, Range
 from remuda.apiserver.store.sqlite.schema import ORDINAL_BITS, first_id, last_id
 from remuda.apiserver.store.transaction import MAX_OPS, after_prefix
 from remuda.apiserver.store.watching import Replay
@@ -44,18 +44,6 @@ _EVENTS = (
     "SELECT log.id, log.key, log.created, log.value, before.id, before.created, before.value "
     "FROM log LEFT JOIN log AS before ON before.id = log.prev "
     "WHERE log.id >= ? AND log.id <= ? AND log.key >= ? AND log.key < ? ORDER BY log.id LIMIT ?"
-)
-_HISTORY = """
-WITH RECURSIVE chain(id) AS (
-  SELECT id FROM current WHERE key = ?
-  UNION ALL
-  SELECT log.prev FROM chain JOIN log ON log.id = chain.id WHERE log.prev > 0
-)
-SELECT log.id, at, created, value FROM chain JOIN log ON log.id = chain.id ORDER BY log.id DESC
-"""
-_HISTORY_AT = (
-    _CHAINS.format(which="key = :key")
-    + "SELECT log.id, at, created, value FROM chain JOIN log ON log.id = chain.id WHERE chain.id <= :at"
 )
 
 
@@ -129,20 +117,6 @@ def _event(
     return Event(revision, key, kv, KeyValue(key, before_value, before_created, before >> ORDINAL_BITS))
 
 
-def _version(key: str, row: int, at: float, created: int, value: bytes | None) -> Version:
-    revision = row >> ORDINAL_BITS
-    return Version(revision, at, None if value is None else KeyValue(key, value, created, revision))
-
-
-def history(connection: sqlite3.Connection, key: str) -> list[Version]:
-    return [_version(key, *row) for row in connection.execute(_HISTORY, (key,)).fetchall()]
-
-
-def history_at(connection: sqlite3.Connection, key: str, revision: int) -> Version | None:
-    rows = connection.execute(_HISTORY_AT, {"key": key, "at": last_id(revision)}).fetchall()
-    return _version(key, *rows[0]) if rows else None
-
-
 def expired(connection: sqlite3.Connection, now: float, limit: int) -> list[tuple[str, int]]:
     """Keys whose time is up and the revision they have."""
     found = connection.execute(
@@ -166,3 +140,9 @@ def revision_at(connection: sqlite3.Connection, time: float) -> int:
         else:
             high = middle - 1
     return found >> ORDINAL_BITS
+
+
+def time_of(connection: sqlite3.Connection, revision: int) -> float | None:
+    """When a revision was written; of one whose rows are forgotten, when the next one was that is kept."""
+    rows = connection.execute("SELECT at FROM log WHERE id >= ? ORDER BY id LIMIT 1", (first_id(revision),)).fetchall()
+    return float(rows[0][0]) if rows else None

@@ -5,6 +5,7 @@ transaction in one integer, so the table is append-only, ordered by revision wit
 revisions is a range of ids. A row without a value is a deletion. `prev` is the id of the key's row before this one: each
 key's rows are a chain from its newest back, which is how the past is read (an index over (key, id) would cost every write
 one more page, and the past is read rarely). Small columns come first: sqlite then walks a chain without loading values.
+`who` made the change, as far as that was told; it came with version 2, so it is the last.
 
 `current` says where each key's chain begins. A deleted key stays in it (live = 0) until its deletion is forgotten. A
 trigger keeps it in step with the log, so that a batch of writes is one INSERT (why that matters: :mod:`.writer`).
@@ -15,18 +16,18 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping
 
-from remuda.apiserver.store import StoreError
-
 ORDINAL_BITS = 8
 APPLICATION_ID = 0x52454D55  # "REMU"
-VERSION = 1
+VERSION = 2
 PAGE_SIZE = 8192
+# Where in a row of the log its value is.
+VALUE = 6
 
 _STATEMENTS = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE log (
   id INTEGER PRIMARY KEY, prev INTEGER NOT NULL, created INTEGER NOT NULL, at REAL NOT NULL, expires REAL,
-  key TEXT NOT NULL, value BLOB
+  key TEXT NOT NULL, value BLOB, who TEXT
 );
 CREATE TABLE current (key TEXT PRIMARY KEY, id INTEGER NOT NULL, live INTEGER NOT NULL, expires REAL) WITHOUT ROWID;
 CREATE INDEX expiring ON current (expires) WHERE expires IS NOT NULL;
@@ -50,8 +51,13 @@ FRESH: Mapping[str, float] = {
     "clean": 1,  # whether the last one to have it open closed it
 }
 
-# From version n to n + 1, in the transaction of the whole upgrade.
-MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {}
+
+def _add_who(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE log ADD COLUMN who TEXT")
+
+
+# From version n to n + 1, in the transaction of the whole upgrade (:mod:`.migration`).
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: _add_who}
 
 
 def first_id(revision: int) -> int:
@@ -70,24 +76,6 @@ def create(connection: sqlite3.Connection) -> None:
     for statement in [*_STATEMENTS.strip().split(";\n"), _TRIGGER]:
         connection.execute(statement)
     set_meta(connection, {"schema": VERSION, **FRESH})
-    connection.execute("COMMIT")
-
-
-def upgrade(connection: sqlite3.Connection, path: object) -> None:
-    found = int(get_meta(connection).get("schema", 0))
-    if found > VERSION:
-        raise StoreError(
-            f"the database {path} was written by a newer Remuda (schema {found}, this one knows {VERSION}): "
-            "start that version, or restore a copy made before the upgrade"
-        )
-    if found == VERSION:
-        return
-    connection.execute("BEGIN IMMEDIATE")
-    for version in range(found, VERSION):
-        if version not in MIGRATIONS:
-            raise StoreError(f"the database {path} has schema {found}, which this Remuda can't upgrade to {VERSION}")
-        MIGRATIONS[version](connection)
-    set_meta(connection, {"schema": VERSION})
     connection.execute("COMMIT")
 
 

@@ -23,7 +23,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any, NamedTuple, TypeVar
 
-from remuda.apiserver.store import Event, KeyValue, Mismatch, Op, Put, StoreError
+from remuda.apiserver.store import Delete, Event, KeyValue, Mismatch, Op, Put, StoreError
 from remuda.apiserver.store.sqlite import schema
 from remuda.apiserver.store.sqlite.files import failure, transaction
 from remuda.apiserver.store.sqlite.schema import ORDINAL_BITS, first_id
@@ -91,6 +91,7 @@ class Writer(Thread):
         self.committed = 0
         self.at = 0.0
         self._used = 0
+        self._complained = False
 
     def begin(self, revision: int, at: float) -> None:
         if sys.getswitchinterval() > SWITCH_INTERVAL:
@@ -152,9 +153,19 @@ class Writer(Thread):
         except Exception as error:
             # One error object for each waiter: raising adds its own trace to it.
             text = str(self._explain(error))
+            self._complain(text)
             self._tell([Outcome(write.future, None, StoreError(text)) for write in writes], [])
             return
         self._tell(batch.outcomes, batch.events)
+        if batch.rows and self._complained:
+            self._complained = False
+            log.info("the database %s takes writes again", self._path)
+
+    def _complain(self, text: str) -> None:
+        """Once for each time that it begins: whoever writes is told anyway, again and again."""
+        if not self._complained:
+            self._complained = True
+            log.error("no write is accepted until this is over: %s", text)
 
     def _explain(self, error: Exception) -> StoreError:
         if isinstance(error, sqlite3.Error | OSError):
@@ -212,10 +223,11 @@ class Writer(Thread):
                 for part in parts:
                     self._insert(part)
         # A guess: for each row its value, and the page of `current` that points to it.
-        self._wal_pages += 1 + sum(2 + len(row[-1]) // schema.PAGE_SIZE for row in rows if isinstance(row[-1], bytes))
+        values = (row[schema.VALUE] for row in rows)
+        self._wal_pages += 1 + sum(2 + len(value) // schema.PAGE_SIZE for value in values if isinstance(value, bytes))
 
     def _insert(self, rows: list[tuple[object, ...]]) -> None:
-        marks = ",".join(["(?,?,?,?,?,?,?)"] * len(rows))
+        marks = ",".join(["(?,?,?,?,?,?,?,?)"] * len(rows))
         self._connection.execute(f"INSERT INTO log VALUES {marks}", [cell for row in rows for cell in row])
 
     def _work(self, job: _Job) -> None:
@@ -247,15 +259,16 @@ class Writer(Thread):
                 schema.set_meta(self._connection, {"revision": self.committed, "at": self.at, "clean": 1})
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except sqlite3.Error as error:
-            log.warning("%s", failure(error, self._path, self._backups, "close"))
+            # The next one to open it finds all that was acknowledged, and looks it over as after a crash.
+            log.warning("the database %s was closed without folding its log into it: %s", self._path, error)
         self._connection.close()
 
 
-def _log_row(row: int, before: int, at: float, op: Op, event: Event) -> tuple[object, ...]:
+def _log_row(row: int, before: int, at: float, op: Put | Delete, event: Event) -> tuple[object, ...]:
     if event.kv is None:
-        return row, before, 0, at, None, event.key, None
+        return row, before, 0, at, None, event.key, None, op.who or None
     expires = at + op.ttl if isinstance(op, Put) and op.ttl else None
-    return row, before, event.kv.create_revision, at, expires, event.key, event.kv.value
+    return row, before, event.kv.create_revision, at, expires, event.key, event.kv.value, op.who or None
 
 
 def _parts(rows: list[T]) -> Iterator[list[T]]:

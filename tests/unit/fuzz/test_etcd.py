@@ -1,0 +1,357 @@
+"""An etcd that is none, or has gone mad: whatever it answers, a value or the errors that a store has, and never a hang."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from remuda.apiserver.store import Delete, Event, Put, StoreError
+from remuda.apiserver.store.etcd import EtcdConfig, EtcdStore, messages
+from remuda.apiserver.store.etcd.connection import Answer, Connection, Failed
+from remuda.apiserver.store.etcd.feed import Feed, _checked
+from remuda.apiserver.store.etcd.grpc import frame
+from remuda.apiserver.store.etcd.hpack import decode as header_block
+from remuda.apiserver.store.etcd.hpack import encode as headers
+from remuda.apiserver.store.etcd.keyspace import COMPACTION_KEY, Keyspace
+from remuda.apiserver.store.etcd.members import Members
+from remuda.apiserver.store.etcd.protobuf import Outgoing, varint
+from remuda.apiserver.store.etcd.refusals import Refused, refused
+from remuda.apiserver.store.etcd.rpc import RANGE as RANGE_CALL
+from remuda.apiserver.store.etcd.rpc import TXN as TXN_CALL
+from remuda.apiserver.store.etcd.rpc import WATCH as WATCH_CALL
+from remuda.kube.clock import SYSTEM_CLOCK, Rng
+
+from .budget import fuzzing
+from .shapes import encoded, mangled, shaped, values
+
+Obj = dict[str, Any]
+
+
+def text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+# --- what an etcd in its right mind says, as gRPC and as its gateway writes it ----------------------------------------------
+
+_HEADER = Outgoing(cluster_id=(1, int), member_id=(2, int), revision=(3, int), raft_term=(4, int))
+_KEY_VALUE = Outgoing(
+    key=(1, bytes), create_revision=(2, int), mod_revision=(3, int), version=(4, int), value=(5, bytes), lease=(6, int)
+)
+_RANGE = Outgoing(header=(1, _HEADER), kvs=(2, [_KEY_VALUE]), more=(3, bool), count=(4, int))
+_TXN = Outgoing(header=(1, _HEADER), succeeded=(2, bool), responses=(3, [Outgoing(response_range=(1, _RANGE))]))
+_EVENT = Outgoing(type=(1, {"PUT": 0, "DELETE": 1}), kv=(2, _KEY_VALUE), prev_kv=(3, _KEY_VALUE))
+_WATCH = Outgoing(header=(1, _HEADER), created=(3, bool), events=(11, [_EVENT]))
+
+
+def key_value(key: bytes, revision: int = 5, value: bytes = b"{}") -> Obj:
+    return {"key": key, "create_revision": 2, "mod_revision": revision, "version": 1, "value": value, "lease": 7}
+
+
+HEADER = {"cluster_id": 1, "member_id": 2, "revision": 9, "raft_term": 2}
+RANGE: Obj = {"header": HEADER, "kvs": [key_value(b"/registry/a"), key_value(b"/registry/b")], "count": 2}
+TXN: Obj = {
+    "header": HEADER,
+    "succeeded": False,
+    "responses": [{"response_range": {"header": HEADER}}, {"response_range": {**RANGE, "kvs": RANGE["kvs"][:1]}}],
+}
+EVENTS = [
+    {"kv": key_value(b"/registry/a", 7), "prev_kv": key_value(b"/registry/a", 6)},
+    {"type": "DELETE", "kv": {"key": b"/registry/b", "mod_revision": 8}},
+    {"kv": key_value(COMPACTION_KEY, 8, b"3")},
+]
+STORY = [{"header": HEADER, "created": True}, {"header": HEADER, "events": EVENTS}, {"header": HEADER}]
+MEMBERS: Obj = {"members": [{"ID": "7", "name": "a", "peerURLs": ["http://a:1"], "isLearner": True}], "version": "3.6.0"}
+
+fields = st.builds(
+    lambda number, kind, payload: varint(number << 3 | kind) + payload,
+    st.integers(0, 20),
+    st.integers(0, 7),
+    st.one_of(
+        st.binary(max_size=12), st.binary(max_size=12).map(lambda data: varint(len(data)) + data), st.integers().map(varint)
+    ),
+)
+
+
+def wires(*good: bytes) -> st.SearchStrategy[bytes]:
+    """Right, right but for a few bytes, with fields of anything, or anything."""
+    right = st.sampled_from(good)
+    return st.one_of(
+        right,
+        right.flatmap(mangled),
+        st.tuples(right, st.lists(fields, max_size=3).map(b"".join)).map(b"".join),
+        st.lists(fields, max_size=5).map(b"".join),
+        st.binary(max_size=40),
+    )
+
+
+ranges = wires(_RANGE.encode(RANGE), _RANGE.encode({**RANGE, "more": True}))
+transactions = wires(_TXN.encode(TXN), _TXN.encode({**TXN, "succeeded": True}))
+watches = wires(*(_WATCH.encode(each) for each in STORY))
+
+names = st.sampled_from(
+    [
+        "header", "revision", "members", "name", "peerURLs", "isLearner", "version", "error", "grpc_code", "code", "message",
+        "ID", "TTL", "etcdserver",
+    ]
+)  # fmt: skip
+oddities = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from(
+        [[], {}, "", "-1", "1" * 5000, "1e3", "0x1", 1.5, 2**70, text(b"\xff/registry"), text(b"/registry/\xff"), "%%"]
+    ),
+    shaped(names, leaves=6),
+)
+
+
+@st.composite
+def changed(draw: st.DrawFn, good: Any) -> Any:
+    """Right but for a few places."""
+    value = json.loads(json.dumps(good))
+    for _ in range(draw(st.integers(0, 3))):
+        at = value
+        while True:
+            if isinstance(at, dict) and at:
+                name: Any = draw(st.sampled_from(sorted(at)))
+            elif isinstance(at, list) and at:
+                name = draw(st.integers(0, len(at) - 1))
+            else:
+                break
+            if isinstance(at[name], dict | list) and at[name] and draw(st.integers(0, 3)):
+                at = at[name]
+                continue
+            at[name] = draw(oddities)
+            break
+    return value
+
+
+def lines(good: Any) -> st.SearchStrategy[bytes]:
+    return st.one_of(changed(good).map(encoded), mangled(encoded(good)), st.binary(max_size=40), values.map(encoded))
+
+
+# --- one connection ---------------------------------------------------------------------------------------------------
+
+
+class Line(asyncio.Transport):
+    """What a connection writes to is not asked about here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = False
+
+    def write(self, data: Any) -> None:
+        pass
+
+    def abort(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+
+BODY = encoded(MEMBERS)
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+ANSWERS = [
+    HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY,
+    HEAD + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY),
+    HEAD + b"Transfer-Encoding: chunked\r\n\r\n5;x=y\r\nabc\nd\r\n3\r\n\nxy\r\n0\r\nTrailer: x\r\n\r\n",
+    b"HTTP/1.1 503 No\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
+]
+heads = st.lists(
+    st.sampled_from(
+        [
+            b"HTTP/1.1 200 OK\r\n", b"HTTP/1.0 500 x\r\n", b"HTTP/1.1 \r\n", b"HTTP/2 200\r\n", b"Content-Length: 3\r\n",
+            b"Content-Length: -3\r\n", b"Content-Length: 1_0\r\n", b"Content-Length: x\r\n", b"Transfer-Encoding: chunked\r\n",
+            b"\r\n", b"-1\r\n", b"0\r\n", b"5\r\nhello\r\n", b"ffffffffffffffffffff\r\n", b"zz\r\n", b"abc", b"\r", b"\n",
+            b"9" * 5000, b"3\r\nabcdef\r\n",
+        ]
+    ),
+    max_size=8,
+).map(b"".join)  # fmt: skip
+
+
+@fuzzing(200)
+@given(
+    st.one_of(heads, st.sampled_from(ANSWERS).flatmap(mangled), st.tuples(st.sampled_from(ANSWERS), heads).map(b"".join)),
+    st.lists(st.integers(1, 80), max_size=10),
+    st.booleans(),
+)
+@example(HEAD + b"Transfer-Encoding: chunked\r\n\r\n-1\r\nx", [], False)
+@example(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + b"1" * 100_000, [], True)
+@example(HEAD + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n", [], False)
+def test_answers(data: bytes, cuts: list[int], streams: bool) -> None:
+    """In pieces of any size: the future ends, or waits for more; nothing is kept beyond what has come."""
+
+    async def receive() -> None:
+        connection = Connection()
+        connection.connection_made(Line())
+        told: list[bytes] = []
+        answer = connection.send(b"", told.append if streams else None)
+        rest = data
+        for cut in [*cuts, len(data)]:
+            connection.data_received(rest[:cut])
+            rest = rest[cut:]
+        if not answer.done():
+            connection.connection_lost(None)
+        if answer.cancelled():
+            return
+        error = answer.exception()
+        assert isinstance(error, Failed) or (error is None and isinstance(answer.result(), Answer))
+        assert len(b"".join(told)) <= len(data)
+
+    asyncio.run(receive())
+
+
+# --- what is said -----------------------------------------------------------------------------------------------------
+
+
+@fuzzing(200)
+@given(st.one_of(lines(MEMBERS), lines({"code": 14, "message": "x"}), lines({"ID": "1", "TTL": "2", "etcdserver": "3.6.0"})))
+def test_the_gateways_messages(data: bytes) -> None:
+    assert isinstance(refused(data), Refused)
+    for kind in (messages.LeaseAnswer, messages.VersionAnswer):
+        with contextlib.suppress(messages.msgspec.MsgspecError):
+            messages.decoder(kind).decode(data)
+    messages.number(data)
+
+
+@fuzzing(200)
+@given(st.one_of(ranges, transactions, watches))
+def test_messages(data: bytes) -> None:
+    for call in (RANGE_CALL, TXN_CALL, WATCH_CALL):
+        with contextlib.suppress(ValueError):
+            call.decode(data)
+
+
+@fuzzing(200)
+@given(st.lists(watches, max_size=5), st.sampled_from(["", "/registry", "é"]))
+@example([_WATCH.encode({"events": [{"kv": key_value(COMPACTION_KEY, 8, b"9" * 5000)}]})], "")
+def test_what_the_watch_brings(story: list[bytes], prefix: str) -> None:
+    """Revisions only rise, and what is delivered is what the position says."""
+    told: list[tuple[list[Event], int]] = []
+
+    async def nobody(_: Exception) -> int:
+        return 0
+
+    async def follow() -> None:
+        members = Members(EtcdConfig(("http://127.0.0.1:1",)), SYSTEM_CLOCK, Rng(1))
+        feed = Feed(members, Keyspace(prefix), SYSTEM_CLOCK, lambda *each: told.append(each), nobody, lambda _: None)
+        for message in story:
+            with contextlib.suppress(Failed, StoreError, ValueError):
+                feed._take(_checked(WATCH_CALL.decode(message), feed.position))
+
+    asyncio.run(follow())
+    reached = [position for _, position in told]
+    assert reached == sorted(set(reached))
+
+
+# --- the whole engine -------------------------------------------------------------------------------------------------
+
+
+class Mad:
+    """Speaks HTTP well enough, and says what it is told to say."""
+
+    def __init__(self) -> None:
+        self.range = self.txn = b""
+        self.watch: list[bytes] = []
+        self.url = ""
+        self.writers: set[asyncio.StreamWriter] = set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.add(writer)
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            if head.startswith(b"PRI "):
+                await reader.readexactly(6)
+                writer.write(frame(4, 0, 0))
+                await self.calls(reader, writer)
+            body = b'{"etcdserver":"3.6.0"}'
+            writer.write(HEAD + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        writer.close()
+
+    async def calls(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        paths: dict[int, str] = {}
+        while True:
+            head = await reader.readexactly(9)
+            payload = await reader.readexactly(int.from_bytes(head[:3]))
+            kind, flags, stream = head[3], head[4], int.from_bytes(head[5:])
+            if kind == 1:
+                paths[stream] = header_block(payload)[":path"]
+            elif kind == 0 and flags & 1:
+                self.answer(paths.pop(stream), stream, writer)
+
+    def answer(self, path: str, stream: int, writer: asyncio.StreamWriter) -> None:
+        said = {"/etcdserverpb.KV/Range": [self.range], "/etcdserverpb.KV/Txn": [self.txn], WATCH_CALL.path: self.watch}
+        writer.write(frame(1, 4, stream, headers([(":status", "200"), ("content-type", "application/grpc")])))
+        for message in said.get(path, [b""]):
+            writer.write(frame(0, 0, stream, b"\0" + len(message).to_bytes(4) + message))
+        if path != WATCH_CALL.path:
+            writer.write(frame(1, 5, stream, headers([("grpc-status", "0")])))
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[tuple[asyncio.Runner, Mad]]:
+    with asyncio.Runner() as runner:
+        mad = Mad()
+
+        async def start() -> asyncio.Server:
+            return await asyncio.start_server(mad.serve, "127.0.0.1", 0)
+
+        server = runner.run(start())
+        mad.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield runner, mad
+        server.close()
+
+        async def stop() -> None:
+            for writer in mad.writers:
+                writer.close()
+            await asyncio.sleep(0)
+
+        runner.run(stop())
+
+
+@fuzzing(80)
+@given(ranges, transactions, st.lists(watches, max_size=3))
+@example(_RANGE.encode({**RANGE, "more": True, "kvs": []}), _TXN.encode(TXN), [])
+@example(_RANGE.encode({**RANGE, "more": True}), _TXN.encode(TXN), [])
+@example(_RANGE.encode(RANGE), _TXN.encode({"header": HEADER, "responses": []}), [])
+@example(_RANGE.encode({**RANGE, "kvs": [key_value(b"/registry/\xff")]}), _TXN.encode(TXN), [])
+def test_a_store_on_an_etcd_that_has_gone_mad(
+    world: tuple[asyncio.Runner, Mad], caplog: pytest.LogCaptureFixture, ranged: bytes, txn: bytes, watch: list[bytes]
+) -> None:
+    runner, mad = world
+    mad.range, mad.txn, mad.watch = ranged, txn, watch
+    caplog.clear()
+
+    async def use() -> None:
+        try:
+            store = await EtcdStore.open(EtcdConfig((mad.url,)), SYSTEM_CLOCK, Rng(1))
+        except StoreError:
+            return
+        try:
+            for call in (
+                lambda: store.get("/registry/a"),
+                lambda: store.range("/registry/"),
+                lambda: store.current(),
+                lambda: store.write([Put("/registry/a", b"x", 1)]),
+                lambda: store.write([Delete("/registry/a")]),
+                lambda: store.compact(store.revision),
+            ):
+                with contextlib.suppress(StoreError):
+                    async with asyncio.timeout(60):
+                        await call()
+        finally:
+            await store.close()
+
+    runner.run(use())
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
