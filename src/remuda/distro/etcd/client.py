@@ -17,7 +17,7 @@ from remuda.apiserver.store import Unavailable
 from remuda.apiserver.store.etcd import EtcdConfig
 from remuda.apiserver.store.etcd.connection import Failed
 from remuda.apiserver.store.etcd.members import Members
-from remuda.apiserver.store.etcd.messages import GatewayError, decoder
+from remuda.apiserver.store.etcd.messages import UNREADABLE, GatewayError, decoder
 from remuda.apiserver.store.etcd.refusals import refusal_of
 from remuda.apiserver.store.etcd.rpc import DELETE, PUT, RANGE, TXN
 from remuda.apiserver.store.transaction import after_prefix
@@ -146,7 +146,10 @@ class EtcdClient:
                 except Failed as error:
                     raise Unavailable(f"the snapshot was cut off: {error}") from None
                 for line in filter(None, lines):
-                    found = messages.decode(line)
+                    try:
+                        found = messages.decode(line)
+                    except UNREADABLE as error:
+                        raise Unavailable(f"the snapshot can't be read: {error}") from None
                     if found.result is None:
                         raise refusal_of(found.error or GatewayError(message="the snapshot was cut off"))
                     ends += not found.result.remaining_bytes

@@ -21,7 +21,7 @@ from remuda.kube.clock import Clock, Rng, deadline
 
 from .connection import Failed
 from .member import Member, Trust
-from .messages import GatewayError, VersionAnswer, decoder, encode
+from .messages import UNREADABLE, GatewayError, VersionAnswer, decoder, encode
 from .refusals import DEADLINE, UNAVAILABLE, Refused, refusal_of, refused
 from .rpc import WATCH, Method
 from .streams import Stream, Watch
@@ -260,7 +260,7 @@ class _NotSent(Unsure):
 def _decoded(member: Member, body: bytes, kind: type[T]) -> T:
     try:
         return decoder(kind).decode(body)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise StoreError(f"{member.url} does not answer like etcd's JSON gateway: {error}") from None
 
 

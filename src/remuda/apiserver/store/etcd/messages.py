@@ -11,6 +11,9 @@ import msgspec
 
 T = TypeVar("T")
 
+# What reading an answer of the gateway may raise: it is no JSON, or not ours, or not even text, or has no end of brackets.
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
 
 class Header(msgspec.Struct, gc=False):
     revision: int = 0

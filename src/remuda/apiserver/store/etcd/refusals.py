@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from remuda.apiserver.store import StoreError
 
-from .messages import GatewayError, decoder
+from .messages import UNREADABLE, GatewayError, decoder
 
 # gRPC's codes.
 DEADLINE, NOT_FOUND, EXHAUSTED, OUT_OF_RANGE, UNAVAILABLE = 4, 5, 8, 11, 14
@@ -24,7 +22,7 @@ class Refused(StoreError):
 def refused(body: bytes) -> Refused:
     try:
         found = decoder(GatewayError).decode(body)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return Refused(UNAVAILABLE, body[:200].decode(errors="replace") or "it refuses without a word")
     return refusal_of(found)
 
