@@ -73,9 +73,12 @@ def parse_unix_date(text: str) -> float | None:
     except ValueError:
         return None
     zone = parts[4]
-    if zone in time.tzname and zone not in ("UTC", "GMT"):
-        return time.mktime((*fields, 0, 0, time.tzname.index(zone)))
-    return _utc_seconds(fields)
+    try:
+        if zone in time.tzname and zone not in ("UTC", "GMT"):
+            return time.mktime((*fields, 0, 0, time.tzname.index(zone)))
+        return _utc_seconds(fields)
+    except OverflowError:
+        return None
 
 
 def _utc_seconds(fields: tuple[int, int, int, int, int, int]) -> float | None:

@@ -56,6 +56,10 @@ RESULT_KEYS = (
 
 COOLDOWN = 30.0
 DEFAULT_PROBE_PERIOD = 5.0
+#: Nobody means to hear of a host less often.
+LONGEST_PROBE_PERIOD = 24 * 3600
+#: 64 bits, with their sign.
+_LONGEST_NUMBER = 20
 
 Data = Mapping[str, bytes]
 
@@ -161,7 +165,7 @@ def _success(checksum: str, output: bytes) -> dict[str, bytes]:
 def probe_period(data: Data) -> float:
     """Seconds between passes while nothing changes."""
     seconds = number(data, PROBE_PERIOD)
-    return float(seconds) if seconds > 0 else DEFAULT_PROBE_PERIOD
+    return float(min(seconds, LONGEST_PROBE_PERIOD)) if seconds > 0 else DEFAULT_PROBE_PERIOD
 
 
 def text(data: Data, key: str) -> str:
@@ -170,8 +174,9 @@ def text(data: Data, key: str) -> str:
 
 def number(data: Data, key: str, default: int = 0) -> int:
     """A decimal of the Secret; what is no number counts as not there."""
+    said = text(data, key)
     try:
-        return int(text(data, key))
+        return int(said) if len(said) <= _LONGEST_NUMBER else default
     except ValueError:
         return default
 

@@ -28,6 +28,8 @@ def reconcile(file: File, layout: Layout) -> None:
             _write(file, layout)
     except OSError as reason:
         raise PlanError(f"can't write {file.path}: {reason.strerror or reason}") from reason
+    except OverflowError as reason:
+        raise PlanError(f"can't give {file.path} away: {file.uid}:{file.gid} is nobody") from reason
 
 
 def _delete(file: File, layout: Layout) -> None:

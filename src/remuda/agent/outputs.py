@@ -16,6 +16,10 @@ from typing import Any, NamedTuple
 
 #: Plan, its applied copy and three outputs share one Secret of 1 MiB.
 LARGEST = 192 * 1024
+#: A few kilobytes can be made of gigabytes. Outputs of a plan that is run are a few megabytes each at most.
+_LARGEST_UNPACKED = 64 * 1024 * 1024
+#: zlib's word for the format.
+_GZIP = 16 + zlib.MAX_WBITS
 _MARK = b"\n[... left out: too long ...]\n"
 
 
@@ -40,8 +44,10 @@ def unpack(data: bytes) -> Any:
     if not data:
         return None
     try:
-        return json.loads(gzip.decompress(data))
-    except (OSError, EOFError, ValueError, zlib.error):
+        reader = zlib.decompressobj(_GZIP)
+        found = reader.decompress(data, _LARGEST_UNPACKED)
+        return json.loads(found) if reader.eof else None
+    except (ValueError, RecursionError, zlib.error):
         return None
 
 

@@ -10,11 +10,14 @@ import base64
 import binascii
 import hashlib
 import json
+import re
 from typing import Any, NamedTuple
 
 from .errors import PlanError
 
 DEFAULT_PERIOD = 600
+_LARGEST = 1 << 63
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 class File(NamedTuple):
@@ -97,7 +100,7 @@ def parse(data: bytes) -> Plan:
     """The plan in these bytes."""
     try:
         raw = json.loads(data)
-    except ValueError as reason:
+    except (ValueError, RecursionError) as reason:
         raise PlanError("the plan is not JSON") from reason
     top = _Members("plan", raw)
     return Plan(
@@ -133,10 +136,12 @@ class _Members:
         value: str = self._get(name, str, "")
         if "\0" in value:
             raise PlanError(f"{self.where}.{name} holds a zero byte")
-        return value
+        return _whole(value)
 
     def number(self, name: str) -> int:
         value: int = self._get(name, int, 0)
+        if not -_LARGEST <= value < _LARGEST:
+            raise PlanError(f"{self.where}.{name} is no number of 64 bits")
         return value
 
     def flag(self, name: str) -> bool:
@@ -147,7 +152,7 @@ class _Members:
         values = self._get(name, list, [])
         if not all(isinstance(value, str) and "\0" not in value for value in values):
             raise PlanError(f"{self.where}.{name} is not a list of strings")
-        return tuple(values)
+        return tuple(_whole(value) for value in values)
 
     def members(self, name: str) -> list[_Members]:
         return [_Members(f"{self.where}.{name}[{i}]", raw) for i, raw in enumerate(self._get(name, list, []))]
@@ -157,6 +162,11 @@ class _Members:
 
     def member(self, name: str) -> _Members:
         return _Members(f"{self.where}.{name}", self.raw.get(name))
+
+
+def _whole(text: str) -> str:
+    """Half of a surrogate pair is no character, and no path or argument can hold it; Go reads it so, too."""
+    return _HALF_PAIR.sub("\ufffd", text)
 
 
 def _file(m: _Members) -> File:

@@ -20,6 +20,8 @@ from .web import Trust, WebError, connect, request, target_of
 
 _MOST_REDIRECTS = 10
 _NO_TIMEOUT = 60.0
+#: Longer than this nobody waits for a probe, whatever the plan says; and no lock can be waited for.
+_LONGEST = 24 * 3600.0
 _HEADERS = {"User-Agent": "kube-probe/.", "Accept": "*/*", "Connection": "close"}
 
 
@@ -45,7 +47,7 @@ def after(status: Status, probe: Probe, success: bool) -> Status:
 def decode(data: bytes) -> dict[str, Status]:
     try:
         value = json.loads(data) if data else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(value, dict):
         return {}
@@ -79,7 +81,7 @@ class Prober:
 
         def ask(name: str, probe: Probe) -> None:
             if delay and probe.initial_delay > 0:
-                self._clock.wait(stop, probe.initial_delay)
+                self._clock.wait(stop, min(probe.initial_delay, _LONGEST))
             answers[name] = self.ask(probe)
 
         threads = [threading.Thread(target=ask, args=item, daemon=True) for item in probes.items()]
@@ -88,14 +90,14 @@ class Prober:
         for thread, probe in zip(threads, probes.values()):
             # Each step of a request has the timeout; a peer that drips could still take many of them.
             wait = 2 * (probe.timeout or _NO_TIMEOUT) + 5 + (probe.initial_delay if delay else 0)
-            thread.join(wait)
+            thread.join(min(wait, _LONGEST))
         return {name: after(before.get(name, Status()), probe, answers.get(name, False)) for name, probe in probes.items()}
 
     def ask(self, probe: Probe) -> bool:
         """Whether one request succeeds."""
-        url = urlsplit(probe.http_get.url)
-        host = url.hostname
         try:
+            url = urlsplit(probe.http_get.url)
+            host = url.hostname
             for _ in range(_MOST_REDIRECTS):
                 status, location = self._get(url, probe)
                 if status in (301, 302, 303, 307, 308) and location:
@@ -104,7 +106,7 @@ class Prober:
                         return False
                     continue
                 return 200 <= status < 300
-        except (WebError, ValueError, OSError) as reason:
+        except (WebError, ValueError, OverflowError, OSError) as reason:
             self._log(f"probe {probe.name or probe.http_get.url}: {reason}")
         return False
 

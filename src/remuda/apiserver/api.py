@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from remuda.kube import errors
 from remuda.kube.clock import Clock, Entropy, Rng, deadline
 
-from . import certainty, fencing
+from . import attribution, certainty, fencing
 from .admission.chain import Chain
 from .authz import Action, Authorizer, forbidden_action
 from .buckets import Change
@@ -99,7 +99,7 @@ class Api:
         if len(plain) > _VALUE_LIMIT:
             raise _too_large(len(plain))
         sealed = self.cache.seal(resource.bucket.prefix, key, plain, obj)
-        op = Put(key, sealed, 0 if before is None else before.revision, ttl)
+        op = Put(key, sealed, 0 if before is None else before.revision, ttl, attribution.writer())
         try:
             if resource.holds is None or not self.cache.shared:
                 revision = await self._write([op, *checks])
@@ -116,7 +116,7 @@ class Api:
         return Entry(key, namespace, name, revision, plain)
 
     async def remove(self, resource: Resource, entry: Entry) -> int:
-        op = Delete(entry.key, entry.revision)
+        op = Delete(entry.key, entry.revision, attribution.writer())
         if resource.holds is None or not self.cache.shared:
             return await self._write([op])
         return await self._write_guarded(op, resource, entry.object(), None)

@@ -266,6 +266,13 @@ class Cache:
         entry.home = None
         return bucket.fresh(entry)
 
+    def past_entry(self, kv: KeyValue) -> Entry:
+        """A value of the past as it was stored, whatever the schema is now. Raises EncryptionError."""
+        bucket = self.bucket(keys.bucket_of(kv.key))
+        entry = self._opened(kv, bucket)
+        entry.home, entry.epoch = None, bucket.epoch
+        return entry
+
     def _apply(self, batch: list[Event]) -> None:
         touched: dict[str, list[Change]] = {}
         for event in batch:

@@ -90,7 +90,8 @@ class CustomResources:
     def _serve(self, name: str, crd: Obj) -> None:
         group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]
         before = self._registry.resource(group, plural)
-        resource = self._resource(crd)
+        resource = self.described(crd)
+        resource.bucket.new_epoch(_normalizer(resource))
         if before is not None and name in self._served and _same_but_conditions(self._served[name], crd):
             # Only its end has begun: watches go on.
             before.terminating = resource.terminating
@@ -103,7 +104,8 @@ class CustomResources:
             for version in before.versions.values():
                 self._feeds.drop(version)
 
-    def _resource(self, crd: Obj) -> Resource:
+    def described(self, crd: Obj) -> Resource:
+        """What a definition makes of its kind, served or not: the past has kinds whose definition is gone."""
         spec = crd["spec"]
         names = dig(crd, "status", "acceptedNames") or spec["names"]
         bucket = self._cache.bucket(keys.prefix_for(spec["group"], spec["names"]["plural"], builtin=False))
@@ -130,7 +132,6 @@ class CustomResources:
             resource.convert = NoConversion().convert
         for version in spec["versions"]:
             resource.versions[version["name"]] = self._version(crd, version, resource)
-        bucket.new_epoch(_normalizer(resource))
         return resource
 
     def _version(self, crd: Obj, spec: Obj, resource: Resource) -> Version:

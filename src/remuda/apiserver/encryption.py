@@ -51,24 +51,38 @@ class BadConfiguration(EncryptionError):
 
 
 class Envelope:
-    """Seals with the first of `keys`, opens with any. At most 2^32 values should ever be sealed with one key."""
+    """Seals with the first of `keys`, opens with any. At most 2^32 values should ever be sealed with one key.
+
+    The keys may be replaced while it is used.
+    """
 
     def __init__(self, keys: Sequence[tuple[str, bytes]], entropy: Entropy) -> None:
+        self._entropy = entropy
+        self.use(keys)
+
+    def use(self, keys: Sequence[tuple[str, bytes]]) -> None:
+        """From now on. Raises BadConfiguration, and is then as before."""
         if not keys:
             raise BadConfiguration("no encryption keys: at least one is needed")
-        self._ciphers: dict[bytes, AESGCM] = {}
+        ciphers: dict[bytes, AESGCM] = {}
         for name, secret in keys:
             if not name or ":" in name:
                 raise BadConfiguration(f"encryption key name {name!r} must not be empty or have a colon in it")
-            if name.encode() in self._ciphers:
+            if name.encode() in ciphers:
                 raise BadConfiguration(f"encryption key name {name!r} is there twice")
             if len(secret) not in KEY_SIZES:
                 raise BadConfiguration(f"encryption key {name!r} has {len(secret)} bytes, it must have 16, 24 or 32")
-            self._ciphers[name.encode()] = AESGCM(secret)
-        self._first = next(iter(self._ciphers))
-        self._seal = self._ciphers[self._first]
+            ciphers[name.encode()] = AESGCM(secret)
+        self._ciphers = ciphers
+        self._first = next(iter(ciphers))
+        self._seal = ciphers[self._first]
         self._prefix = PREFIX + self._first + b":"
-        self._entropy = entropy
+
+    def knows(self, data: bytes) -> bool:
+        """Whether there is a key for it, or none is needed."""
+        if not data.startswith(PREFIX):
+            return True
+        return data[len(PREFIX) :].partition(b":")[0] in self._ciphers
 
     def seal(self, key: str, plain: bytes) -> bytes:
         """`plain` as it is to be stored under `key`."""

@@ -63,7 +63,7 @@ class ClientCertificate(NamedTuple):
     key: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Pki:
     """Where the key material is; what needs the CA's key does it here."""
 
@@ -107,7 +107,23 @@ class Pki:
 
     @property
     def service_account_pem(self) -> bytes:
+        """The key that signs tokens, and behind it those whose tokens are still good."""
         return self.service_account_key.read_bytes() if self.material is None else self.material.service_account_key
+
+    def renew_serving(self, hosts: Iterable[str]) -> None:
+        """Another key and certificate for this server, now."""
+        # A certificate that does not belong to the key is made anew, also by whoever comes after a crash between these lines.
+        write_private(self.serving_key, new_key_pem(self.entropy))
+        self.complete(hosts)
+
+    def complete(self, hosts: Iterable[str]) -> None:
+        """As :meth:`ensure`, for one that is there already."""
+        _check_modes(self)
+        if self.material is not None:
+            _adopt(self, self.material)
+        names = serving_names(hosts)
+        if not _as_recorded(self, names):
+            _complete(self, names)
 
     @classmethod
     def ensure(
@@ -116,12 +132,7 @@ class Pki:
         """Make what is missing, renew what ends soon; afterwards every file is there and they belong together."""
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         pki = cls(directory, clock, entropy, material)
-        _check_modes(pki)
-        if material is not None:
-            _adopt(pki, material)
-        names = serving_names(hosts)
-        if not _as_recorded(pki, names):
-            _complete(pki, names)
+        pki.complete(hosts)
         return pki
 
     def issue_client(self, name: str, groups: Iterable[str] = (), seconds: int = LEAF_SECONDS) -> ClientCertificate:
@@ -261,14 +272,17 @@ def _complete(pki: Pki, names: tuple[str, ...]) -> None:
         if not pki.service_account_key.exists():
             write_private(pki.service_account_key, new_key_pem(pki.entropy))
         # It is only used when the first token comes; a bad one is better told now.
-        _read_key(pki.service_account_key)
+        signing.parse_keys(_read(pki.service_account_key), pki.service_account_key)
         authority = _ensure_authority(pki)
+        bundle, keys = pki.ca_pem, _read(pki.ca_key)
     else:
         authority = pki.material.authority()
+        bundle, keys = pki.material.ca_certificate, pki.material.ca_key
     serving = signing.subject("remuda")
+    chain = signing.chain_of(bundle, keys, pki.clock, pki.entropy)
     ends = [
         signing.ends(authority.certificate),
-        _ensure_leaf(pki, authority, pki.serving_key, pki.serving_certificate, serving, names),
+        _ensure_leaf(pki, authority, pki.serving_key, pki.serving_certificate, serving, names, chain),
         _ensure_leaf(pki, authority, pki.admin_key, pki.admin_certificate, signing.subject(ADMIN_USER, ADMIN_GROUPS), ()),
     ]
     _record(pki, names, min(ends))
@@ -281,31 +295,40 @@ def _ensure_authority(pki: Pki) -> Authority:
             "certificate to start with a new authority (every kubeconfig must then be handed out anew)"
         )
     key = _key_at(pki, pki.ca_key)
-    certificate = _read_certificate(pki.ca_certificate)
-    if certificate is not None and certificate.public_key() != key.public_key():
-        raise PkiError(f"{pki.ca_certificate} and {pki.ca_key} do not belong together: put the matching pair back")
-    if certificate is None or signing.ends(certificate) - pki.clock.time() < RENEW_BEFORE:
+    if _read_certificate(pki.ca_certificate) is None:
         certificate = signing.sign_authority(key, pki.clock, pki.entropy)
         write_private(pki.ca_certificate, signing.certificate_pem(certificate))
+        return Authority(certificate, key)
+    found = _load_authority(pki)
+    if signing.ends(found.certificate) - pki.clock.time() >= RENEW_BEFORE:
+        return found
+    certificate = signing.renewed_authority(found, pki.clock, pki.entropy)
+    write_private(pki.ca_certificate, signing.replaced_in(pki.ca_pem, certificate))
     return Authority(certificate, key)
 
 
 def _load_authority(pki: Pki) -> Authority:
     if pki.material is not None:
         return pki.material.authority()
-    certificate = _read_certificate(pki.ca_certificate)
-    if certificate is None:
-        raise PkiError(f"{pki.ca_certificate} is missing or not a certificate")
-    return Authority(certificate, _read_key(pki.ca_key))
+    return signing.authority_of(_read(pki.ca_certificate), _read(pki.ca_key), (pki.ca_certificate, pki.ca_key))
 
 
-def _ensure_leaf(pki: Pki, authority: Authority, key_path: Path, path: Path, subject: x509.Name, names: tuple[str, ...]) -> float:
-    """When the certificate at `path` ends; a new one is made when the old one does not fit any more."""
+def _ensure_leaf(
+    pki: Pki,
+    authority: Authority,
+    key_path: Path,
+    path: Path,
+    subject: x509.Name,
+    names: tuple[str, ...],
+    chain: bytes = b"",
+) -> float:
+    """When the certificate at `path` ends; a new one is made when the old one does not fit any more. `chain` goes behind it."""
     key = _key_at(pki, key_path)
-    certificate = _read_certificate(path)
-    if certificate is not None and _fits(pki, authority, certificate, key, subject, names):
-        return signing.ends(certificate)
-    write_private(path, signing.sign_leaf(authority, key, subject, LEAF_SECONDS, names, pki.clock, pki.entropy))
+    found = signing.parse_certificates(path.read_bytes()) if path.exists() else []
+    if found and _fits(pki, authority, found[0], key, subject, names) and bool(found[1:]) == bool(chain):
+        return signing.ends(found[0])
+    made = signing.sign_leaf(authority, key, subject, LEAF_SECONDS, names, pki.clock, pki.entropy)
+    write_private(path, made + chain)
     return pki.clock.time() + LEAF_SECONDS
 
 
@@ -339,11 +362,15 @@ def _key_at(pki: Pki, path: Path) -> ec.EllipticCurvePrivateKey:
 
 
 def _read_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """The first one."""
+    return signing.parse_keys(_read(path), path)[0]
+
+
+def _read(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
-        raise PkiError(f"{path} can't be read as a private key: {error}; put it back from a backup") from None
-    return signing.parse_key(data, path)
+        raise PkiError(f"{path} can't be read: {error.strerror or error}; put it back from a backup") from None
 
 
 def _read_certificate(path: Path) -> x509.Certificate | None:

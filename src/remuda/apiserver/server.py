@@ -49,6 +49,7 @@ from .conversion.webhook import WebhookConverter
 from .custom import CustomResources
 from .encryption import Envelope
 from .flow import Flow
+from .history import Past
 from .http.handler import Handler
 from .http.listener import Listener, Watchman, server_context
 from .kinds import Escalation, RegistryKinds
@@ -242,6 +243,7 @@ class Server:
         self.pages = Pages(self, token_keys, ISSUER)
         self.pages.register(self.handler)
         custom = CustomResources(self.registry, self.cache, self.feeds, clock, self._converter)
+        self.handler.past = Past(self.api, self.rbac, self.history, custom, self.flow)
         self.source.subscribe("apiextensions.k8s.io", "customresourcedefinitions", custom.changed)
         if self.store.shared:
             await guards.repair(self.store, services_kind.bucket.prefix, lambda kv: self.cache.entry_of(kv).object(), guards_of)

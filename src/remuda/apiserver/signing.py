@@ -6,7 +6,9 @@ Nothing here imports `cryptography` before it is needed: an ordinary start does 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import ipaddress
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -22,6 +24,7 @@ RENEW_BEFORE = 30 * DAY
 # Certificates are valid from a little before they are made: the clients' clocks may be behind.
 BACKDATE = 3600
 
+_KEYS = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----.+?-----END [A-Z ]*PRIVATE KEY-----\n?", re.DOTALL)
 _P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
@@ -67,6 +70,34 @@ def parse_certificate(data: bytes) -> x509.Certificate | None:
         return x509.load_pem_x509_certificate(data)
     except ValueError:
         return None
+
+
+def parse_certificates(data: bytes) -> list[x509.Certificate]:
+    """All of a bundle; none when it is not PEM."""
+    from cryptography import x509
+
+    try:
+        return x509.load_pem_x509_certificates(data)
+    except ValueError:
+        return []
+
+
+def blocks(data: bytes) -> list[bytes]:
+    """The private keys of a PEM file, each by itself."""
+    return _KEYS.findall(data) or [data]
+
+
+def parse_keys(data: bytes, where: object) -> list[ec.EllipticCurvePrivateKey]:
+    """All private keys of a file, in their order: more than one while they are being rotated."""
+    return [parse_key(block, where) for block in blocks(data)]
+
+
+def fingerprint(key: ec.EllipticCurvePrivateKey | x509.Certificate) -> str:
+    """The same for a key, its public half and any certificate of it."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    found = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(found).hexdigest()
 
 
 def key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
@@ -116,6 +147,65 @@ def sign_authority(
         .add_extension(_key_usage(authority=True), critical=True)
     )
     return builder.sign(key, SHA256())
+
+
+def cross_signed(old: Authority, new: x509.Certificate, clock: Clock, entropy: Entropy) -> bytes:
+    """PEM of the new authority as the old one vouches for it: whoever trusts only the old one can follow."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    public_key = cast("ec.EllipticCurvePublicKey", new.public_key())
+    seconds = int(min(ends(new), ends(old.certificate)) - clock.time())
+    builder = (
+        _builder(new.subject, old.certificate.subject, public_key, seconds, clock, entropy)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(_key_usage(authority=True), critical=True)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(old.key.public_key()), critical=False)
+    )
+    return certificate_pem(builder.sign(old.key, SHA256()))
+
+
+def common_name(certificate: x509.Certificate) -> str:
+    from cryptography.x509.oid import NameOID
+
+    return next((str(found.value) for found in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)), "")
+
+
+def renewed_authority(authority: Authority, clock: Clock, entropy: Entropy) -> x509.Certificate:
+    """The same key and name, for as long as a new one lasts."""
+    return sign_authority(authority.key, clock, entropy, common_name(authority.certificate))
+
+
+def authority_of(certificates: bytes, keys: bytes, what: tuple[object, object]) -> Authority:
+    """Of a bundle of certificates and the keys of some: the first key signs. `what` is what the two are called."""
+    found = {fingerprint(each): each for each in parse_certificates(certificates)}
+    key = parse_keys(keys, what[1])[0]
+    if not found:
+        raise PkiError(f"{what[0]} is not a certificate: put it back from a backup")
+    certificate = found.get(fingerprint(key))
+    if certificate is None:
+        raise PkiError(f"{what[0]} and {what[1]} do not belong together: put the matching pair back")
+    return Authority(certificate, key)
+
+
+def chain_of(certificates: bytes, keys: bytes, clock: Clock, entropy: Entropy) -> bytes:
+    """What goes behind a serving certificate while one authority takes over from another: the one that signs, as those before it
+    in the bundle vouch for it. So a client that trusts only an older one goes on."""
+    bundle = {fingerprint(each): each for each in parse_certificates(certificates)}
+    order = list(bundle)
+    signing, *others = parse_keys(keys, "the CA's key")
+    own = fingerprint(signing)
+    older = [key for key in others if fingerprint(key) in bundle and order.index(fingerprint(key)) < order.index(own)]
+    authorities = [Authority(bundle[fingerprint(key)], key) for key in older]
+    alive = [each for each in authorities if ends(each.certificate) > clock.time()]
+    return b"".join(cross_signed(each, bundle[own], clock, entropy) for each in alive)
+
+
+def replaced_in(bundle: bytes, certificate: x509.Certificate) -> bytes:
+    """The bundle with another certificate of the same key in its place."""
+    own = fingerprint(certificate)
+    found = [certificate if fingerprint(each) == own else each for each in parse_certificates(bundle)]
+    return b"".join(certificate_pem(each) for each in found)
 
 
 def sign_leaf(

@@ -49,7 +49,7 @@ BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroleb
 _NODES = "remuda:nodes"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class ClusterPki(Pki):
     """The cluster's authorities where the API expects a directory of its own."""
 

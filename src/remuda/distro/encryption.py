@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
 
 from remuda.apiserver.encryption import Envelope, parse_keys
 from remuda.apiserver.store import StoreError
@@ -25,25 +24,9 @@ _HASHES = "/remuda-distro/encryption-hashes/"
 _FOLLOW_SECONDS = 1.0
 
 
-class LiveEnvelope(Envelope):
-    """An envelope whose keys may be replaced while it is used."""
-
-    def __init__(self, keys: Sequence[tuple[str, bytes]], entropy: Entropy) -> None:
-        super().__init__(keys, entropy)
-        self._now = Envelope(keys, entropy)
-
-    def use(self, keys: Sequence[tuple[str, bytes]]) -> None:
-        self._now = Envelope(keys, self._entropy)
-
-    def seal(self, key: str, plain: bytes) -> bytes:
-        return self._now.seal(key, plain)
-
-    def open(self, key: str, data: bytes) -> tuple[bytes, bool]:
-        return self._now.open(key, data)
-
-
-def live(found: Authorities, entropy: Entropy) -> LiveEnvelope:
-    return LiveEnvelope(parse_keys(found.encryption), entropy)
+def live(found: Authorities, entropy: Entropy) -> Envelope:
+    """Its keys may be replaced while it is used."""
+    return Envelope(parse_keys(found.encryption), entropy)
 
 
 def hash_of(found: Authorities) -> str:
@@ -63,7 +46,7 @@ async def withdraw(client: EtcdClient, node: str) -> None:
 class Following:
     """This server's part: what is in etcd becomes what it works with."""
 
-    def __init__(self, state: State, client: EtcdClient, envelope: LiveEnvelope, clock: Clock) -> None:
+    def __init__(self, state: State, client: EtcdClient, envelope: Envelope, clock: Clock) -> None:
         self._state = state
         self._client = client
         self._envelope = envelope

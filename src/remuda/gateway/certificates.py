@@ -70,6 +70,7 @@ class ServingCertificate:
     ) -> None:
         """CertificateError when there is nothing that could be served."""
         self._files = files
+        self._client_ca = client_ca
         self._clock = clock
         self._every = every
         self._renew = renew
@@ -78,9 +79,8 @@ class ServingCertificate:
         self._problem = self._renewal_problem = ""
         self.context = _context()
         if client_ca is not None:
-            self.context.load_verify_locations(client_ca)
             self.context.verify_mode = ssl.CERT_OPTIONAL
-        seen = _signature(files)
+        seen = self._signature()
         self.serving = self._take(None)
         self._seen = seen
         self._tell(self._invalid(self.serving))
@@ -98,13 +98,13 @@ class ServingCertificate:
         files = Files(pki.serving_certificate, pki.serving_key, pki.ca_certificate)
 
         def renew() -> None:
-            Pki.ensure(pki.directory, hosts(), clock, pki.entropy, pki.material)
+            pki.complete(hosts())
 
         return cls(files, clock, client_ca=client_ca, renew=renew)
 
     def look(self) -> bool:
         """True when another pair is served from now on."""
-        seen = _signature(self._files)
+        seen = self._signature()
         if seen == self._seen:
             self._tell(self._invalid(self.serving))
             return False
@@ -152,8 +152,21 @@ class ServingCertificate:
         if current is not None and self._is_valid(current) and not self._is_valid(found):
             raise CertificateError(f"{self._invalid(found)}; the one before is served on")
         _load(_context(), self._files, certificate, key)
+        if self._client_ca is not None:
+            # Added to those that were believed before; which of them are good is up to whoever looks at certificates.
+            self._believe(self._client_ca)
         _load(self.context, self._files, certificate, key)
         return found
+
+    def _believe(self, path: Path) -> None:
+        try:
+            self.context.load_verify_locations(cadata=_read(path).decode())
+        except (ssl.SSLError, ValueError) as error:
+            raise CertificateError(f"{path} must hold certificates in PEM: {error}") from None
+
+    def _signature(self) -> tuple[object, ...]:
+        own = () if self._client_ca is None else (_signature_of(self._client_ca),)
+        return (*_signature(self._files), *own)
 
     def _is_valid(self, serving: Serving) -> bool:
         return serving.begins <= self._clock.time() < serving.ends

@@ -62,11 +62,20 @@ class AgentDeployment:
             concurrency=4,
             lane=lambda key: key,
         )
-        while_working(manager, lambda: registrations.on_change(self._look), lambda: downstreams.on_change(self._look))
+        while_working(
+            manager,
+            lambda: registrations.on_change(self._look),
+            lambda: downstreams.on_change(self._look),
+            lambda: services.on_trust(self._look_at_all),
+        )
 
     def _connected(self, _: Obj) -> list[Key]:
         """The others are looked at when they come."""
         return [Key.of(each) for each in self._clusters.objects() if self._downstreams.is_connected(name_of(each))]
+
+    def _look_at_all(self) -> None:
+        for each in self._clusters.objects():
+            self._look(name_of(each))
 
     def _look(self, cluster: str) -> None:
         working = self._manager.working(CONTROLLER)

@@ -68,7 +68,9 @@ def install_rules(server: Server) -> None:
 def given_certificate(server: Server, files: Files) -> ServingCertificate:
     """One that others signed; client certificates are still those of the server's own CA. Raises CertificateError."""
     assert server.pki is not None
-    return ServingCertificate(files, server.config.clock, client_ca=server.pki.ca_certificate)
+    given = ServingCertificate(files, server.config.clock, client_ca=server.pki.ca_certificate)
+    server.reload, server.certificate_is_given = given.look, True
+    return given
 
 
 def trust_of(certificate: ServingCertificate, host: str) -> Obj:
@@ -112,6 +114,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
         certificate = given_certificate(server, files)
     elif server.pki is not None:
         certificate = ServingCertificate.own(server.pki, hosts, config.clock, client_ca=server.pki.ca_certificate)
+        server.hosts, server.reload = hosts, certificate.look
     gateway = Gateway(
         Ground(
             client=InProcessClient(server, manager="remuda"),
@@ -123,7 +126,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
             environment=ChainMap(dict(os.environ), told),
             data_dir=config.data_dir,
             names=lambda: certificate.serving.names if certificate is not None else (),
-            certificates=CertificateAuthenticator(config.clock),
+            certificates=CertificateAuthenticator(config.clock, retired=server.retired),
             takes_turns=server.store.shared,
             say=say,
         )
@@ -142,6 +145,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
     )
     leave = server.chain.add(gateway.authenticator)
     server.metrics.others.append(gateway.registry.text)
+    server.on_trust.append(gateway.services.trust_changed)
     running = asyncio.create_task(gateway.run(), name="the gateway")
     server.vital.append(running)
     try:
@@ -150,6 +154,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         server.metrics.others.remove(gateway.registry.text)
+        server.on_trust.remove(gateway.services.trust_changed)
         leave()
 
 

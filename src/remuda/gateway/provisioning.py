@@ -108,7 +108,15 @@ class ProvisioningDoor:
             if new is not None and (old is None or new.get("spec") != old.get("spec")):
                 handler(name_of(new))
 
-        stops = [self._registrations.on_change(handler), self._clusters.on_change(changed)]
+        def trusted() -> None:
+            for each in self._clusters.objects():
+                handler(name_of(each))
+
+        stops = [
+            self._registrations.on_change(handler),
+            self._clusters.on_change(changed),
+            self._services.on_trust(trusted),
+        ]
 
         def stop() -> None:
             for each in stops:

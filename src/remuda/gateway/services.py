@@ -52,8 +52,19 @@ class Services:
     beside: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
     # What this server keeps for itself; None for one that keeps nothing.
     data_dir: Path | None = None
+    # Who is told that `authority` has become another.
+    trusting: list[Callable[[], None]] = field(default_factory=list)
     # Tell whoever watches this server start. What is said here is in no log.
     say: Callable[[str], None] = field(default=lambda text: None)
     # As they are at this moment: read them anew for each request, never keep one.
     settings: Callable[[], Settings] = field(default=lambda: Settings())
     features: Callable[[], Features] = field(default=lambda: Features())
+
+    def on_trust(self, handler: Callable[[], None]) -> Callable[[], None]:
+        """Be told when the CA has become another, until what is given back is called."""
+        self.trusting.append(handler)
+        return lambda: self.trusting.remove(handler)
+
+    def trust_changed(self) -> None:
+        for handler in list(self.trusting):
+            handler()

@@ -22,6 +22,7 @@ from .discovery import CRDS, Discovery
 from .disruption import DisruptionController
 from .garbagecollector import GarbageCollector
 from .namespaces import NamespaceController
+from .rootca import RootCa
 from .serviceaccounts import DefaultServiceAccounts, RootCaPublisher
 from .tokens import TokenIssuer, TokenSecrets
 from .watches import Informers
@@ -43,11 +44,12 @@ def controllers(
     clock: Clock,
     rng: Rng,
     *,
-    root_ca: str = "",
+    root_ca: str | RootCa = "",
     tokens: TokenIssuer | None = None,
     registry: Registry | None = None,
 ) -> list[Runnable]:
     """Everything that has to run. `root_ca` (PEM) is published to every namespace; `tokens` signs legacy token Secrets."""
+    root = RootCa(root_ca) if isinstance(root_ca, str) else root_ca
     watches = Informers(client, clock, rng, registry=registry)
     discovery = Discovery(client, clock, watches.of(CRDS))
     found: list[Runnable] = [
@@ -66,10 +68,10 @@ def controllers(
             client, clock, rng, watches, discovery, Recorder(client, clock, "controllermanager", field_manager=MANAGER)
         ),
     ]
-    if root_ca:
-        found.append(RootCaPublisher(client, clock, rng, watches, root_ca))
+    if root.pem:
+        found.append(RootCaPublisher(client, clock, rng, watches, root))
     if tokens is not None:
-        found.append(TokenSecrets(client, clock, rng, watches, tokens, root_ca))
+        found.append(TokenSecrets(client, clock, rng, watches, tokens, root))
     return found
 
 

@@ -10,6 +10,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, name_of, namespace_of, with_metadata
 from remuda.runtime import Workers, WorkQueue
 
+from .rootca import RootCa
 from .watches import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, Informers, synced
 
 Obj = dict[str, Any]
@@ -71,9 +72,9 @@ class DefaultServiceAccounts:
 class RootCaPublisher:
     name = "root-ca-certificate-publisher-controller"
 
-    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Informers, root_ca: str) -> None:
+    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Informers, root_ca: RootCa) -> None:
         self._client = client
-        self._data = {"ca.crt": root_ca}
+        self._root_ca = root_ca
         self._namespaces = watches.of(NAMESPACES)
         self._maps = watches.of(CONFIG_MAPS, fields=f"metadata.name={ROOT_CA_NAME}")
         self._queue: WorkQueue[str] = WorkQueue(clock, rng, metrics=watches.registry.queue(self.name))
@@ -82,6 +83,7 @@ class RootCaPublisher:
         await synced(self._namespaces, self._maps)
         self._namespaces.on_change(self._namespace_changed)
         self._maps.on_change(lambda new, old: self._queue.add(namespace_of(new or old or {})))
+        self._root_ca.on_change(self._authority_changed)
         await Workers(self.name, self._queue, self.reconcile).run()
 
     def _namespace_changed(self, new: Obj | None, old: Obj | None) -> None:
@@ -96,14 +98,21 @@ class RootCaPublisher:
         try:
             if present is None:
                 await self._client.create(CONFIG_MAPS, self._wanted(namespace), namespace, field_manager=MANAGER)
-            elif present.get("data") != self._data or not annotations_of(present).get(DESCRIPTION):
+            elif present.get("data") != self._data() or not annotations_of(present).get(DESCRIPTION):
                 annotations = {**annotations_of(present), DESCRIPTION: _ROOT_CA_TEXT}
-                wanted = with_metadata({**present, "data": self._data}, annotations=annotations)
+                wanted = with_metadata({**present, "data": self._data()}, annotations=annotations)
                 await self._client.update(CONFIG_MAPS, wanted, field_manager=MANAGER)
         except ApiError as error:
             if not error.is_already_exists and not _came_too_late(error):
                 raise
 
+    def _authority_changed(self) -> None:
+        for namespace in self._namespaces.objects():
+            self._queue.add(name_of(namespace))
+
+    def _data(self) -> dict[str, str]:
+        return {"ca.crt": self._root_ca.pem}
+
     def _wanted(self, namespace: str) -> Obj:
         metadata = {"name": ROOT_CA_NAME, "namespace": namespace, "annotations": {DESCRIPTION: _ROOT_CA_TEXT}}
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": self._data}
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": self._data()}

@@ -11,6 +11,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, name_of, namespace_of, resource_version_of, uid_of, with_metadata
 from remuda.runtime import Workers, WorkQueue
 
+from .rootca import RootCa
 from .watches import SECRETS, SERVICE_ACCOUNTS, Informers, synced
 
 Obj = dict[str, Any]
@@ -42,10 +43,10 @@ def _account_of(secret: Obj) -> list[tuple[str, str]]:
 class TokenSecrets:
     name = "serviceaccount-token-controller"
 
-    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Informers, issuer: TokenIssuer, root_ca: str) -> None:
+    def __init__(self, client: Client, clock: Clock, rng: Rng, watches: Informers, issuer: TokenIssuer, root_ca: RootCa) -> None:
         self._client = client
         self._issuer = issuer
-        self._root_ca = base64.b64encode(root_ca.encode()).decode()
+        self._authority = root_ca
         self._accounts = watches.of(SERVICE_ACCOUNTS)
         self._secrets = watches.of(SECRETS, fields=f"type={TYPE}")
         self._secrets.add_index("account", _account_of)
@@ -55,6 +56,7 @@ class TokenSecrets:
         await synced(self._accounts, self._secrets)
         self._secrets.on_change(self._secret_changed)
         self._accounts.on_change(self._account_changed)
+        self._authority.on_change(self._authority_changed)
         await Workers(self.name, self._queue, self.reconcile, concurrency=5).run()
 
     def _secret_changed(self, new: Obj | None, old: Obj | None) -> None:
@@ -64,6 +66,14 @@ class TokenSecrets:
         account = new or old or {}
         for secret in self._secrets.indexed("account", (namespace_of(account), name_of(account))):
             self._enqueue(secret)
+
+    def _authority_changed(self) -> None:
+        for secret in self._secrets.objects():
+            self._enqueue(secret)
+
+    @property
+    def _root_ca(self) -> str:
+        return base64.b64encode(self._authority.pem.encode()).decode()
 
     def _enqueue(self, secret: Obj) -> None:
         marks = annotations_of(secret)

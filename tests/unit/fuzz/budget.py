@@ -70,6 +70,7 @@ class _Tried:
         self.inner = inner
         self.count = 0
         self.seed = 0
+        self.measures = False
         self.started = time.monotonic()
         self.told = self.started
 
@@ -82,7 +83,7 @@ class _Tried:
         if SOAK and time.monotonic() - self.told > _TELL_EVERY:
             self.told = time.monotonic()
             self.tell()
-        if self.count % _SAMPLE:
+        if self.count % _SAMPLE and not self.measures:
             self.inner(*args, **kwargs)
             return
         tracemalloc.start()
@@ -92,6 +93,8 @@ class _Tried:
         finally:
             tracemalloc.stop()
         allowed = _AT_ALL + _TIMES * _size((args, kwargs))
+        # When one has taken too much, hypothesis looks for a smaller one that does: each is measured then.
+        self.measures = self.measures or peak > allowed
         assert peak <= allowed, f"{peak:,} bytes were taken for an example that may take {allowed:,}"
 
     def tell(self) -> None:

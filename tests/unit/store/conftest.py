@@ -17,6 +17,7 @@ import pytest
 from remuda.apiserver.store import HistoryStore, Store
 from remuda.apiserver.store.etcd import EtcdConfig, EtcdStore
 from remuda.apiserver.store.memory import MemoryStore
+from remuda.apiserver.store.shifted import Shifted
 from remuda.apiserver.store.sqlite import SqliteStore
 from remuda.apiserver.store.transaction import after_prefix
 from remuda.kube.clock import SYSTEM_CLOCK, Rng, VirtualClock
@@ -57,13 +58,15 @@ def clear(etcd: EtcdCluster, prefix: str) -> None:
     etcd.call("/v3/kv/deleterange", {"key": low, "range_end": high})
 
 
-@pytest.fixture(params=["memory", "sqlite", "etcd"])
+@pytest.fixture(params=["memory", "sqlite", "etcd", "shifted"])
 async def store(request: pytest.FixtureRequest, clock: VirtualClock, tmp_path: Path) -> AsyncIterator[Store]:
     made: Store
     if request.param == "memory":
         made = MemoryStore(clock)
     elif request.param == "sqlite":
         made = await SqliteStore.open(tmp_path / "state.db", clock, history_seconds=3600)
+    elif request.param == "shifted":
+        made = Shifted(MemoryStore(clock), 1_000_000_000)
     else:
         # etcd lives in real time, and so does its client.
         made = await EtcdStore.open(request.getfixturevalue("config"), SYSTEM_CLOCK, Rng(1))

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from remuda.kube.clock import Clock, rfc3339
 
 from ..users import User
 from . import CREDENTIAL_ID, BadCredentials, Credentials, Identity, with_authenticated_group
+
+if TYPE_CHECKING:
+    from cryptography import x509
 
 _UID_ATTRIBUTE = "1.3.6.1.4.1.57683.2"
 
@@ -27,20 +31,50 @@ class _Known:
     problem: str = ""
 
 
+class Retired:
+    """Authorities that are believed no more. Connections that stand, and TLS, which never forgets one, don't know that."""
+
+    def __init__(self) -> None:
+        self.certificates: tuple[x509.Certificate, ...] = ()
+
+    def add(self, *certificates: x509.Certificate) -> None:
+        self.certificates = (*self.certificates, *certificates)
+
+    def issued(self, der: bytes) -> bool:
+        from cryptography import x509
+        from cryptography.exceptions import InvalidSignature
+
+        for each in self.certificates:
+            try:
+                x509.load_der_x509_certificate(der).verify_directly_issued_by(each)
+            except (ValueError, TypeError, InvalidSignature):
+                continue
+            return True
+        return False
+
+
 class CertificateAuthenticator:
-    def __init__(self, clock: Clock, capacity: int = 1024) -> None:
+    def __init__(self, clock: Clock, capacity: int = 1024, retired: Retired | None = None) -> None:
         self._clock = clock
         self._capacity = capacity
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
+        self._retired = retired or Retired()
+        self._judged_by = self._retired.certificates
 
     async def identify(self, credentials: Credentials) -> Identity | None:
         der = credentials.peer_certificate_der
         if der is None:
             return None
+        if self._judged_by is not self._retired.certificates:
+            self._judged_by = self._retired.certificates
+            self._known.clear()
         digest = hashlib.sha256(der).digest()
         known = self._known.get(digest)
         if known is None:
-            known = self._known[digest] = _read(der, digest.hex())
+            known = _read(der, digest.hex())
+            if not known.problem and self._retired.issued(der):
+                known = replace(known, identity=None, problem="x509: certificate signed by unknown authority")
+            self._known[digest] = known
             if len(self._known) > self._capacity:
                 self._known.popitem(last=False)
         if known.problem:

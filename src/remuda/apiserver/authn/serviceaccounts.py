@@ -114,10 +114,14 @@ class ServiceAccountAuthenticator:
         self._day = -1
         self._dates = ("", "")
         self._verified: OrderedDict[bytes, _Token] = OrderedDict()
+        self._generation = keys.generation
 
     async def identify(self, credentials: Credentials) -> Identity | None:
         if not credentials.bearer:
             return None
+        if self._generation != self._keys.generation:
+            self._generation = self._keys.generation
+            self._verified.clear()
         digest = hashlib.sha256(credentials.bearer.encode("utf-8", "surrogateescape")).digest()
         token = self._verified.get(digest)
         if token is None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from remuda.kube import jsonio
+
+from ..signing import blocks
 
 if TYPE_CHECKING:
     from joserfc.jwk import ECKey
@@ -51,12 +53,21 @@ class TokenKeys:
     def __init__(self, *pems: bytes | Callable[[], bytes]) -> None:
         self._pems = pems
         self._loaded: _Loaded | None = None
+        # Counts up whenever the keys are replaced: what was verified before is then verified anew.
+        self.generation = 0
+
+    def use(self, pems: Sequence[bytes]) -> None:
+        """Other keys, from now on."""
+        self._pems = tuple(pems)
+        self._loaded = None
+        self.generation += 1
 
     def _keys(self) -> _Loaded:
         if self._loaded is None:
             from joserfc.jwk import ECKey
 
-            keys = [ECKey.import_key(pem() if callable(pem) else pem) for pem in self._pems]
+            found = [pem() if callable(pem) else pem for pem in self._pems]
+            keys = [ECKey.import_key(each) for pem in found for each in blocks(pem)]
             identified = {_key_id(key): key for key in keys}
             self._loaded = _Loaded(keys[0], _key_id(keys[0]), identified)
         return self._loaded
@@ -129,6 +140,13 @@ def audiences_of(claims: Obj) -> tuple[str, ...]:
     if isinstance(found, str):
         return (found,) if found else ()
     return tuple(each for each in found if isinstance(each, str)) if isinstance(found, Iterable) else ()
+
+
+def key_ids(pems: Iterable[bytes]) -> list[str]:
+    """What tokens call these keys."""
+    from joserfc.jwk import ECKey
+
+    return [_key_id(ECKey.import_key(each)) for pem in pems for each in blocks(pem)]
 
 
 def _padded(part: str) -> str:

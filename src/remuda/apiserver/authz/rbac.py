@@ -9,7 +9,7 @@ The remembered answers hold which *names* are allowed, not the name that was ask
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ _EMPTY = CompiledRules(())
 
 
 @dataclass(frozen=True, slots=True)
-class _Grant:
+class Grant:
     """A binding as one subject of it sees it."""
 
     binding: Key
@@ -92,7 +92,7 @@ class Rbac:
 
     def __init__(self, source: ObjectSource) -> None:
         self._roles: dict[Key, CompiledRules] = {}
-        self._grants: dict[_Subject, dict[Key, _Grant]] = {}
+        self._grants: dict[_Subject, dict[Key, Grant]] = {}
         self._answers: dict[tuple[Any, ...], _Answer] = {}
         # The namespaces in which a subject has grants.
         self._scopes: dict[tuple[str, str], set[str]] = {}
@@ -175,6 +175,16 @@ class Rbac:
                 by_name.setdefault(name, _allowed_by(grant))
         return _Answer(None, by_name, Decision(False, _error_text(errors)) if errors else REFUSED)
 
+    def grants(self, action: Action) -> Iterator[Grant]:
+        """The bindings that allow an action on a resource, each by itself."""
+        for grant in self._grants_of(action.user, action.namespace):
+            try:
+                rules = self._rules_of(grant.role_kind, grant.role_name, grant.binding.namespace)
+            except RuleError:
+                continue
+            if _allowed(rules, action):
+                yield grant
+
     # -- rules of a user -----------------------------------------------------------------------------------------------
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[Rule], list[RuleError]]:
@@ -201,10 +211,10 @@ class Rbac:
             raise MissingRole(kind, name)
         return found
 
-    def _grants_of(self, user: User, namespace: str) -> Iterator[_Grant]:
+    def _grants_of(self, user: User, namespace: str) -> Iterator[Grant]:
         """The user's grants, cluster-wide ones first; a binding that names the user twice comes once."""
         for scope in ("", namespace) if namespace else ("",):
-            found: dict[Key, _Grant] = dict(self._grants.get((scope, "u", user.name)) or {})
+            found: dict[Key, Grant] = dict(self._grants.get((scope, "u", user.name)) or {})
             for group in user.groups:
                 for key, grant in (self._grants.get((scope, "g", group)) or {}).items():
                     found.setdefault(key, grant)
@@ -238,7 +248,7 @@ class Rbac:
             key = Key.of(new)
             ref = new.get("roleRef") or {}
             for subject, text in _subjects(new):
-                grant = _Grant(key, ref.get("kind") or "", ref.get("name") or "", text)
+                grant = Grant(key, ref.get("kind") or "", ref.get("name") or "", text)
                 self._grants.setdefault(subject, {}).setdefault(key, grant)
                 self._scopes.setdefault(subject[1:], set()).add(subject[0])
         self._tell()
@@ -266,7 +276,22 @@ def _subjects(binding: Obj) -> Iterator[tuple[_Subject, str]]:
             yield (scope, "u", username(namespace, name)), f"ServiceAccount {go_quote(f'{name}/{namespace}')}"
 
 
-def _allowed_by(grant: _Grant) -> Decision:
+def binds(binding: Obj, user: User) -> bool:
+    """Whether a binding, such as it is or was, names this user."""
+    return any(name == user.name if kind == "u" else name in user.groups for (_, kind, name), _ in _subjects(binding))
+
+
+def allows(rules: Sequence[Rule], action: Action) -> bool:
+    """Whether the rules of a role, such as it is or was, allow an action on a resource."""
+    return _allowed(CompiledRules(rules), action)
+
+
+def _allowed(rules: CompiledRules, action: Action) -> bool:
+    everything, names = rules.names(resource_keys(action.verb, action.group, action.resource, action.subresource))
+    return everything or action.name in names
+
+
+def _allowed_by(grant: Grant) -> Decision:
     return Decision(True, f"RBAC: allowed by {grant}")
 
 

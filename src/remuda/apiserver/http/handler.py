@@ -17,6 +17,7 @@ from remuda.kube.clock import yield_to_loop
 from remuda.kube.errors import ApiError
 from remuda.kube.names import path_segment_problems
 
+from .. import attribution
 from ..api import Api
 from ..apply import manager_from_user_agent
 from ..authn import Chain, Credentials, anonymous_allowed, impersonation
@@ -52,6 +53,8 @@ _MIN_WATCH_SECONDS = 1800
 WHO = web.RequestKey("remuda.who", tuple)
 
 PathHandler = Callable[[web.BaseRequest, paths.Target, User], Awaitable[web.StreamResponse]]
+# Gets what is to be authorized with it: who may see something now may not have been allowed to see it then.
+PastHandler = Callable[[web.BaseRequest, paths.Target, Action], Awaitable[web.StreamResponse]]
 
 
 class Handler:
@@ -70,6 +73,8 @@ class Handler:
         self.impersonator = impersonation.Impersonator(api.authorizer)
         # For API groups of which people may list what is theirs; without it the whole is refused, as Kubernetes does.
         self.partly: Partly | None = None
+        # Who answers how things were.
+        self.past: PastHandler | None = None
 
     # --- the chain -----------------------------------------------------------------------------------------------------
 
@@ -87,8 +92,11 @@ class Handler:
             if self.api.cache.shared:
                 known = target
                 response = await self.api.surely(lambda: self._respond(request, known, user, only))
-            else:
+            elif request.method == "GET":
                 response = await self._respond(request, target, user, only)
+            else:
+                with attribution.writing(user.name if user is asker else f"{asker.name} as {user.name}"):
+                    response = await self._respond(request, target, user, only)
             if warnings and not response.prepared:
                 responses.add_warnings(response, warnings)
         except ApiError as failure:
@@ -141,7 +149,18 @@ class Handler:
         self, request: web.BaseRequest, target: paths.Target, user: User, only: Sight | None
     ) -> Awaitable[web.StreamResponse]:
         """One attempt at an answer. Nothing of it has been sent yet when it raises ApiError."""
+        if target.past:
+            return self._past(request, target, user, only)
         return self._resource(request, target, user, only) if target.is_resource else self._path(request, target, user)
+
+    async def _past(self, request: web.BaseRequest, target: paths.Target, user: User, only: Sight | None) -> web.StreamResponse:
+        action = _action(target, user)
+        # Who may see a part now: nobody knows which part that was then.
+        if only is not None:
+            raise forbidden_action(action)
+        if self.past is None:
+            raise errors.page_not_found()
+        return await self.past(request, target, action)
 
     async def _path(self, request: web.BaseRequest, target: paths.Target, user: User) -> web.StreamResponse:
         found = self.paths.get(target.path) or self.paths.get(target.path.rstrip("/"))
@@ -269,7 +288,7 @@ class Handler:
         found = patch.option_errors(call, content_type)
         if found:
             raise errors.invalid("meta.k8s.io", "PatchOptions", "", found)
-        body, duplicates = reading.parse_patch(data, content_type)
+        body, duplicates = await reading.parse_patch(data, content_type)
         async with self.flow.writes.seat(call.user.name):
             outcome = await patch.patch(self.api, call, body, content_type, duplicates)
         return await self.answer(request, target, call, outcome.entry, output, 201 if outcome.created else 200)

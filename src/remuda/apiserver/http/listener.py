@@ -155,6 +155,13 @@ def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.
     return context
 
 
+def serve_anew(context: ssl.SSLContext, certificate: Path, key: Path, client_ca: Path) -> None:
+    """Show what these files hold now to new connections. An authority that is in there no more is still believed by TLS: who
+    authenticates has to know."""
+    context.load_cert_chain(certificate, key)
+    context.load_verify_locations(client_ca)
+
+
 class Listener:
     """A listening socket with its connections; `close` stops accepting, then lets what is under way finish."""
 

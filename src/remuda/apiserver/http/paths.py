@@ -12,6 +12,7 @@ _METHOD_VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update",
 _NAMESPACE_SUBRESOURCES = frozenset(("status", "finalize"))
 _FALSE = frozenset(("false", "0"))
 _MOST_PARAMETERS = 200
+PAST = "/history/"
 
 
 class Query(dict[str, str]):
@@ -54,6 +55,8 @@ class Target(msgspec.Struct, gc=False):
     name: str = ""
     subresource: str = ""
     extra: str = ""
+    # How it was: the path begins with /history, the rest of it is that of the resource.
+    past: bool = False
     # The name only comes from a metadata.name field selector: it counts for permission, not for the path.
     name_from_selector: bool = False
 
@@ -68,6 +71,8 @@ def parse(method: str, raw: str) -> Target:
     if "%" in path:
         path = unquote(path, errors="replace")
     target = Target(path, method, method.lower(), query)
+    if past := path.startswith(PAST):
+        path = path[len(PAST) - 1 :]
     parts = path.strip("/").split("/")
     if len(parts) < 3 or parts[0] not in ("api", "apis") or "//" in path:
         return target
@@ -84,6 +89,7 @@ def parse(method: str, raw: str) -> Target:
         target.verb, rest = "watch", rest[1:]
         query.setdefault("watch", "true")
     _split_resource(target, rest)
+    target.past = past
     if not target.name:
         _collection_verb(target)
     return target

@@ -237,3 +237,19 @@ def write_copy(path: Path, whole: Range, expires: Mapping[str, float], at: float
             newest = schema.last_id(whole.revision)
             reached = {"swept": newest, "pruned": newest, "pruned_at": at}
             schema.set_meta(copy, {"revision": whole.revision, "at": at, "floor": whole.revision, **reached})
+
+
+def shift_copy(path: Path, revisions: int) -> None:
+    """Move all revisions of a database that nobody has open, by far more than it has."""
+    ids = schema.first_id(revisions)
+    with (
+        speaking(path, path.parent, "write"),
+        contextlib.closing(sqlite3.connect(path, isolation_level=None)) as copy,
+        transaction(copy),
+    ):
+        copy.execute("UPDATE log SET id = id + :ids, created = created + :revisions", {"ids": ids, "revisions": revisions})
+        copy.execute("UPDATE log SET prev = prev + ? WHERE prev > 0", (ids,))
+        copy.execute("UPDATE current SET id = id + ?", (ids,))
+        meta = schema.get_meta(copy)
+        by_revision = {name: meta[name] + revisions for name in ("revision", "floor")}
+        schema.set_meta(copy, {**by_revision, **{name: meta[name] + ids for name in ("swept", "pruned")}})

@@ -1,0 +1,1 @@
+"""Other keys and certificates while servers run, without a request that fails. For users: docs/rotation.md."""

@@ -1,0 +1,183 @@
+"""`/remuda/rotation`: what `remuda rotate` asks a server. For administrators, or whoever has a role for this path.
+
+GET says how far rotations are; POST to `/remuda/rotation/KIND` begins one, goes on with one that was begun, or, with `finish`,
+drops the old key. The answer comes at once, and the work goes on by itself (:mod:`.rotations`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from typing import TYPE_CHECKING, Any, Final
+
+from aiohttp import web
+
+from remuda.kube import errors, jsonio
+from remuda.kube.clock import rfc3339
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import dig
+
+from .. import signing
+from ..authn.tokens import peek
+from ..http import reading, responses
+from ..http.paths import Target
+from ..signing import PkiError
+from ..store import StoreError
+from ..users import User
+from . import kinds, record
+from .record import KEEPING, Found
+from .rotations import Rotations
+
+if TYPE_CHECKING:
+    from ..http.handler import Handler
+    from ..server import Server
+
+Obj = dict[str, Any]
+
+PATH: Final = "/remuda/rotation"
+SERVING: Final = "serving-certificate"
+_TOKEN_TYPE: Final = "kubernetes.io/service-account-token"
+_NAMED: Final = 3
+
+
+class RotationPages:
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def register(self, handler: Handler) -> None:
+        handler.paths[PATH] = self._status
+        handler.prefixes[f"{PATH}/"] = self._rotate
+
+    @property
+    def _rotations(self) -> Rotations:
+        if self._server.rotations is None:
+            raise ApiError(409, "Conflict", "this server does not keep its keys itself: rotate them where they are kept")
+        return self._server.rotations
+
+    async def _status(self, request: web.BaseRequest, target: Target, user: User) -> web.StreamResponse:
+        if target.method != "GET":
+            raise errors.method_not_allowed()
+        return await self._answer(request)
+
+    async def _rotate(self, request: web.BaseRequest, target: Target, user: User) -> web.StreamResponse:
+        if target.method != "POST":
+            raise errors.method_not_allowed()
+        kind = target.path.removeprefix(f"{PATH}/")
+        asked = await _body(request)
+        try:
+            await self._do(kind, finish=asked.get("finish") is True, force=asked.get("force") is True)
+        except (PkiError, OSError) as error:
+            raise ApiError(500, "InternalError", str(error)) from error
+        return await self._answer(request)
+
+    async def _do(self, kind: str, *, finish: bool, force: bool) -> None:
+        rotations = self._rotations
+        if kind == SERVING:
+            if self._server.certificate_is_given:
+                raise ApiError(
+                    409, "Conflict", "the serving certificate is given by --tls-cert-file: replace its files, which is noticed"
+                )
+            await self._server.renew(serving=True)
+            return
+        if kind not in kinds.KINDS:
+            raise errors.page_not_found()
+        if not finish:
+            await rotations.begin(kind)
+            return
+        if kind == kinds.SERVICE_ACCOUNTS and not force:
+            self._check_tokens((await record.read(self._server.store)).record.active)
+        await rotations.finish(kind)
+
+    def _check_tokens(self, active: dict[str, record.Rotation]) -> None:
+        """Tokens in Secrets never end by themselves: they end with the key."""
+        rotation = active.get(kinds.SERVICE_ACCOUNTS)
+        found = [] if rotation is None else self._signed_by(set(rotation.old))
+        if found:
+            others = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+            raise ApiError(
+                409,
+                "Conflict",
+                f"tokens in Secrets were signed with the old key ({', '.join(found[:_NAMED])}{others}): remove data.token of "
+                "each, which makes a new one, and hand it to who uses it; or say --force",
+            )
+
+    def _signed_by(self, old: set[str]) -> list[str]:
+        secrets = self._server.registry.resource("", "secrets")
+        assert secrets is not None
+        found = []
+        for entry in secrets.bucket.entries.values():
+            obj = entry.object()
+            if obj.get("type") == _TOKEN_TYPE and _signer(dig(obj, "data", "token")) in old:
+                found.append(f"{entry.namespace}/{entry.name}")
+        return sorted(found)
+
+    # --- what is told -----------------------------------------------------------------------------------------------------
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            told = await self._told()
+        except (PkiError, StoreError) as error:
+            raise ApiError(503, "ServiceUnavailable", str(error)) from error
+        return await responses.body(request, jsonio.dumps(told) + b"\n")
+
+    async def _told(self) -> Obj:
+        rotations = self._rotations
+        found = await record.read(self._server.store)
+        notes = await rotations.notes()
+        told: Obj = {
+            "place": rotations.place.where,
+            "servers": [note.name for note in notes.values()],
+            "keys": [await self._key(kind, found) for kind in kinds.KINDS],
+            SERVING: await asyncio.to_thread(self._serving),
+        }
+        for each in told["keys"]:
+            rotation = found.record.active.get(each["kind"])
+            if rotation is not None:
+                each["waitsFor"] = rotations.waits(rotation, each["kind"], notes)
+        return told
+
+    async def _key(self, kind: str, found: Found) -> Obj:
+        material = record.arranged(await self._rotations.place.read(), found.record)
+        held = kinds.held(material, kind)
+        told: Obj = {"kind": kind, "used": held[0], "others": held[1:], "stage": ""}
+        if kind == kinds.CA:
+            told["ends"] = rfc3339(signing.ends(material.authority().certificate))
+        if kind in found.record.done:
+            told["rotated"] = rfc3339(found.record.done[kind])
+        rotation = found.record.active.get(kind)
+        if rotation is not None:
+            told |= {"stage": rotation.stage, "started": rfc3339(rotation.started), "rewritten": rotation.rewritten}
+            if rotation.stage == KEEPING and rotation.keep_until:
+                told["keptUntil"] = rfc3339(rotation.keep_until)
+        return told
+
+    def _serving(self) -> Obj:
+        pki = self._server.pki
+        assert pki is not None
+        if self._server.certificate_is_given:
+            return {"given": True}
+        certificate = signing.parse_certificate(pki.serving_certificate.read_bytes())
+        if certificate is None:
+            return {}
+        return {"used": signing.fingerprint(certificate), "ends": rfc3339(signing.ends(certificate))}
+
+
+def _signer(token: object) -> str:
+    """Which key a token in a Secret says it was signed with, as :func:`signing.fingerprint` has it."""
+    try:
+        unverified = peek(base64.b64decode(str(token or "")).decode())
+        return "" if unverified is None else base64.urlsafe_b64decode(str(unverified.header.get("kid") or "") + "==").hex()
+    except (binascii.Error, ValueError):
+        return ""
+
+
+async def _body(request: web.BaseRequest) -> Obj:
+    data = await reading.read_limited(request) if reading.has_body(request) else b""
+    try:
+        found = jsonio.loads(data) if data else {}
+    except jsonio.JsonError:
+        found = None
+    if not isinstance(found, dict):
+        raise errors.bad_request("the body must be a JSON object")
+    return found

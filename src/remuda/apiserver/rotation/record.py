@@ -1,0 +1,107 @@
+"""How far rotations are, in the store: one document for all servers, and a note of each server about the keys that it has.
+
+The document is only ever replaced by who has read it as it was. What it says of a rotation is what all servers may count on: a
+stage begins when every server has said that it has taken over the one before.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from .. import keys
+from ..material import Material
+from ..signing import PkiError
+from ..store import Put, Store
+from . import kinds
+
+KEY: Final = keys.OWN + "rotation"
+# By the name of a server's record in :mod:`..presence`, which says that it is alive.
+NOTES: Final = keys.OWN + "keys-of/"
+
+# The new key is made; all servers get it; all use it; what the old one has sealed is written anew; both are good; the old goes.
+MAKING, SPREADING, SWITCHING = "making", "spreading", "switching"
+REWRITING, KEEPING, DROPPING = "rewriting", "keeping", "dropping"
+_IN_USE: Final = frozenset((SWITCHING, REWRITING, KEEPING, DROPPING))
+
+
+class Rotation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`old` are the keys from before, `new` the one that takes over. Times are seconds since the epoch."""
+
+    stage: str
+    old: tuple[str, ...]
+    started: float
+    new: str = ""
+    # Where the new key was made, for whoever has to copy it.
+    made_at: str = ""
+    # When the old key goes by itself; 0 for when somebody says so.
+    keep_until: float = 0.0
+    finish: bool = False
+    rewritten: int = 0
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`first` is what is used, by kind, since it was rotated for the first time; `gone` are those that nobody may use any more;
+    `done` is when the last rotation was over."""
+
+    active: dict[str, Rotation] = {}
+    first: dict[str, str] = {}
+    gone: dict[str, tuple[str, ...]] = {}
+    done: dict[str, float] = {}
+
+
+class Found(msgspec.Struct, frozen=True):
+    record: Record
+    revision: int
+
+
+class Note(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One server: which keys it works with, the first it uses; and what keeps it from having others."""
+
+    name: str
+    holds: dict[str, list[str]] = {}
+    trouble: str = ""
+
+
+async def read(store: Store) -> Found:
+    found = await store.get(KEY)
+    if found is None:
+        return Found(Record(), 0)
+    try:
+        return Found(msgspec.json.decode(found.value, type=Record), found.mod_revision)
+    except msgspec.DecodeError:
+        raise PkiError(f"the state of rotations in the store ({KEY}) is damaged: restore the store from a backup") from None
+
+
+def changed(found: Found, record: Record) -> Put:
+    """The operation that replaces it, unless somebody was faster."""
+    return Put(KEY, msgspec.json.encode(record), found.revision)
+
+
+def with_rotation(record: Record, kind: str, rotation: Rotation) -> Record:
+    first, gone = record.first, record.gone
+    if rotation.stage in _IN_USE:
+        first = {**first, kind: rotation.new}
+    if rotation.stage == DROPPING:
+        gone = {**gone, kind: tuple(dict.fromkeys((*gone.get(kind, ()), *rotation.old)))}
+    return msgspec.structs.replace(record, active={**record.active, kind: rotation}, first=first, gone=gone)
+
+
+def without(record: Record, kind: str, at: float) -> Record:
+    """It is over."""
+    active = {other: rotation for other, rotation in record.active.items() if other != kind}
+    return msgspec.structs.replace(record, active=active, done={**record.done, kind: at})
+
+
+def arranged(material: Material, record: Record) -> Material:
+    """The keys as the document says: in its order, and without those that have gone. Raises PkiError for one that is missing."""
+    for kind, rotation in record.active.items():
+        if rotation.new and rotation.new in kinds.held(material, kind):
+            # One that was made at the same time as another server's, and came too late.
+            material = kinds.with_only(material, kind, (*rotation.old, rotation.new))
+    for kind, first in record.first.items():
+        material = kinds.put_first(material, kind, first)
+        gone = record.gone.get(kind, ())
+        material = kinds.with_only(material, kind, [each for each in kinds.held(material, kind) if each not in gone])
+    return material

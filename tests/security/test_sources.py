@@ -1,0 +1,147 @@
+"""What the sources may not do anywhere, found by reading them: a new place has to be looked at by somebody, and listed here."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import remuda
+
+HOME = Path(remuda.__file__).parent
+SECRET = re.compile(r"(token|secret|password|passwd|passphrase|bearer|csrf|cookie|signature|proof|hmac|mac|credential)s?$", re.I)
+# Compared with == though they are called so: by the digest of what was shown, or nothing that anybody outside can try.
+COMPARED = {
+    # Digests, of what was shown and of what is kept.
+    "gateway/registrations.py: digest(token) == wanted",
+    "rke/hosts.py: _digest_of(token) != [digest(text)]",
+    "rke/hosts.py: _shown_by(token) != [digest(text)]",
+    # What this server wrote, with what it is about to write.
+    "management/clusters/registration.py: issued.token != found.token",
+    "apiserver/encryption.py: keys.setdefault(name, secret) != secret",
+    "sim/distribution.py: member.config.get('token') != self._tokens[1]",
+    "sim/distribution.py: tokens != self._tokens",
+    # Names and marks, which are public.
+    "apiserver/server.py: prefix == secrets",
+    "machines/drivers/amazonec2/keys.py: tags.read(pair).get(tags.TOKEN) == machine.token",
+    "machines/drivers/container/__init__.py: seen.labels.get(_TOKEN) == machine.token",
+    "machines/orphans.py: namespace == global_credentials",
+}
+# Where nobody's certificate is looked at, and why that is right.
+UNVERIFIED = {
+    "agent/web.py": "the CA is fetched, and believed by its checksum",
+    "distro/joining.py": "the CA is fetched, and believed by the hash in the token",
+    "tunnel/client.py": "the CA is fetched, and believed by its checksum",
+    "client/tls.py": "a kubeconfig says insecure-skip-tls-verify",
+    "hosts/curl.py": "somebody says --insecure",
+}
+UNSAFE_CALLS = {
+    "eval",
+    "exec",
+    "os.system",
+    "os.popen",
+    "pickle.load",
+    "pickle.loads",
+    "marshal.loads",
+    "yaml.load",
+    "yaml.unsafe_load",
+    "yaml.full_load",
+    "asyncio.create_subprocess_shell",
+    "tempfile.mktemp",
+}
+
+
+@cache
+def _trees() -> list[tuple[str, ast.Module]]:
+    return [(str(path.relative_to(HOME)), ast.parse(path.read_text())) for path in sorted(HOME.rglob("*.py"))]
+
+
+def _nodes(kind: type[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
+    for name, tree in _trees():
+        for node in ast.walk(tree):
+            if isinstance(node, kind):
+                yield name, node
+
+
+def _called(node: ast.expr) -> str:
+    """What a side of a comparison is called: its last word."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case ast.Call(func=ast.Attribute(attr="get"), args=[ast.Constant(value=str(name)), *_]):
+            return name
+        case ast.Call(func=ast.Attribute(value=inner, attr="encode" | "decode" | "strip" | "lower")):
+            return _called(inner)
+        case ast.Call(func=ast.Attribute() as function, args=[]):
+            return _called(function)
+        case ast.Call(args=[first, *_]):
+            return _called(first)
+        case ast.Subscript(slice=ast.Constant(value=str(name))):
+            return name
+        case ast.Subscript(value=inner):
+            return _called(inner)
+    return ""
+
+
+def _fixed(node: ast.expr) -> bool:
+    """A word of the program itself, which is nobody's secret."""
+    match node:
+        case ast.Constant():
+            return True
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name.isupper()
+        case ast.Tuple(elts=parts) | ast.Set(elts=parts) | ast.List(elts=parts):
+            return all(_fixed(part) for part in parts)
+    return False
+
+
+def _is_count(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("len", "bool", "type", "name_of")
+
+
+def test_secrets_are_compared_in_constant_time_or_by_their_hash() -> None:
+    found = set()
+    for name, node in _nodes(ast.Compare):
+        assert isinstance(node, ast.Compare)
+        sides = [node.left, *node.comparators]
+        if not any(isinstance(operator, ast.Eq | ast.NotEq) for operator in node.ops) or any(map(_fixed, sides)):
+            continue
+        if any(map(_is_count, sides)) or not any(SECRET.search(_called(side)) for side in sides):
+            continue
+        found.add(f"{name}: {ast.unparse(node)}")
+    assert found - _told() == set(), "compare with hmac.compare_digest, or say in COMPARED why not"
+    assert COMPARED - found - _told() <= COMPARED
+
+
+def _told() -> set[str]:
+    return COMPARED | {each.replace("digest(token)", "digest(previous)") for each in COMPARED}
+
+
+def test_every_place_that_verifies_nobody_is_listed() -> None:
+    found = {name for name, node in _nodes(ast.Attribute) if isinstance(node, ast.Attribute) and node.attr == "CERT_NONE"}
+    assert found == UNVERIFIED.keys()
+
+
+def test_every_context_is_made_for_tls_1_2_and_newer() -> None:
+    """PROTOCOL_TLS_SERVER and _CLIENT without a minimum, and older protocols by name, are nowhere."""
+    for name, tree in _trees():
+        text = (HOME / name).read_text()
+        made = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "ssl.SSLContext"]
+        assert len(made) <= text.count("minimum_version = ssl.TLSVersion.TLSv1_"), name
+        assert not re.search(r"TLSVersion\.(TLSv1(_1)?\b|SSL|MINIMUM)|PROTOCOL_(TLSv1|SSL)|OP_LEGACY|SECLEVEL=[01]", text), name
+
+
+def test_nothing_that_others_send_is_run() -> None:
+    for name, node in _nodes(ast.Call):
+        assert isinstance(node, ast.Call)
+        called = ast.unparse(node.func)
+        assert called not in UNSAFE_CALLS, f"{name}: {called}"
+        assert not any(word.arg == "shell" and not _is_false(word.value) for word in node.keywords), name
+        # Archives are read member by member, by what decides where each may go.
+        assert not called.endswith((".extractall", ".unpack_archive")), f"{name}: {called}"
+
+
+def _is_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False
