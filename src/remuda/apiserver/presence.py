@@ -97,5 +97,5 @@ async def alive(store: Store) -> dict[str, str]:
 def _decoded(value: bytes) -> Record:
     try:
         return msgspec.json.decode(value, type=Record)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return Record("an unknown host")
