@@ -80,6 +80,8 @@ class Flow:
     def __init__(self) -> None:
         self.lists = Gate("lists", seats=2, queue=200)
         self.writes = Gate("writes", seats=256, queue=4096)
+        # What was long ago takes long to find; one at a time leaves a reader of the store to everybody else.
+        self.past = Gate("past", seats=1, queue=100)
 
     def gates(self) -> tuple[Gate, ...]:
-        return self.lists, self.writes
+        return self.lists, self.writes, self.past

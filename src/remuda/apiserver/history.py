@@ -73,8 +73,7 @@ class Past:
                 "this server keeps its state in etcd, which forgets what is older than --watch-window: the past can be read "
                 "where the state is in the server's data directory (remuda serve without --etcd)",
             )
-        # These read from disk, and some of them much of it.
-        async with self._flow.lists.seat(action.user.name):
+        async with self._flow.past.seat(action.user.name):
             since = await self._rights.since(action)
             try:
                 if "at" in target.query or "continue" in target.query or target.verb == "list":

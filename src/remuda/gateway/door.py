@@ -40,7 +40,9 @@ BODY_SECONDS = 60.0
 PER_TOKEN = 4096
 _REQUESTS_IN_ALL = 100_000
 # Of the management API: what it makes of an odd path below these is its own business, and nobody else's.
-_KUBERNETES = frozenset(("api", "apis", "openapi", "version", "healthz", "livez", "readyz", "metrics", "logs", ".well-known"))
+_KUBERNETES = frozenset(
+    ("api", "apis", "history", "openapi", "version", "healthz", "livez", "readyz", "metrics", "logs", ".well-known")
+)
 _QUIET = frozenset(("healthz", "livez", "readyz", "version", "metrics"))
 _REFUSALS = frozenset((400, 401, 403, 405, 408, 411, 413, 414, 415, 421, 426, 429, 431))
 _TRUE = frozenset(("1", "true", "True", "TRUE", "t", "T"))
