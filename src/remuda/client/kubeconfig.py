@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from remuda.kube import yamlio
 
@@ -201,6 +202,10 @@ def _target(cluster: Obj, user: Obj, namespace: str) -> Target:
         raise ConfigError("the cluster has no server")
     if "://" not in server:
         server = f"https://{server}"
+    proxy = str(cluster.get("proxy-url") or "")
+    _check_url("server", server, ("http", "https"))
+    if proxy:
+        _check_url("proxy-url", proxy, ("http", "https", "socks5"))
     insecure = bool(cluster.get("insecure-skip-tls-verify"))
     ca = _material(cluster, "certificate-authority")
     if insecure and ca:
@@ -218,7 +223,7 @@ def _target(cluster: Obj, user: Obj, namespace: str) -> Target:
         ca=ca,
         insecure=insecure,
         tls_server_name=str(cluster.get("tls-server-name") or ""),
-        proxy_url=str(cluster.get("proxy-url") or ""),
+        proxy_url=proxy,
         client_certificate=certificate,
         client_key=key,
         token=str(user.get("token") or ""),
@@ -232,6 +237,16 @@ def _target(cluster: Obj, user: Obj, namespace: str) -> Target:
         impersonate_extra=tuple((str(key), tuple(str(value) for value in values)) for key, values in extra.items()),
         cluster_config=_exec_cluster_config(cluster) if plugin is not None and plugin.provide_cluster_info else None,
     )
+
+
+def _check_url(field: str, text: str, schemes: tuple[str, ...]) -> None:
+    try:
+        url = urlsplit(text)
+        good = url.scheme in schemes and url.hostname and (url.port or 1) > 0
+    except ValueError:
+        good = False
+    if not good or not text.isprintable():
+        raise ConfigError(f"{field} of the cluster is no URL: {text!r}")
 
 
 def _material(entry: Obj, name: str) -> bytes:

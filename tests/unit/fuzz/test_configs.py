@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from remuda.agent import config as agent_config
 from remuda.agent.errors import AgentError
 from remuda.agent.kubeapi import KubeApi
 from remuda.apiserver.encryption import BadConfiguration, parse_keys
-from remuda.cli.exits import Failure
+from remuda.cli.app import cli
+from remuda.cli.exits import Code, Failure, run
 from remuda.cli.logins import Login, Logins
 from remuda.cli.merging import merge
 from remuda.client import kubeconfig
@@ -135,6 +137,37 @@ def test_kubeconfigs_that_ours_is_merged_into(
         kept = yaml.safe_load(path.read_text())
         assert GOOD["clusters"][0] in kept["clusters"]
     assert sorted(each.name for each in path.parent.iterdir() if each.name.endswith(".lock")) == []
+
+
+servers = st.sampled_from(
+    [
+        "https://127.0.0.1:1",
+        "127.0.0.1:1",
+        "https://127.0.0.1:x",
+        "https://[::1",
+        "http://",
+        "ftp://127.0.0.1:1",
+        "https://127.0.0.1:0/é %",
+    ]
+)
+
+
+@fuzzing(40)
+@given(changed({**GOOD, "users": [{"name": "u", "user": {"token": "t", "as": "x", "as-groups": ["g"]}}]}, odd), servers, servers)
+def test_a_command_with_a_kubeconfig_of_any_kind(
+    tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str], content: Any, server: str, proxy: str
+) -> None:
+    """One sentence, whatever is wrong with it: here nobody answers at the best."""
+    with contextlib.suppress(LookupError, TypeError):
+        # Not just any name, which would be asked for on the network.
+        content["clusters"][0]["cluster"].update({"server": server, **({"proxy-url": proxy} if "as" in str(content) else {})})
+    path = tmp_path_factory.getbasetemp() / "kubeconfig-of-a-command"
+    path.write_bytes(encoded(content))
+    code = run(cli, ["cluster", "ls", "--kubeconfig", str(path)])
+    told = capsys.readouterr()
+    assert code in tuple(Code) and code != Code.OK
+    assert told.err.startswith("remuda: ") and told.err.count("\n") == 1
+    assert "internal error" not in told.err
 
 
 # --- logins, keys, settings -------------------------------------------------------------------------------------------
