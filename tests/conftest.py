@@ -1,4 +1,5 @@
-"""For every test: the caches of all servers, in this process or started by it, are watched for changes in place.
+"""For every test: the caches of all servers, in this process or started by it, are watched for changes in place, and their logs
+for secrets (:mod:`tests.lookout`).
 
 Objects of the cache are shared and read-only (:mod:`remuda.apiserver.mutation` says how that is checked). Every process
 of the session reports to one file; if anything is in it at the end the session has failed, whatever the tests said.
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests import lookout
 from tests.unit.fuzz import budget
 
 # A test asserts no wall time, and neither does hypothesis: an example may be slow because the machine is busy. The same sources
@@ -27,6 +29,7 @@ _reported = pytest.StashKey[Path]()
 
 def pytest_configure(config: pytest.Config) -> None:
     budget.choose_seed()
+    lookout.begin(worker=hasattr(config, "workerinput"))
     if hasattr(config, "workerinput") or os.environ.get(_ENVIRONMENT):
         return
     handle, name = tempfile.mkstemp(prefix="remuda-mutations-")
@@ -48,7 +51,8 @@ def _found(config: pytest.Config) -> list[str]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if _found(session.config):
+    lookout.finish()
+    if _found(session.config) or (not hasattr(session.config, "workerinput") and lookout.told()):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
@@ -59,9 +63,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section("cached objects were changed in place", red=True)
         for line in dict.fromkeys(found):
             terminalreporter.line(line)
+    if leaks := lookout.told():
+        terminalreporter.section("secrets are in logs", red=True)
+        for line in leaks:
+            terminalreporter.line(line)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     report = config.stash.get(_reported, None)
     if report is not None:
         report.unlink(missing_ok=True)
+    if not hasattr(config, "workerinput"):
+        lookout.forget()

@@ -18,6 +18,7 @@ from pathlib import Path
 from remuda.api import management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
 from remuda.api.installation import CRDS
 from remuda.apiserver.authz.rbac import Rbac
+from remuda.apiserver.http.lines import DEFAULT_ROOM, Room
 from remuda.apiserver.http.listener import Listener
 from remuda.apiserver.pki import Pki
 from remuda.attached import Attached, CantListen, Settings, Socket, beside
@@ -60,7 +61,8 @@ def chosen(text: str) -> Choice:
 class Front:
     """Where the door is. `names` are those by which clients reach it, for the certificate that we make without `tls`.
 
-    `job_runner` says who runs the Jobs that make machines: the Kubernetes behind it, as pods, or this process.
+    `job_runner` says who runs the Jobs that make machines: the Kubernetes behind it, as pods, or this process. `room` is how many
+    connections there may be.
     """
 
     listen: Socket
@@ -69,6 +71,7 @@ class Front:
     tls: Files | None = None
     say: Callable[[str], None] = lambda text: None
     job_runner: str = CLUSTER
+    room: Room = DEFAULT_ROOM
 
 
 class AttachedGateway(Attached):
@@ -113,6 +116,7 @@ class AttachedGateway(Attached):
                 healthz=True,
                 takes_turns=True,
                 say=self._front.say,
+                room=self._front.room,
             )
         )
         gateway.services.beside.append(certificate.follow)

@@ -185,7 +185,8 @@ def _current(kubeconfig: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _named(value: dict[str, Any], many: str, one: str, name: str) -> dict[str, Any]:
-    for item in value.get(many) or []:
+    listed = value.get(many)
+    for item in listed if isinstance(listed, list) else []:
         if isinstance(item, dict) and str(item.get("name")) == name and isinstance(item.get(one), dict):
             found: dict[str, Any] = item[one]
             return found

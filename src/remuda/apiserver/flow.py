@@ -2,6 +2,9 @@
 
 Gets and live watches are cheap and never wait. Large lists and writes pass a :class:`Gate`: so many at once, so many waiting,
 served round-robin by user; who comes when the queue is full is told to try again (429).
+
+A large list is then encoded as its reader takes it, which may be never, so that is no business of the gate's. Its pieces take
+:class:`Turns`: however many lists are being sent, others wait for a few pieces only.
 """
 
 from __future__ import annotations
@@ -74,12 +77,45 @@ class Gate:
         self._free += 1
 
 
+class Turns:
+    """Lets so many go on in each round of the event loop, in the order in which they came."""
+
+    def __init__(self, each: int) -> None:
+        self._each = each
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._going = False
+
+    async def take(self) -> None:
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(turn)
+        if not self._going:
+            self._going = True
+            loop.call_soon(self._go, loop)
+        await turn
+
+    def _go(self, loop: asyncio.AbstractEventLoop) -> None:
+        left = self._each
+        while left and self._waiting:
+            turn = self._waiting.popleft()
+            # Done already when whoever waited was cancelled.
+            if not turn.done():
+                turn.set_result(None)
+                left -= 1
+        self._going = bool(self._waiting)
+        if self._going:
+            loop.call_soon(self._go, loop)
+
+
 class Flow:
     """The gates of one server."""
 
     def __init__(self) -> None:
+        self.pieces = Turns(2)
         self.lists = Gate("lists", seats=2, queue=200)
         self.writes = Gate("writes", seats=256, queue=4096)
+        # What was long ago takes long to find; one at a time leaves a reader of the store to everybody else.
+        self.past = Gate("past", seats=1, queue=100)
 
     def gates(self) -> tuple[Gate, ...]:
-        return self.lists, self.writes
+        return self.lists, self.writes, self.past

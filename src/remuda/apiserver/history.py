@@ -73,8 +73,7 @@ class Past:
                 "this server keeps its state in etcd, which forgets what is older than --watch-window: the past can be read "
                 "where the state is in the server's data directory (remuda serve without --etcd)",
             )
-        # These read from disk, and some of them much of it.
-        async with self._flow.lists.seat(action.user.name):
+        async with self._flow.past.seat(action.user.name):
             since = await self._rights.since(action)
             try:
                 if "at" in target.query or "continue" in target.query or target.verb == "list":
@@ -154,15 +153,16 @@ class Past:
         size = sum(len(state.kv.value) for state in states if state.kv is not None)
         # The last of a page is what the one before it is compared with, and begins the next one.
         older = states.pop() if len(states) > 1 and (len(states) > limit or size >= MOST_BYTES) else None
-        visible = _visible(states, since)
-        if len(visible) < len(states):
+        # Whatever there is from before a revision at which it could not be seen yet, nobody says how long that stayed.
+        visible = [] if before and before <= since else _visible(states, since)
+        if not visible or visible[-1].revision <= since or len(visible) < len(states):
             older = None
         if not visible and not before:
             error = version.resource.not_found(target.name)
             error.message += f" in the history that is kept from revision {max(since, history.history_floor, 1)} on"
             raise error
         items = await self._items(version, visible, older, with_objects=target.query.get("objects") == "true")
-        more = older is not None and visible[-1].revision > since
+        more = older is not None
         metadata = {"resourceVersion": str(history.revision)} | ({"continue": str(visible[-1].revision)} if more else {})
         oldest = history.history_floor if history.keeps_past(key) else history.floor
         data = {
@@ -271,9 +271,10 @@ def _columns_of(version: Version, page: Page) -> Version:
 
 def _visible(states: list[State], since: int) -> list[State]:
     """Those that were there at `since` or later: the last of them may have been written before."""
-    for count, state in enumerate(states, 1):
+    for count, state in enumerate(states):
         if state.revision <= since:
-            return states[:count]
+            # One that was gone by then is none of them.
+            return states[:count] if state.kv is None else states[: count + 1]
     return states
 
 

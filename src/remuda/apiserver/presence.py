@@ -21,9 +21,9 @@ logger = logging.getLogger(__name__)
 
 ROOT = f"{keys.OWN}present/"
 RESTORING = f"{keys.OWN}restoring"
-# A record outlives its server by this at most, and is put anew this often.
-SECONDS = 30
-EVERY = 10.0
+# A record outlives its server by this at most, that of a restore by less: somebody waits to repeat it. It is put anew three times
+# as often.
+SECONDS, RESTORE_SECONDS = 30, 9
 # A server that stops does not wait for a store that is away.
 _LEAVING = 1.0
 
@@ -43,6 +43,7 @@ class Presence:
         # Unlike any other's, also of an earlier life of the same machine.
         self._key = f"{ROOT}{entropy.uuid()}"
         self._value = msgspec.json.encode(Record(socket.gethostname(), restoring))
+        self._seconds = RESTORE_SECONDS if restoring else SECONDS
 
     @property
     def id(self) -> str:
@@ -61,7 +62,7 @@ class Presence:
     async def put(self) -> None:
         """Raises Unavailable when it may not be there."""
         try:
-            await self._store.write([Put(self._key, self._value, ttl=SECONDS)])
+            await self._store.write([Put(self._key, self._value, ttl=self._seconds)])
         except Unknown as error:
             raise Unavailable(str(error)) from error
 
@@ -73,7 +74,7 @@ class Presence:
     async def keep(self) -> None:
         """Until it is cancelled."""
         while True:
-            await self._clock.sleep(EVERY)
+            await self._clock.sleep(self._seconds / 3)
             try:
                 await self.put()
             except StoreError as error:
@@ -97,5 +98,5 @@ async def alive(store: Store) -> dict[str, str]:
 def _decoded(value: bytes) -> Record:
     try:
         return msgspec.json.decode(value, type=Record)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return Record("an unknown host")

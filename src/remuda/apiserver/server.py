@@ -51,6 +51,7 @@ from .encryption import Envelope
 from .flow import Flow
 from .history import Past
 from .http.handler import Handler
+from .http.lines import DEFAULT_ROOM, Lines, Room
 from .http.listener import Listener, Watchman, server_context
 from .kinds import Escalation, RegistryKinds
 from .metrics import Metrics
@@ -101,6 +102,8 @@ class Config:
     pki: Pki | None = None
     # How Secrets are sealed by one whose keys are not kept by the server either.
     envelope: Envelope | None = None
+    # How many connections there may be.
+    room: Room = DEFAULT_ROOM
     clock: Clock = field(default=SYSTEM_CLOCK)
     rng: Rng = field(default_factory=Rng)
     entropy: Entropy = field(default_factory=Entropy)
@@ -108,7 +111,8 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """What stands before the API on its port: who answers, with which certificate, and who looks after connections.
+    """What stands before the API on its port: who answers, with which certificate, and who looks after connections (None: nobody
+    in particular, so we do).
 
     `trust` is what a kubeconfig says of another certificate than the one that our own CA signs.
     """
@@ -298,7 +302,11 @@ class Server:
         assert self.pki is not None, "a server without a data directory has no certificates, unless it is given some"
         front = front or Front(self.handler)
         context = front.context or server_context(self.pki.serving_certificate, self.pki.serving_key, self.pki.ca_certificate)
-        self._listener = Listener(front.handler, context, front.watchman)
+        watchman = front.watchman
+        if watchman is None:
+            lines = watchman = Lines(self.config.clock, room=self.config.room)
+            self.upkeep.run_beside(lines.watch)
+        self._listener = Listener(front.handler, context, watchman)
         await self._listener.open(self.config.host, self.config.port)
         self.upkeep.start_serving()
         if self.config.data_dir is not None:

@@ -89,7 +89,7 @@ class Subresources:
             data = await reading.read_limited(request)
             if found := patching.option_errors(call, ask.patch_type):
                 raise errors.invalid("meta.k8s.io", "PatchOptions", "", found)
-            ask.body, ask.duplicates = reading.parse_patch(data, ask.patch_type)
+            ask.body, ask.duplicates = await reading.parse_patch(data, ask.patch_type)
         if call.verb == "get":
             answer = await self.run(call, ask)
         else:

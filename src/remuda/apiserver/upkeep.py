@@ -56,6 +56,10 @@ class Upkeep:
         """What only matters to clients that come over the network."""
         self._run(self._bookmarks, self._lag)
 
+    def run_beside(self, loop: Callable[[], Coroutine[None, None, None]]) -> None:
+        """One more of what runs until the server stops."""
+        self._run(loop)
+
     def _run(self, *loops: Callable[[], Coroutine[None, None, None]]) -> None:
         self._tasks += [asyncio.create_task(loop(), name=f"upkeep {loop.__name__}") for loop in loops]
 

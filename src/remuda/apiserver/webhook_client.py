@@ -108,7 +108,8 @@ class WebhookClient:
             raise CallError(f"Post {go_quote(shown)}: context deadline exceeded") from None
         except CallError as error:
             raise CallError(f"Post {go_quote(shown)}: {error}") from None
-        except (aiohttp.ClientError, ssl.SSLError, OSError) as error:
+        except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
+            # ValueError is what the URL library says of an address that it can't read, such as a port that is none.
             raise CallError(f"Post {go_quote(shown)}: {_go_words(error, endpoint)}") from None
         if not 200 <= status <= 206:
             raise _refused(status, content_type, data)
@@ -157,11 +158,12 @@ class WebhookClient:
             # A caBundle may pin an intermediate or the serving certificate itself, as Go allows.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             try:
-                context.load_verify_locations(cadata=bundle.decode("ascii", "replace"))
-            except ssl.SSLError:
+                context.load_verify_locations(cadata=bundle.decode("ascii"))
+            except (ssl.SSLError, ValueError):
                 raise CallError("unable to load root certificates: unable to parse bytes as PEM block") from None
         else:
             context = ssl.create_default_context()
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
         self._contexts[bundle] = context
         if len(self._contexts) > _MAX_CONTEXTS:
             self._contexts.popitem(last=False)

@@ -16,6 +16,7 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
+    "backup": Entry("backup", "Back up a server's whole state into a sealed file."),
     "cluster": Entry("cluster", "List clusters, look at one, and register hosts with it."),
     "cluster-agent": Entry("cluster_agent", "Connect a cluster to its server."),
     "kube-api-auth": Entry("kube_api_auth", "Check users' tokens for a cluster's API server."),
@@ -27,6 +28,8 @@ COMMANDS = {
     "doctor": Entry("doctor", "Check whether a server can run well here."),
     "explain": Entry("explain", "Say what a cluster waits for, since when, and who can end it."),
     "gateway": Entry("gateway", "Run the gateway before any Kubernetes."),
+    "get": Entry("get", "Show objects of a kind, as they are or as they were."),
+    "history": Entry("history", "Show what happened to an object: when, what, and by whom."),
     "host": Entry("host", "Make hosts on this machine, for clusters to be tried on."),
     "install": Entry("install", "Install the server as a service of this machine."),
     "kubeconfig": Entry("kubeconfig", "Print or merge a kubeconfig."),
@@ -35,8 +38,11 @@ COMMANDS = {
     "machine": Entry("machine", "List machines, see how one was made, and delete it."),
     "manifests": Entry("manifests", "Print manifests that put Remuda onto another Kubernetes."),
     "provision": Entry("provision", "Make a machine, or take one away (called by Jobs)."),
+    "restore": Entry("restore", "Restore a server's state from a backup."),
+    "rotate": Entry("rotate", "Replace keys and certificates of a running server."),
     "serve": Entry("serve", "Run the server."),
     "ssh": Entry("ssh", "Open a shell on a machine, or run a command there."),
+    "support-bundle": Entry("support_bundle", "Write what helps to find a fault into a file, without secrets."),
     "token": Entry("token", "List, make and remove your tokens."),
     "uninstall": Entry("uninstall", "Take the service away that `remuda install` made."),
     "user": Entry("user", "List, make and change users."),

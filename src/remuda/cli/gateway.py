@@ -13,6 +13,7 @@ import click
 
 from .attached_options import Attachment, Told, attached_options, kubeconfig_option, until_stopped
 from .choosing import chosen_by, controllers_option
+from .connection_options import connections_option, room
 from .job_options import job_runner_option
 from .log_options import log_options
 from .places import Listen, data_dir_option, listen_option
@@ -33,6 +34,7 @@ _LOOK_SECONDS = 1.0
 @listen_option
 @tls_san_option("gateway")
 @tls_options
+@connections_option
 @controllers_option
 @job_runner_option("cluster")
 @attached_options(webhook_port=9444, health_port=9441)
@@ -44,6 +46,7 @@ def command(
     listen: Listen,
     tls_san: tuple[str, ...],
     tls: Files | None,
+    connections_per_address: int | None,
     wanted: str,
     job_runner: str,
     attachment: Attachment,
@@ -67,7 +70,8 @@ def command(
     choice = chosen_by(chosen, wanted)
     client = HttpsClient.from_kubeconfig(kubeconfig)
     settings = attachment.settings(client, choice)
-    front = Front(Socket(listen.host, listen.port), data_dir.absolute(), tls_san, tls, logs.say, job_runner)
+    where = Socket(listen.host, listen.port)
+    front = Front(where, data_dir.absolute(), tls_san, tls, logs.say, job_runner, room(connections_per_address))
     raise_file_limit()
     collect_seldom()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

@@ -97,9 +97,9 @@ class Logins:
             found = jsonio.loads(data)
         except jsonio.JsonError as error:
             raise Failure(f"{self.path} is not JSON: {error}; mend it, or remove it and log in again") from None
-        if not isinstance(found, dict) or not isinstance(found.get("logins", {}), dict):
+        if not isinstance(found, dict) or not isinstance(found.get("logins"), dict | None):
             raise Failure(f"{self.path} holds no logins; mend it, or remove it and log in again")
-        return {"logins": {}, **found}
+        return {**found, "logins": found.get("logins") or {}}
 
     def _write(self, content: Obj) -> None:
         from remuda.apiserver.pki import write_private

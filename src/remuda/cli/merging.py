@@ -43,10 +43,10 @@ def merge(content: str, into: Path | None, name: str, *, use: bool, force: bool)
     names = [str(entry["name"]) for entry in ours["contexts"]]
     told = f"context {shown(names[0])}" if len(names) == 1 else f"{len(names)} contexts"
     with _locked(path):
-        before = path.read_text() if path.exists() else ""
         try:
+            before = path.read_text() if path.exists() else ""
             theirs = yamlio.loads(before) if before else {}
-        except yamlio.YamlError as error:
+        except (yamlio.YamlError, UnicodeDecodeError) as error:
             raise Failure(f"{path} is not YAML, so nothing was changed: {error}") from None
         if not isinstance(theirs, dict | None):
             raise Failure(f"{path} is not a kubeconfig, so nothing was changed")
@@ -110,8 +110,12 @@ def merged(theirs: Obj, ours: Obj, path: Path, *, use: bool, force: bool) -> Obj
 def _check_shape(theirs: Obj, path: Path) -> None:
     for kind in ("clusters", "users", "contexts"):
         entries = theirs.get(kind) or []
-        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        if not isinstance(entries, list) or not all(_is_named(entry, kind[:-1]) for entry in entries):
             raise Failure(f"{path} is not a kubeconfig ({kind} is no list of names), so nothing was changed")
+
+
+def _is_named(entry: Any, member: str) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("name", ""), str) and isinstance(entry.get(member) or {}, dict)
 
 
 def conflict(theirs: Obj, ours: Obj) -> str:

@@ -18,6 +18,7 @@ import click
 from remuda import __version__
 
 from .choosing import chosen_by
+from .connection_options import connections_option, room
 from .core_options import core_options
 from .etcd_options import Sharing, etcd_options
 from .exits import Failure
@@ -78,6 +79,7 @@ ROLES = ("api",)
     show_default=True,
     help="How long to go on serving after a signal to stop, while /readyz already says so.",
 )
+@connections_option
 @job_runner_option("local")
 @leader_options
 @core_options
@@ -95,6 +97,7 @@ def command(
     history: int,
     watch_window: int,
     shutdown_delay_duration: float,
+    connections_per_address: int | None,
     job_runner: str,
     log_format: str,
     verbose: int,
@@ -125,6 +128,7 @@ def command(
         pki_dir=sharing.pki_dir,
         token=sharing.token,
         shutdown_delay=shutdown_delay_duration,
+        room=room(connections_per_address),
     )
     raise_file_limit()
     collect_seldom()

@@ -17,9 +17,8 @@ from remuda.apiserver.authz import Action, forbidden_action
 from remuda.apiserver.buckets import Change
 from remuda.apiserver.calls import Call, DeleteOptions, ListOptions
 from remuda.apiserver.entries import Entry
+from remuda.apiserver.http import lists, paths
 from remuda.apiserver.http import options as http_options
-from remuda.apiserver.http import paths
-from remuda.apiserver.http.handler import list_body
 from remuda.apiserver.http.paths import pinned_name
 from remuda.apiserver.objectmeta import field_manager_errors
 from remuda.apiserver.resources import Version
@@ -357,7 +356,7 @@ class InProcessClient:
                 return await self._object(call, await get.get(self._api, call, target.query.get("resourceVersion", "")))
             case "list":
                 page = await listing.list_(self._api, call, http_options.list_options(target.query))
-                return jsonio.loads(await list_body(call.version, page))
+                return jsonio.loads(await lists.body(call.version, page))
             case "create":
                 return await self._object(call, await create.create(self._api, call, ask.body))
             case "update":
@@ -369,7 +368,7 @@ class InProcessClient:
                 chosen, call.dry_run = http_options.delete_options(target.query, ask.body)
                 listed = http_options.list_options(target.query)
                 gone = await deletecollection.delete_collection(self._api, call, listed, chosen)
-                return jsonio.loads(await list_body(call.version, gone))
+                return jsonio.loads(await lists.body(call.version, gone))
             case "patch":
                 raise patch.unsupported_type(patch.patch_types(call))
         raise errors.method_not_allowed()

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from remuda.kube import yamlio
 
@@ -201,6 +202,10 @@ def _target(cluster: Obj, user: Obj, namespace: str) -> Target:
         raise ConfigError("the cluster has no server")
     if "://" not in server:
         server = f"https://{server}"
+    proxy = str(cluster.get("proxy-url") or "")
+    _check_url("server", server, ("http", "https"))
+    if proxy:
+        _check_url("proxy-url", proxy, ("http", "https", "socks5"))
     insecure = bool(cluster.get("insecure-skip-tls-verify"))
     ca = _material(cluster, "certificate-authority")
     if insecure and ca:
@@ -210,26 +215,38 @@ def _target(cluster: Obj, user: Obj, namespace: str) -> Target:
         raise ConfigError("a client certificate and its key must be given together")
     plugin = _exec_plugin(user.get("exec"))
     extra = user.get("as-user-extra") or {}
+    if not isinstance(extra, dict) or not all(isinstance(values, list) for values in extra.values()):
+        raise ConfigError("as-user-extra of the user is no map of lists")
     return Target(
         server=server.rstrip("/"),
         namespace=namespace,
         ca=ca,
         insecure=insecure,
         tls_server_name=str(cluster.get("tls-server-name") or ""),
-        proxy_url=str(cluster.get("proxy-url") or ""),
+        proxy_url=proxy,
         client_certificate=certificate,
         client_key=key,
         token=str(user.get("token") or ""),
-        token_file=Path(user["tokenFile"]) if user.get("tokenFile") else None,
+        token_file=Path(str(user["tokenFile"])) if user.get("tokenFile") else None,
         username=str(user.get("username") or ""),
         password=str(user.get("password") or ""),
         exec_plugin=plugin,
         impersonate=str(user.get("as") or ""),
         impersonate_uid=str(user.get("as-uid") or ""),
-        impersonate_groups=tuple(str(group) for group in user.get("as-groups") or ()),
+        impersonate_groups=tuple(str(group) for group in _listed(user, "as-groups")),
         impersonate_extra=tuple((str(key), tuple(str(value) for value in values)) for key, values in extra.items()),
         cluster_config=_exec_cluster_config(cluster) if plugin is not None and plugin.provide_cluster_info else None,
     )
+
+
+def _check_url(field: str, text: str, schemes: tuple[str, ...]) -> None:
+    try:
+        url = urlsplit(text)
+        good = url.scheme in schemes and url.hostname and (url.port or 1) > 0
+    except ValueError:
+        good = False
+    if not good or not text.isprintable():
+        raise ConfigError(f"{field} of the cluster is no URL: {text!r}")
 
 
 def _material(entry: Obj, name: str) -> bytes:
@@ -240,7 +257,15 @@ def _material(entry: Obj, name: str) -> bytes:
             return base64.b64decode(str(inline), validate=True)
         except (binascii.Error, ValueError):
             raise ConfigError(f"{name}-data is not base64") from None
-    return _file(Path(entry[name])) if entry.get(name) else b""
+    return _file(Path(str(entry[name]))) if entry.get(name) else b""
+
+
+def _listed(entry: Obj, name: str, members: bool = False) -> list[Any]:
+    """A list of texts, or of objects that have a name."""
+    found = entry.get(name) or []
+    if not isinstance(found, list) or (members and not all(isinstance(item, dict) and item.get("name") for item in found)):
+        raise ConfigError(f"{name} is no list{' of named entries' if members else ''}")
+    return found
 
 
 def _file(path: Path) -> bytes:
@@ -248,6 +273,9 @@ def _file(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ConfigError(f"{path} can't be read: {error.strerror}") from None
+    except ValueError as error:
+        # A zero byte, or half a character.
+        raise ConfigError(f"{str(path)!r} can't be read: {error}") from None
 
 
 def _exec_plugin(entry: Any) -> ExecPlugin | None:
@@ -262,8 +290,8 @@ def _exec_plugin(entry: Any) -> ExecPlugin | None:
         raise ConfigError(f"the exec plug-in {entry['command']} wants to talk to a person, which is not possible here")
     return ExecPlugin(
         command=str(entry["command"]),
-        args=tuple(str(argument) for argument in entry.get("args") or ()),
-        env=tuple((str(item["name"]), str(item.get("value") or "")) for item in entry.get("env") or ()),
+        args=tuple(str(argument) for argument in _listed(entry, "args")),
+        env=tuple((str(item["name"]), str(item.get("value") or "")) for item in _listed(entry, "env", members=True)),
         api_version=api_version,
         install_hint=str(entry.get("installHint") or ""),
         provide_cluster_info=bool(entry.get("provideClusterInfo")),
@@ -271,7 +299,7 @@ def _exec_plugin(entry: Any) -> ExecPlugin | None:
 
 
 def _exec_cluster_config(cluster: Obj) -> Any:
-    for extension in cluster.get("extensions") or ():
-        if extension.get("name") == "client.authentication.k8s.io/exec":
+    for extension in _listed(cluster, "extensions", members=True):
+        if extension["name"] == "client.authentication.k8s.io/exec":
             return extension.get("extension")
     return None

@@ -19,6 +19,7 @@ from aiohttp import web
 from remuda.apiserver.admission import Attributes
 from remuda.apiserver.authn import Authenticator
 from remuda.apiserver.authz.rbac import Rbac
+from remuda.apiserver.http.lines import DEFAULT_ROOM, Lines, Room
 from remuda.apiserver.source import ObjectSource
 from remuda.capi.workloads import Connector
 from remuda.client.api import Client
@@ -64,7 +65,6 @@ from .identity import Identity
 from .impersonation import Impersonation
 from .importing import Importing
 from .joining import Joining
-from .lines import Lines
 from .live import Live
 from .machineaccess import MachineAccessApi
 from .progress import Progress
@@ -103,6 +103,7 @@ class Ground:
     certificates: Authenticator | None = None
     healthz: bool = False
     takes_turns: bool = False
+    room: Room = DEFAULT_ROOM
     say: Callable[[str], None] = lambda text: None
 
 
@@ -133,7 +134,7 @@ class Gateway:
             data_dir=ground.data_dir,
             say=ground.say,
         )
-        self.lines = Lines(clock)
+        self.lines = Lines(clock, room=ground.room)
         self.audit = AuditLog(ground.data_dir / "audit" / "audit.log", clock) if ground.data_dir is not None else None
         self.callers = Callers(self.services, ground.certificates)
         self.authenticator = TokenAuthenticator(self.callers)

@@ -17,7 +17,9 @@ from urllib.parse import parse_qs
 from aiohttp import web
 
 from remuda.apiserver.http import responses
+from remuda.apiserver.http.lines import Lines, address_of
 from remuda.apiserver.http.listener import Connection, Request
+from remuda.apiserver.http.seats import ConnectionCaps, Seat
 from remuda.kube import errors
 from remuda.kube.clock import deadline
 from remuda.kube.errors import ApiError
@@ -28,11 +30,9 @@ from .audit import Record, Result
 from .behind import Behind
 from .callers import Callers, NotLetIn
 from .headers import OWN_ANSWER, PROXIED_ANSWER, framing_problem, is_known_host, says_identity, upgrade_of
-from .lines import Lines, address_of
 from .routing import Route, Who
 from .services import Services
 from .targets import BadTarget, Target, judge
-from .throttle import ConnectionCaps, Seat
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,9 @@ BODY_SECONDS = 60.0
 PER_TOKEN = 4096
 _REQUESTS_IN_ALL = 100_000
 # Of the management API: what it makes of an odd path below these is its own business, and nobody else's.
-_KUBERNETES = frozenset(("api", "apis", "openapi", "version", "healthz", "livez", "readyz", "metrics", "logs", ".well-known"))
+_KUBERNETES = frozenset(
+    ("api", "apis", "history", "openapi", "version", "healthz", "livez", "readyz", "metrics", "logs", ".well-known")
+)
 _QUIET = frozenset(("healthz", "livez", "readyz", "version", "metrics"))
 _REFUSALS = frozenset((400, 401, 403, 405, 408, 411, 413, 414, 415, 421, 426, 429, 431))
 _TRUE = frozenset(("1", "true", "True", "TRUE", "t", "T"))

@@ -128,6 +128,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
             names=lambda: certificate.serving.names if certificate is not None else (),
             certificates=CertificateAuthenticator(config.clock, retired=server.retired),
             takes_turns=server.store.shared,
+            room=config.room,
             say=say,
         )
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from remuda.apiserver.http.seats import network_of
 from remuda.kube.clock import Clock
 from remuda.kube.errors import ApiError, bad_request, too_many_requests
 from remuda.kube.names import label_value_problems
@@ -16,7 +17,6 @@ from remuda.kube.names import label_value_problems
 from .asking import Asked
 from .buckets import Buckets
 from .callers import NotLetIn
-from .throttle import network_of
 
 PREFIX: Final = "X-Cattle-"
 # A service account's token has a kilobyte or so.

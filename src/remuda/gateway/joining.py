@@ -14,6 +14,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from remuda.api import rke_cattle_io as rke
+from remuda.apiserver.http.seats import ConnectionCaps
 from remuda.kube import gojson
 from remuda.kube.clock import deadline
 from remuda.kube.errors import ApiError, bad_request, forbidden, not_found, too_many_requests, unauthorized, unavailable
@@ -36,7 +37,6 @@ from .hosttokens import PREFIX, WrongTokens, bearer_of, machine_id_of
 from .registrations import Registrations
 from .routing import Who
 from .services import Services
-from .throttle import ConnectionCaps
 
 Obj = dict[str, Any]
 

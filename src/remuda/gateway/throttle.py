@@ -1,4 +1,4 @@
-"""How often somebody may try to log in, and how much one caller may hold open.
+"""How often somebody may try to log in.
 
 An attempt counts as a failure from its beginning and is forgiven when it succeeds, so that a hundred at once are a hundred.
 After a few, the next has to wait, twice as long each time up to a bound: by user name (many addresses trying one name) and by
@@ -12,11 +12,10 @@ the one under attack. Nothing here waits or writes; :mod:`.localprovider` does t
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 from collections import OrderedDict
 from dataclasses import dataclass
-from types import TracebackType
 
+from remuda.apiserver.http.seats import network_of
 from remuda.kube.clock import Clock
 
 _Key = bytes
@@ -157,19 +156,6 @@ class LoginThrottle:
         return (self._users, _user(user)), by_address
 
 
-def network_of(address: str) -> str:
-    """What counts as one caller: an IPv4 address, or the /64 of an IPv6 one."""
-    try:
-        found = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address[:64]
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))
-
-
 def _user(name: str) -> _Key:
     # Hashed, so that a name of a megabyte takes no more room than another.
     return hashlib.blake2b(name.strip().casefold().encode(errors="replace"), digest_size=16).digest()
@@ -181,59 +167,3 @@ def _address(address: str) -> _Key:
 
 def _pair(user: str, address: str) -> _Key:
     return _user(user) + _address(address)
-
-
-# --- connections ----------------------------------------------------------------------------------------------------------
-
-
-class Seat:
-    """A place that is held until it is left; leaving twice is leaving once."""
-
-    __slots__ = ("_caps", "_key")
-
-    def __init__(self, caps: ConnectionCaps, key: str) -> None:
-        self._caps: ConnectionCaps | None = caps
-        self._key = key
-
-    def leave(self) -> None:
-        if self._caps is not None:
-            self._caps._left(self._key)
-            self._caps = None
-
-    def __enter__(self) -> Seat:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.leave()
-
-
-class ConnectionCaps:
-    """At most `each` places for one key (an address by `network_of`, a token's name) and `in_all` together."""
-
-    def __init__(self, each: int, in_all: int) -> None:
-        self._each = each
-        self._in_all = in_all
-        self._held: dict[str, int] = {}
-        self._sum = 0
-
-    def __len__(self) -> int:
-        return self._sum
-
-    def enter(self, key: str) -> Seat | None:
-        """A place, or None when there is none left."""
-        held = self._held.get(key, 0)
-        if held >= self._each or self._sum >= self._in_all:
-            return None
-        self._held[key] = held + 1
-        self._sum += 1
-        return Seat(self, key)
-
-    def held(self, key: str) -> int:
-        return self._held.get(key, 0)
-
-    def _left(self, key: str) -> None:
-        self._sum -= 1
-        if self._held[key] == 1:
-            del self._held[key]
-        else:
-            self._held[key] -= 1

@@ -46,13 +46,15 @@ class ApiError(Exception):
 
     @classmethod
     def from_status(cls, status: Obj, code: int = 500) -> ApiError:
+        """Whoever wrote it may be anybody: what is no code or no number counts as not said."""
         details = status.get("details")
+        said, after = status.get("code"), details.get("retryAfterSeconds") if isinstance(details, dict) else 0
         return cls(
-            int(status.get("code") or code),
+            said if isinstance(said, int) and 100 <= said <= 999 else code,
             str(status.get("reason") or ""),
             str(status.get("message") or ""),
             details if isinstance(details, dict) else None,
-            int((details or {}).get("retryAfterSeconds") or 0) if isinstance(details, dict) else 0,
+            after if isinstance(after, int) and 0 < after < 1 << 31 else 0,
         )
 
     def __repr__(self) -> str:
@@ -254,23 +256,31 @@ class Verbatim(str):
 
 def go_quote(text: str) -> str:
     """`text` as Go's %q prints it."""
-    out = ['"']
-    for char in text:
-        code = ord(char)
-        if char in '"\\':
-            out.append("\\" + char)
-        elif char in "\a\b\f\n\r\t\v":
-            out.append({"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}[char])
-        elif char.isprintable():
-            out.append(char)
-        elif code < 0x80:
-            out.append(f"\\x{code:02x}")
-        elif code < 0x10000:
-            out.append(f"\\u{code:04x}")
-        else:
-            out.append(f"\\U{code:08x}")
-    out.append('"')
-    return "".join(out)
+    if not text.isprintable():
+        text = "".join(_QUOTED.get(char) or (char if char.isprintable() else _go_escape(char)) for char in text)
+    else:
+        text = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'
+
+
+_QUOTED = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+
+
+def _go_escape(char: str) -> str:
+    code = ord(char)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def go_float(value: float) -> str:
@@ -387,18 +397,29 @@ def value_not_found(path: str, value: Any) -> FieldError:
     return FieldError(NOT_FOUND, path, value)
 
 
-def _unique(errors: Iterable[FieldError]) -> list[FieldError]:
-    return list({str(error): error for error in errors}.values())
-
-
 def aggregate_text(messages: list[str]) -> str:
     """Several messages as Go's error aggregates print them."""
     return messages[0] if len(messages) == 1 else "[" + ", ".join(messages) + "]"
 
 
+# Of an object with more wrong than this, the first is told: an answer must not outgrow the request by far.
+MAX_ERRORS = 1000
+MAX_ERROR_TEXT = 1024 * 1024
+
+
 def invalid(group: str, kind: str, name: str, errors: Iterable[FieldError]) -> ApiError:
     """An object that fails validation; every field error becomes a cause."""
-    listed = list(errors)
-    text = aggregate_text([str(error) for error in _unique(listed)])
-    message = f"{_qualified(group, kind)} {go_quote(name)} is invalid: {text}"
-    return ApiError(422, "Invalid", message, _details(group, kind, name, [error.cause() for error in listed]))
+    causes: list[Obj] = []
+    texts: dict[str, None] = {}
+    size = unsaid = 0
+    for error in errors:
+        if causes and (len(causes) >= MAX_ERRORS or size >= MAX_ERROR_TEXT):
+            unsaid += 1
+            continue
+        cause = error.cause()
+        causes.append(cause)
+        texts[f"{error.field}: {cause['message']}"] = None
+        size += len(cause["message"])
+    told = [*texts, f"and {unsaid} more"] if unsaid else list(texts)
+    message = f"{_qualified(group, kind)} {go_quote(name)} is invalid: {aggregate_text(told)}"
+    return ApiError(422, "Invalid", message, _details(group, kind, name, causes))

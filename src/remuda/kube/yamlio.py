@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Hashable, Iterator
 from typing import Any
@@ -16,9 +17,13 @@ except ImportError:  # PyYAML built without libyaml
     from yaml import SafeLoader as _BaseLoader  # type: ignore[assignment]
 
 
-# A document deeper than this is refused, as in JSON; and so is one that aliases blow up to more values than this.
+# A document deeper than this is refused, as in JSON; and so is one that aliases blow up to more values, or more text, than this.
 MAX_DEPTH = 256
 MAX_ALIASED = 400_000
+MAX_ALIASED_TEXT = 8 * 1024 * 1024
+# Each value costs some microseconds, here and wherever it goes next.
+MAX_VALUES = 300_000
+_MERGE = "tag:yaml.org,2002:merge"
 
 
 class YamlError(ValueError):
@@ -40,12 +45,17 @@ class _Loader(_BaseLoader):
 
     repeated: list[str] | None = None
     depth = 0
+    merged = 0
+    values = 0
 
     def descend_resolver(self, current_node: Any, current_index: Any) -> None:
         """Called for each node on the way down. libyaml's reader recurses in C: unchecked, nesting ends in a crash."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise YamlError("yaml: exceeded max depth")
+        self.values += 1
+        if self.values > MAX_VALUES:
+            raise YamlError(f"yaml: document has more than {MAX_VALUES} values: send it as JSON")
 
     def ascend_resolver(self) -> None:
         self.depth -= 1
@@ -53,7 +63,7 @@ class _Loader(_BaseLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
         for key_node, _ in node.value:
-            if key_node.tag == "tag:yaml.org,2002:merge":
+            if key_node.tag == _MERGE:
                 continue
             key = getattr(key_node, "value", None)
             if not isinstance(key, str):
@@ -69,6 +79,29 @@ class _Loader(_BaseLoader):
             _key_text(self.construct_object(key_node, deep=True)): self.construct_object(value_node, deep=deep)
             for key_node, value_node in node.value
         }
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Put what `<<` names in its place. Counted, since merges of merges grow as fast as aliases of aliases."""
+        taken: list[tuple[yaml.Node, yaml.Node]] = []
+        kept: list[tuple[yaml.Node, yaml.Node]] = []
+        for key_node, value_node in node.value:
+            if key_node.tag != _MERGE:
+                if key_node.tag == "tag:yaml.org,2002:value":
+                    key_node.tag = "tag:yaml.org,2002:str"
+                kept.append((key_node, value_node))
+                continue
+            sources = reversed(value_node.value) if isinstance(value_node, yaml.SequenceNode) else [value_node]
+            for source in sources:
+                if not isinstance(source, yaml.MappingNode):
+                    raise YamlError(
+                        f"yaml: line {key_node.start_mark.line + 1}: map merge requires map or sequence of maps as the value"
+                    )
+                self.flatten_mapping(source)
+                self.merged += len(source.value)
+                if self.merged > MAX_ALIASED:
+                    raise YamlError("yaml: document contains excessive aliasing")
+                taken.extend(source.value)
+        node.value = taken + kept if taken else kept
 
 
 def _key_text(key: Hashable) -> str:
@@ -99,22 +132,33 @@ def _scalar_resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
 _Loader.yaml_implicit_resolvers = _scalar_resolvers()
 
 
-def _construct_int(loader: _Loader, node: yaml.ScalarNode) -> int:
+_BASES = {"0x": 16, "0b": 2, "0o": 8}
+# A whole number of more digits is beyond every float, in every base. (Python would read hexadecimal ones without end.)
+_LONGEST = 250
+
+
+def _construct_int(loader: _Loader, node: yaml.ScalarNode) -> int | float | str:
+    """A whole number; what Go's reader makes of one beyond all measure is a float, and text where there is no such float."""
     text = str(loader.construct_scalar(node)).replace("_", "")
-    sign = -1 if text.startswith("-") else 1
     digits = text.lstrip("+-")
-    if digits.startswith("0x"):
-        return sign * int(digits[2:], 16)
-    if digits.startswith("0b"):
-        return sign * int(digits[2:], 2)
-    if digits.startswith("0o"):
-        return sign * int(digits[2:], 8)
-    if len(digits) > 1 and digits.startswith("0"):
-        return sign * int(digits, 8)
-    return sign * int(digits)
+    prefixed = digits[:2] in _BASES
+    if len(digits) > _LONGEST:
+        return text if prefixed else _finite(text)
+    base = _BASES.get(digits[:2], 8 if len(digits) > 1 and digits.startswith("0") else 10)
+    return int(digits[2:] if prefixed else digits, base) * (-1 if text.startswith("-") else 1)
+
+
+def _construct_float(loader: _Loader, node: yaml.ScalarNode) -> float | str:
+    return _finite(str(loader.construct_scalar(node)).replace("_", ""))
+
+
+def _finite(text: str) -> float | str:
+    value = float(text)
+    return value if math.isfinite(value) else text
 
 
 _Loader.add_constructor("tag:yaml.org,2002:int", _construct_int)
+_Loader.add_constructor("tag:yaml.org,2002:float", _construct_float)
 
 
 # The last three are what PyYAML fails with at a value that is not what its tag says: `!!timestamp x`, `!!bool x`.
@@ -135,12 +179,12 @@ def loads_all(text: str | bytes) -> Iterator[Any]:
 
 def _check_aliases(value: Any) -> None:
     """Raises for a value that contains itself, or that is small and flat only because its parts are shared many times over."""
-    measured: dict[int, tuple[int, int] | None] = {}
+    measured: dict[int, tuple[int, int, int] | None] = {}
 
-    def measure(each: Any) -> tuple[int, int]:
-        """How many values there are in it, and how deep."""
+    def measure(each: Any) -> tuple[int, int, int]:
+        """How many values there are in it, how deep, and how much text."""
         if not isinstance(each, dict | list):
-            return 1, 0
+            return 1, 0, len(each) if isinstance(each, str) else 0
         if id(each) in measured:
             known = measured[id(each)]
             if known is None:
@@ -149,12 +193,13 @@ def _check_aliases(value: Any) -> None:
         measured[id(each)] = None
         parts = [measure(part) for part in (each.values() if isinstance(each, dict) else each)]
         size, depth = 1 + sum(part[0] for part in parts), 1 + max((part[1] for part in parts), default=0)
-        if size > MAX_ALIASED:
+        text = sum(part[2] for part in parts) + (sum(map(len, each)) if isinstance(each, dict) else 0)
+        if size > MAX_ALIASED or text > MAX_ALIASED_TEXT:
             raise YamlError("yaml: document contains excessive aliasing")
         if depth > MAX_DEPTH:
             raise YamlError("yaml: exceeded max depth")
-        measured[id(each)] = size, depth
-        return size, depth
+        measured[id(each)] = size, depth, text
+        return size, depth, text
 
     measure(value)
 

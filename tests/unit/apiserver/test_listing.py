@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from remuda.apiserver import selection
-from remuda.apiserver.http.handler import list_body
+from remuda.apiserver.http import lists
 from remuda.apiserver.server import Server
 from remuda.apiserver.shapes import MetadataShape, TableShape
 from remuda.apiserver.verbs import list as listing
@@ -111,13 +111,13 @@ async def test_every_shape_of_a_list_has_its_items_in_order(server: Server, clie
     bucket = version.resource.bucket
     page = listing.Page(bucket.snapshot(PREFIX), 7)
     expected = [f"c{number}" for number in range(10)]
-    assert names(json.loads(await list_body(version, page))) == expected
+    assert names(json.loads(await lists.body(version, page))) == expected
     assert names(json.loads(await MetadataShape("v1").page(version, page))) == expected
     table = json.loads(await TableShape("v1", "Metadata", server.config.clock).page(version, page, server.config.clock.time()))
     assert [row["cells"][0] for row in table["rows"]] == expected
     assert [row["object"]["metadata"]["name"] for row in table["rows"]] == expected
     empty = listing.Page([], 7)
-    assert json.loads(await list_body(version, empty))["items"] == []
+    assert json.loads(await lists.body(version, empty))["items"] == []
     assert json.loads(await TableShape("v1", "None", server.config.clock).page(version, empty, 0.0))["rows"] == []
 
 

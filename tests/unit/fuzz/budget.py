@@ -71,6 +71,7 @@ class _Tried:
         self.count = 0
         self.seed = 0
         self.measures = False
+        self.found = False
         self.started = time.monotonic()
         self.told = self.started
 
@@ -78,8 +79,22 @@ class _Tried:
     def elapsed(self) -> float:
         return time.monotonic() - self.started
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the share is used up; one that has found something goes on until that is as small as it gets."""
+        return SOAK and not self.found and self.elapsed > self.item.config.stash[_share]
+
     def run(self, *args: Any, **kwargs: Any) -> None:
+        if self.is_over and self.count:
+            return
         self.count += 1
+        try:
+            self._run(*args, **kwargs)
+        except BaseException:
+            self.found = True
+            raise
+
+    def _run(self, *args: Any, **kwargs: Any) -> None:
         if SOAK and time.monotonic() - self.told > _TELL_EVERY:
             self.told = time.monotonic()
             self.tell()
@@ -122,12 +137,10 @@ def run(item: pytest.Function) -> None:
         if not SOAK:
             test(**arguments)
             return
-        share = item.config.stash[_share]
-        round_ = 0
-        while round_ == 0 or tried.elapsed < share:
-            tried.seed = first + round_
+        tried.seed = first
+        while not tried.is_over:
             seed(tried.seed)(test)(**arguments)
-            round_ += 1
+            tried.seed += 1
     except BaseException:
         if SOAK:
             print(f"the round that failed again: {SEED}={tried.seed} make soak ARGS='{item.nodeid}'")

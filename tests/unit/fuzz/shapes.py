@@ -53,3 +53,22 @@ def mangled(good: bytes) -> st.SearchStrategy[bytes]:
 
     edit = st.tuples(st.integers(0, max(len(good), 1)), st.sampled_from([0, 1, 1, 2, 8, 1 << 20]), st.binary(max_size=6))
     return st.lists(edit, max_size=4).map(mangle)
+
+
+@st.composite
+def changed(draw: st.DrawFn, good: Any, oddities: st.SearchStrategy[Any]) -> Any:
+    """Right but for a few places, where something odd is or nothing at all."""
+    value = json.loads(json.dumps(good))
+    for _ in range(draw(st.integers(0, 3))):
+        at = value
+        while isinstance(at, dict | list) and at:
+            name: Any = draw(st.sampled_from(sorted(at) if isinstance(at, dict) else range(len(at))))
+            if isinstance(at[name], dict | list) and at[name] and draw(st.integers(0, 3)):
+                at = at[name]
+                continue
+            if draw(st.integers(0, 4)):
+                at[name] = draw(oddities)
+            else:
+                del at[name]
+            break
+    return value

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import json
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -31,7 +30,7 @@ from remuda.apiserver.store.etcd.rpc import WATCH as WATCH_CALL
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 
 from .budget import fuzzing
-from .shapes import encoded, mangled, shaped, values
+from .shapes import changed, encoded, mangled, shaped, values
 
 Obj = dict[str, Any]
 
@@ -114,29 +113,8 @@ oddities = st.one_of(
 )
 
 
-@st.composite
-def changed(draw: st.DrawFn, good: Any) -> Any:
-    """Right but for a few places."""
-    value = json.loads(json.dumps(good))
-    for _ in range(draw(st.integers(0, 3))):
-        at = value
-        while True:
-            if isinstance(at, dict) and at:
-                name: Any = draw(st.sampled_from(sorted(at)))
-            elif isinstance(at, list) and at:
-                name = draw(st.integers(0, len(at) - 1))
-            else:
-                break
-            if isinstance(at[name], dict | list) and at[name] and draw(st.integers(0, 3)):
-                at = at[name]
-                continue
-            at[name] = draw(oddities)
-            break
-    return value
-
-
 def lines(good: Any) -> st.SearchStrategy[bytes]:
-    return st.one_of(changed(good).map(encoded), mangled(encoded(good)), st.binary(max_size=40), values.map(encoded))
+    return st.one_of(changed(good, oddities).map(encoded), mangled(encoded(good)), st.binary(max_size=40), values.map(encoded))
 
 
 # --- one connection ---------------------------------------------------------------------------------------------------

@@ -13,13 +13,13 @@ import aiohttp
 from aiohttp.test_utils import RawTestServer
 
 from remuda.api.management_cattle_io import TOKENS, USERS
+from remuda.apiserver.http.lines import Lines
 from remuda.gateway.access import LocalAccess
 from remuda.gateway.asking import Asked
 from remuda.gateway.audit import Record
 from remuda.gateway.callers import Callers
 from remuda.gateway.door import Door
 from remuda.gateway.identity import Identity
-from remuda.gateway.lines import Lines
 from remuda.kube.objects import GroupVersionResource
 from remuda.management.settings import Settings
 from remuda.management.users.keeping import PasswordSecrets

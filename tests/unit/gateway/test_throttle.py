@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda.gateway.throttle import ConnectionCaps, LoginThrottle, Pace, network_of
+from remuda.apiserver.http.seats import ConnectionCaps, network_of
+from remuda.gateway.throttle import LoginThrottle, Pace
 from remuda.kube.clock import VirtualClock
 
 HOME, EVIL = "192.0.2.1", "198.51.100.66"

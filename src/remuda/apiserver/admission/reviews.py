@@ -198,7 +198,7 @@ def denied(webhook: str, result: Obj | None) -> ApiError:
     status = dict(result or {})
     prefix = f"admission webhook {go_quote(webhook)} denied the request"
     code = status.get("code")
-    status["code"] = code if isinstance(code, int) and code >= 400 else 400
+    status["code"] = code if isinstance(code, int) and 400 <= code <= 999 else 400
     if status.get("message"):
         status["message"] = f"{prefix}: {status['message']}"
     elif status.get("reason"):

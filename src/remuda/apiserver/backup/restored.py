@@ -67,7 +67,7 @@ def _arranged(material: Material, noted: bytes | None, path: Path) -> Material:
         return material
     try:
         return record.arranged(material, msgspec.json.decode(noted, type=record.Record))
-    except (PkiError, msgspec.DecodeError) as error:
+    except (PkiError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BackupError(f"the keys in {path} are not those that it says it has ({error}): take another backup") from None
 
 

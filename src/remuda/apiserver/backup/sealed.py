@@ -198,7 +198,7 @@ def _read_header(file: BinaryIO, path: Path) -> tuple[bytes, Header]:
     second = file.readline(_LONGEST_HEADER)
     try:
         return first + second, msgspec.json.decode(second, type=Header)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         raise _damaged(path, "its header can't be read") from None
 
 

@@ -93,13 +93,14 @@ async def of_data_directory(data_dir: Path, pki_dir: Path | None, entropy: Entro
         raise BackupError(
             f"there is no state in {data_dir}: say the --data-dir of the server, or its --etcd if the state is there"
         )
-    material = keyring.of_data_directory(data_dir, pki_dir)
-    own = keyring.own_files(data_dir)
-    unsealing = Unsealing(material.envelope(entropy), "")
     with speaking(path, data_dir / "backups", "read"), contextlib.closing(connect(path, cache_kib=2048, read_only=True)) as found:
         _check(found, path)
         found.execute("BEGIN")
         revision = reader.newest(found)
+        # After what they seal: a key is there before it is used.
+        material = keyring.of_data_directory(data_dir, pki_dir)
+        own = keyring.own_files(data_dir)
+        unsealing = Unsealing(material.envelope(entropy), "")
         objects = found.execute(_COUNT, _bounds(keys.ROOT)).fetchone()[0]
         notes = [Note(key, value) for key, value, _ in found.execute(_ALL, _bounds(keys.OWN)) if _is_kept(key)]
         yield Source("sqlite", revision, objects, material, own, notes, _rows(found, unsealing.opened))
@@ -135,12 +136,13 @@ async def of_etcd(
 
 async def of_store(store: EtcdStore, prefix: str, pki_dir: Path | None, token: str, entropy: Entropy) -> Source:
     """An etcd that is open; the store must not be a shifted one."""
+    first = await store.range(keys.ROOT, limit=1)
     try:
+        # After what they seal: a key is there before it is used.
         material = await agreement.known(store, pki_dir, token)
     except (PkiError, EncryptionError) as error:
         raise BackupError(str(error)) from error
     offset = await shifted.read_offset(store)
-    first = await store.range(keys.ROOT, limit=1)
     noted = await store.range(keys.OWN, revision=first.revision)
     notes = [Note(kv.key, kv.value) for kv in noted.items if _is_kept(kv.key)]
     unsealing = Unsealing(material.envelope(entropy), prefix)

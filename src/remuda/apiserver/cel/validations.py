@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from ...kube.errors import OMITTED, FieldError, duplicate, forbidden_field, invalid_value, required
+from .. import effort
 from .errors import COST_LIMIT_TEXT, CelError, CompileError, CostExceeded
 from .fieldpaths import normalize
 from .programs import Budget, BudgetExceeded, CompiledMessage, CompiledRule, compile_message, compile_rule
@@ -106,7 +107,8 @@ class RuleTree:
         run = _Run(budget or Budget(), ratchet, warnings if warnings is not None else [])
         place = _Place(path, (obj, old) if ratchet is not None and old is not None else None)
         try:
-            self._walk(run, obj, old, place)
+            with effort.BOUNDED:
+                self._walk(run, obj, old, place)
         except _Stop:
             run.budget.remaining = -1
         return run.errors
@@ -142,8 +144,11 @@ class RuleTree:
             )
 
     def _walk_map(self, run: _Run, obj: dict[str, Any], old: dict[str, Any], place: _Place) -> None:
-        for name, below in self.properties.items():
+        # Whichever there are less of: a schema may have very many properties, and a list very many objects without any.
+        found = self.properties if len(self.properties) <= len(obj) else [name for name in obj if name in self.properties]
+        for name in found:
             if name in obj:
+                below = self.properties[name]
                 child = f"{place.path}.{name}" if place.path else name
                 below._walk(run, obj[name], old.get(name), self._child(place, child, name, obj, old))
         if self.additional is not None:

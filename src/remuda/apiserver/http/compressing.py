@@ -41,13 +41,21 @@ def gzip(data: bytes) -> bytes:
     return compressor.compress(data) + compressor.flush()
 
 
-async def gzip_pieces(data: bytes) -> AsyncIterator[bytes]:
+def gzip_pieces(data: bytes) -> AsyncIterator[bytes]:
     """The same as :func:`gzip` for whoever unpacks it, piece by piece."""
-    loop = asyncio.get_running_loop()
-    compressor = _compressor()
+    return gzip_stream(_cut(data))
+
+
+async def _cut(data: bytes) -> AsyncIterator[memoryview]:
     view = memoryview(data)
     for start in range(0, len(data), _PIECE):
-        piece = await loop.run_in_executor(_threads, compressor.compress, view[start : start + _PIECE])
-        if piece:
-            yield piece
+        yield view[start : start + _PIECE]
+
+
+async def gzip_stream(pieces: AsyncIterator[bytes] | AsyncIterator[memoryview]) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    compressor = _compressor()
+    async for piece in pieces:
+        if packed := await loop.run_in_executor(_threads, compressor.compress, piece):
+            yield packed
     yield compressor.flush()

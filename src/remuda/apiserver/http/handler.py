@@ -28,7 +28,6 @@ from ..entries import Entry
 from ..flow import Flow
 from ..metrics import Metrics
 from ..partly import Partly, Sight
-from ..resources import Version
 from ..selection import SLICE, Selection
 from ..serving import no_such_subresource, served
 from ..shapes import MetadataShape, TableShape, check_metadata_form
@@ -37,7 +36,7 @@ from ..users import NOBODY, User
 from ..verbs import create, delete, deletecollection, get, patch, update, watch
 from ..verbs import list as listing
 from ..watching import ERROR, JSON, Feeds, Marked, Shape, framed
-from . import negotiation, options, paths, reading, responses
+from . import lists, negotiation, options, paths, reading, responses
 from .listener import Connection
 from .negotiation import Output
 from .watchstream import WatchStream
@@ -249,7 +248,10 @@ class Handler:
             check_metadata_form(version, output.as_, collection=True)
             data = await MetadataShape(output.table_version).page(version, page)
         else:
-            data = await list_body(version, page)
+            pretty = responses.wants_pretty(request, target.query)
+            if output.media_type == negotiation.JSON and not pretty and lists.is_large(version, page):
+                return responses.stream(request, lists.pieces(version, page, self.flow.pieces))
+            data = await lists.body(version, page)
         return await responses.body(request, data, 200, output.media_type, responses.wants_pretty(request, target.query))
 
     async def _create(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
@@ -316,7 +318,7 @@ class Handler:
         chosen, call.dry_run = options.delete_options(target.query, await self._delete_body(request))
         async with self.flow.writes.seat(call.user.name):
             page = await deletecollection.delete_collection(self.api, call, listed, chosen)
-        return await responses.body(request, await list_body(call.version, page), 200, output.media_type)
+        return await responses.body(request, await lists.body(call.version, page), 200, output.media_type)
 
     async def _delete_body(self, request: web.BaseRequest) -> Any:
         data = await reading.read_limited(request) if reading.has_body(request) else b""
@@ -460,20 +462,3 @@ def _action(target: paths.Target, user: User) -> Action:
         name=target.name,
         field_selector=target.query.get("fieldSelector", ""),
     )
-
-
-async def list_body(version: Version, page: listing.Page) -> bytes:
-    """A list as JSON, joined from the bytes of its items."""
-    metadata = page.metadata()
-    if not version.resource.builtin:
-        # A list without a Go type always says whether it goes on.
-        metadata.setdefault("continue", "")
-    head = jsonio.dumps({"kind": version.resource.list_kind, "apiVersion": version.api_version, "metadata": metadata})
-    prefix = version.item_prefix
-    body = version.body
-    items: list[bytes] = []
-    for start in range(0, len(page.entries), SLICE):
-        if start:
-            await yield_to_loop()
-        items += [body(entry, prefix) for entry in page.entries[start : start + SLICE]]
-    return b'%s,"items":[%s]}\n' % (head[:-1], b",".join(items))

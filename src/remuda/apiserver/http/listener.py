@@ -1,4 +1,5 @@
-"""The TLS listener: sockets, certificates, connections. What a request means is its handler's business.
+"""The TLS listener: certificates and connections. What a request means is its handler's business, and :mod:`.accepting` has the
+sockets.
 
 One module for every door of Remuda: the API server opens it with its own handler, a gateway may put more in front. Client
 certificates are asked for but not demanded; whoever authenticates looks at :attr:`Connection.peer_certificate`.
@@ -7,9 +8,7 @@ certificates are asked for but not demanded; whoever authenticates looks at :att
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import socket
 import ssl
 import sys
 from collections.abc import Awaitable, Callable
@@ -22,22 +21,25 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from remuda.kube.clock import SYSTEM_CLOCK, deadline
 
+from .accepting import Acceptor
+from .seats import Seat
+
 logger = logging.getLogger(__name__)
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
-# A list of large objects from a slow reader must not pin the connection's memory for ever.
-_BACKLOG = 4096
 # For a handler that did not finish in the time it was given, to end when it is cancelled.
 _CUT_SECONDS = 0.5
-# Nobody counts connections before they have shaken hands, so they must not take long.
-_HANDSHAKE_SECONDS = 20.0
 
 
 class Watchman(Protocol):
-    """Looks at connections as they come, speak and go. A gateway has one; the API server alone needs none."""
+    """Looks at connections as they come, speak and go."""
 
-    def came(self, connection: Connection) -> bool:
-        """False for one too many, which is cut at once."""
+    def admit(self, address: str) -> Seat | None:
+        """A place for one more from there, left when the connection ends; None for one too many, which is cut at once."""
+        ...
+
+    def came(self, connection: Connection) -> None:
+        """It has shaken hands."""
         ...
 
     def spoke(self, connection: Connection) -> None: ...
@@ -52,8 +54,9 @@ class Watchman(Protocol):
 class Connection(RequestHandler):
     """One client connection; it remembers what its handshake said, and who wants to know when it ends."""
 
-    def __init__(self, *args: Any, watchman: Watchman | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, watchman: Watchman | None = None, seat: Seat | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._seat = seat
         self.on_lost: dict[Callable[[], None], None] = {}
         self._peer: bytes | None = None
         self._peer_known = False
@@ -61,10 +64,8 @@ class Connection(RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if self._watchman is not None and not self._watchman.came(self):
-            self._watchman = None
-            if self.transport is not None:
-                self.transport.abort()
+        if self._watchman is not None:
+            self._watchman.came(self)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -118,6 +119,8 @@ class Connection(RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
+        if self._seat is not None:
+            self._seat.leave()
         if self._watchman is not None:
             self._watchman.went(self)
         for callback in list(self.on_lost):
@@ -136,8 +139,8 @@ class Request(web.BaseRequest):
 
 
 class _Server(web.Server):
-    def __call__(self) -> RequestHandler:
-        return Connection(self, loop=self._loop, **self._kwargs)
+    def connection(self, seat: Seat | None) -> Connection:
+        return Connection(self, loop=self._loop, seat=seat, **self._kwargs)
 
     def _make_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
         return Request(message, payload, protocol, writer, task, self._loop)
@@ -176,25 +179,14 @@ class Listener:
             tcp_keepalive=True,
             auto_decompress=False,
         )
-        self._context = context
-        self._sockets: asyncio.Server | None = None
-        self.port = 0
+        self._acceptor = Acceptor(self._server.connection, context, None if watchman is None else watchman.admit)
 
     async def open(self, host: str, port: int) -> None:
-        loop = asyncio.get_running_loop()
-        self._sockets = await loop.create_server(
-            self._server,
-            host,
-            port,
-            ssl=self._context,
-            backlog=_BACKLOG,
-            reuse_address=True,
-            ssl_handshake_timeout=None if self._context is None else _HANDSHAKE_SECONDS,
-        )
-        self.port = self._sockets.sockets[0].getsockname()[1]
-        for listening in self._sockets.sockets:
-            with contextlib.suppress(OSError):
-                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        await self._acceptor.open(host, port)
+
+    @property
+    def port(self) -> int:
+        return self._acceptor.port
 
     @property
     def connections(self) -> int:
@@ -202,7 +194,6 @@ class Listener:
 
     async def close(self, grace: float) -> None:
         """Requests under way get `grace` seconds to finish and are then cut off; with 0 that is at once."""
-        if self._sockets is not None:
-            self._sockets.close()
+        await self._acceptor.close()
         # aiohttp takes 0 for no limit at all.
         await self._server.shutdown(max(grace, 0.001))

@@ -74,6 +74,17 @@ async def body(
     return response
 
 
+def stream(request: web.BaseRequest, pieces: AsyncIterator[bytes]) -> web.Response:
+    """A large body of JSON that is made as it is sent."""
+    response = plain(b"")
+    if _takes_gzip(request.headers.get("Accept-Encoding", "")):
+        pieces = compressing.gzip_stream(pieces)
+        response.headers["Content-Encoding"] = "gzip"
+        response.headers["Vary"] = "Accept-Encoding"
+    response.body = pieces
+    return response
+
+
 async def _slices(data: bytes) -> AsyncIterator[memoryview]:
     """As the reader takes it: encrypting a large list in one go would hold up everybody else."""
     view = memoryview(data)

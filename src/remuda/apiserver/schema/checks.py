@@ -6,9 +6,10 @@ often: whoever gets a no asks the careful modules (:mod:`.cleaning`, :mod:`.valu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from .. import effort
 from ..cel import re2
 from . import formats, values
 from .cleaning import META_FIELDS
@@ -17,6 +18,7 @@ from .node import Node
 Check = Callable[[Any], bool]
 
 _REMEMBERED, _REMEMBERED_LENGTH = 512, 128
+_FEW = 8
 _MIN, _MAX = values.MIN_INT64, values.MAX_INT64
 
 
@@ -206,9 +208,13 @@ class ValueChecks:
 
     def _combinations(self, node: Node) -> list[Check]:
         checks: list[Check] = [self.of(each) for each in node.all_of]
+        if len(checks) > _FEW:
+            checks = [_counted(checks, all)]
         if node.any_of:
             options = [self.of(each) for each in node.any_of]
-            checks.append(lambda value: any(option(value) for option in options))
+            checks.append(
+                _counted(options, any) if len(options) > _FEW else lambda value: any(option(value) for option in options)
+            )
         if node.one_of or node.not_ is not None:
             # A check that says no too often would be taken for a yes here, so these ask the careful validator.
             exact = Node(one_of=node.one_of, not_=node.not_)
@@ -270,6 +276,16 @@ class ValueChecks:
             return distinct is None or len(value) < 2 or distinct(value)
 
         return check
+
+
+def _counted(checks: list[Check], combine: Callable[[Iterator[bool]], bool]) -> Check:
+    """Many checks of every value: what that takes is counted."""
+
+    def check(value: Any) -> bool:
+        effort.spend(len(checks))
+        return combine(test(value) for test in checks)
+
+    return check
 
 
 def _is_type(kind: type) -> Check:

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from remuda.kube.errors import FieldError, invalid_value
-from remuda.kube.jsonio import copy
+from remuda.kube.jsonio import copy, dumps
 
+from .. import effort
 from . import typedmeta
 from .node import MISSING, Node
 
@@ -221,13 +222,18 @@ def filler(node: Node | None, known: dict[int, Fill | None] | None = None) -> Fi
 
 
 def _make_filler(node: Node, known: dict[int, Fill | None]) -> Fill | None:
-    defaults = [(name, sub.default, sub.nullable) for name, sub in node.properties.items() if sub.default is not MISSING]
+    defaults = [
+        (name, sub.default, sub.nullable, len(dumps(sub.default)) + len(name) + 4)
+        for name, sub in node.properties.items()
+        if sub.default is not MISSING
+    ]
     inner = {name: found for name, sub in node.properties.items() if (found := filler(sub, known)) is not None}
     rest = filler(node.additional, known)
     rest_default = node.additional.default if node.additional is not None and not node.additional.nullable else MISSING
     items = filler(node.items, known)
     item_default = node.items.default if node.items is not None and not node.items.nullable else MISSING
     properties = node.properties
+    rest_size, item_size = (0 if each is MISSING else len(dumps(each)) for each in (rest_default, item_default))
     fill_rest = rest is not None or rest_default is not MISSING
     fill_items = items is not None or item_default is not MISSING
     if not (defaults or inner or fill_rest or fill_items):
@@ -235,22 +241,30 @@ def _make_filler(node: Node, known: dict[int, Fill | None]) -> Fill | None:
 
     def fill(value: Any) -> None:
         if type(value) is dict:
-            for name, default, nullable in defaults:
+            for name, default, nullable, size in defaults:
                 if name not in value or (value[name] is None and not nullable):
+                    effort.grow(size)
                     value[name] = copy(default)
-            for name, nested in inner.items():
-                if name in value:
-                    nested(value[name])
+            if len(inner) > len(value):
+                for name in value:
+                    if name in inner:
+                        inner[name](value[name])
+            else:
+                for name, nested in inner.items():
+                    if name in value:
+                        nested(value[name])
             if fill_rest:
                 for key in value:
                     if key not in properties:
                         if value[key] is None and rest_default is not MISSING:
+                            effort.grow(rest_size)
                             value[key] = copy(rest_default)
                         if rest is not None:
                             rest(value[key])
         elif type(value) is list and fill_items:
             for index, item in enumerate(value):
                 if item is None and item_default is not MISSING:
+                    effort.grow(item_size)
                     value[index] = item = copy(item_default)
                 if items is not None:
                     items(item)

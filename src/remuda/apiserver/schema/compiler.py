@@ -11,6 +11,7 @@ from typing import Any
 
 from remuda.kube.errors import FieldError, invalid_value
 
+from .. import effort
 from . import cleaning, lists, typedmeta, values
 from .checks import Check, ShapeChecks, ValueChecks
 from .cleaning import DecodeError
@@ -87,22 +88,25 @@ class CompiledSchema:
             self._fill = cleaning.filler(self.node)
             self._fill_made = True
         if self._fill is not None:
-            self._fill(obj)
+            with effort.BOUNDED:
+                self._fill(obj)
 
     # --- validation ------------------------------------------------------------------------------------------------
 
     def is_valid(self, value: Any) -> bool:
         """A quick answer: True is certain, False means that somebody has to look closer."""
-        if self._values is None:
-            self._values = ValueChecks().of(self.node)
-        try:
-            return self._values(value)
-        except RecursionError:
-            return False
+        with effort.BOUNDED:
+            if self._values is None:
+                self._values = ValueChecks().of(self.node)
+            try:
+                return self._values(value)
+            except RecursionError:
+                return False
 
     def value_errors(self, value: Any, path: str = "", correlated: Correlated | None = None) -> list[FieldError]:
         try:
-            return values.errors_of(self.node, value, path, correlated)
+            with effort.BOUNDED:
+                return values.errors_of(self.node, value, path, correlated)
         except RecursionError:
             return [invalid_value(path or values.NO_PATH, "", TOO_DEEP)]
 

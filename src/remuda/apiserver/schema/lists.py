@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.kube import names
-from remuda.kube.errors import FieldError, duplicate, invalid_value, required
+from remuda.kube.errors import MAX_ERRORS, FieldError, duplicate, invalid_value, required
 from remuda.kube.jsonio import dumps_sorted
 
 from .. import objectmeta
@@ -65,6 +65,8 @@ def _repeated(values: list[Any]) -> list[int]:
         times = seen[key] = seen.get(key, 0) + 1
         if times == 2:
             found.append(index)
+            if len(found) >= MAX_ERRORS:
+                break
     return found
 
 

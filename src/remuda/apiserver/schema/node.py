@@ -65,6 +65,9 @@ class Node:
     any_of: tuple[Node, ...] = ()
     one_of: tuple[Node, ...] = ()
     not_: Node | None = None
+    # Made of `enum` when first needed: its texts, and how errors list it.
+    enum_texts: frozenset[str] | None = None
+    enum_shown: str | None = None
 
 
 def build(schema: Obj, resolve: Resolve | None = None, literal: bool = False) -> Node:

@@ -8,13 +8,14 @@ and the choice of the "best" failing alternative show in what a user reads.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from remuda.kube import errors
 from remuda.kube.errors import FieldError, go_float, go_quote, show_value
 from remuda.kube.jsonio import dumps_sorted
 
+from .. import effort
 from ..cel import re2
 from . import formats
 from .node import Node
@@ -39,26 +40,33 @@ class _Problem:
     detail: str
 
 
-@dataclass(slots=True)
 class _Result:
-    problems: list[_Problem] = field(default_factory=list)
-    # How many checks were made: among failing alternatives, the one that got furthest is reported.
-    matches: int = 0
+    __slots__ = ("matches", "problems")
+
+    def __init__(self, *problems: _Problem, matches: int = 0) -> None:
+        # By their messages: what is said twice is said once.
+        self.problems = {problem.message: problem for problem in problems}
+        # How many checks were made: among failing alternatives, the one that got furthest is reported.
+        self.matches = matches
+
+    @property
+    def is_full(self) -> bool:
+        """More is wrong than anybody will read; what comes after need not be looked at."""
+        return len(self.problems) >= errors.MAX_ERRORS
 
     def add(self, problem: _Problem) -> None:
-        if all(problem.message != known.message for known in self.problems):
-            self.problems.append(problem)
+        self.problems.setdefault(problem.message, problem)
 
     def merge(self, other: _Result) -> None:
-        for problem in other.problems:
-            self.add(problem)
+        for message, problem in other.problems.items():
+            self.problems.setdefault(message, problem)
         self.matches += other.matches
 
 
 def errors_of(node: Node, value: Any, path: str = "", correlated: Correlated | None = None) -> list[FieldError]:
     """Everything wrong with `value`. With `correlated`, errors in parts that did not change are left out."""
     result = _ratcheted(node, value, "", correlated) if correlated else _validate(node, value, "", None)
-    return [_field_error(problem, path) for problem in result.problems]
+    return [_field_error(problem, path) for problem in result.problems.values()]
 
 
 def is_valid(node: Node, value: Any) -> bool:
@@ -100,9 +108,10 @@ def _field(node: Node, value: Any, path: str, parent: str, name: str, correlated
 
 def _validate(node: Node, value: Any, path: str, correlated: Correlated | None) -> _Result:
     result = _Result()
+    effort.spend(8)
     if value is None:
         if node.types and not node.nullable:
-            result.merge(_Result([_wrong_type(path, ",".join(node.types), "null")]))
+            result.add(_wrong_type(path, ",".join(node.types), "null"))
         else:
             result.matches += 1
         _check_enum(node, None, path, result)
@@ -282,7 +291,7 @@ def _in_range(node: Node, value: float, what: str, path: str) -> _Problem | None
 
 def _check_number(node: Node, value: float, path: str, result: _Result) -> None:
     problem = _in_range(node, value, "Checked", path)
-    found = _Result([problem] if problem else [])
+    found = _Result(*([problem] if problem else []))
     for problem in _number_problems(node, value, path):
         found.add(problem)
     found.matches += 1
@@ -330,12 +339,33 @@ def _multiple_problems(node: Node, value: float, factor: float, path: str) -> It
 
 
 def _check_enum(node: Node, value: Any, path: str, result: _Result) -> None:
-    if not node.enum or (value is not None and any(_same(value, allowed) for allowed in node.enum)):
+    if not node.enum or (value is not None and _is_listed(node, value)):
         return
-    shown = [allowed if isinstance(allowed, str) else dumps_sorted(allowed).decode() for allowed in node.enum]
-    found = errors.not_supported(path, value, shown)
-    message = f"{path} in body should be one of {shown}"
-    result.add(_Problem(message, path, errors.NOT_SUPPORTED, value, found.detail))
+    shown = _shown_enum(node)
+    # The message only tells problems apart: not all of a long list is needed for that.
+    message = f"{path} in body should be one of {len(shown)}: {shown[:1024]}"
+    result.add(_Problem(message, path, errors.NOT_SUPPORTED, value, shown))
+
+
+def _is_listed(node: Node, value: Any) -> bool:
+    if type(value) is str:
+        return value in _enum_texts(node)
+    effort.spend(len(node.enum))
+    return any(_same(value, allowed) for allowed in node.enum)
+
+
+def _enum_texts(node: Node) -> frozenset[str]:
+    if node.enum_texts is None:
+        node.enum_texts = frozenset(allowed for allowed in node.enum if type(allowed) is str)
+    return node.enum_texts
+
+
+def _shown_enum(node: Node) -> str:
+    """The values that are allowed, as an error lists them; made once, for there may be many."""
+    if node.enum_shown is None:
+        shown = [allowed if isinstance(allowed, str) else dumps_sorted(allowed).decode() for allowed in node.enum]
+        node.enum_shown = errors.not_supported("", "", shown).detail
+    return node.enum_shown
 
 
 def _same(value: Any, allowed: Any) -> bool:
@@ -357,6 +387,8 @@ def _check_list(node: Node, value: list[Any], path: str, correlated: Correlated 
     found = _Result()
     if node.items is not None:
         for index, item in enumerate(value):
+            if found.is_full:
+                break
             at = f"{path}[{index}]"
             child = correlated.index(index) if correlated else None
             found.merge(_ratcheted(node.items, item, at, child) if child else _validate(node.items, item, at, None))
@@ -377,6 +409,7 @@ def _check_list(node: Node, value: list[Any], path: str, correlated: Correlated 
 def _check_object(node: Node, value: dict[str, Any], path: str, correlated: Correlated | None, result: _Result) -> None:
     size = len(value)
     found = _Result()
+    effort.spend((len(node.properties) + len(node.required)) // 8)
     if node.min_properties is not None and size < node.min_properties:
         found.add(_invalid(path, size, f"{path} in body should have at least {node.min_properties} properties"))
     if node.max_properties is not None and size > node.max_properties:
@@ -385,18 +418,18 @@ def _check_object(node: Node, value: dict[str, Any], path: str, correlated: Corr
         found.add(_Problem(message, path, errors.TOO_MANY, size, limit.detail))
     if node.additional_allowed is False:
         for key in value:
-            if key not in node.properties:
+            if key not in node.properties and not found.is_full:
                 found.add(_invalid(path, key, f"{path}.{key} in body is a forbidden property"))
     elif node.additional is not None:
         for key, child in value.items():
-            if key not in node.properties:
+            if key not in node.properties and not found.is_full:
                 found.merge(_field(node.additional, child, f"{path}.{key}", path, key, correlated))
     for name, sub in node.properties.items():
-        if name in value:
+        if name in value and not found.is_full:
             at = f"{path}.{name}" if path else name
             found.merge(_field(sub, value[name], at, path, name, correlated))
     for name in node.required:
-        if name not in value:
+        if name not in value and not found.is_full:
             missing = f"{path}.{name}"
             found.add(_Problem(f"{missing} in body is required", missing, errors.REQUIRED, "", ""))
     result.merge(found)

@@ -43,7 +43,7 @@ async def read_offset(store: Store) -> int:
         return 0
     try:
         return msgspec.json.decode(found.value, type=Noted).offset
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         raise StoreError(f"{KEY} in the store is damaged: restore it from a backup") from None
 
 

@@ -1,5 +1,8 @@
 """Connections at the door: how many one address may hold, and how long they may take over what they have to say.
 
+They are counted from the moment the kernel hands them over, before they have shaken hands: each is an open file, and one address
+must not have them all.
+
 A client that sends a byte a minute costs as much as one that works, so the time for a request's head, the pace of its body and
 the patience with an answer that nobody reads are bounded. Where we do not read (because whoever takes the body is slow), nobody
 is cut for it; nor are upgraded connections, whose protocols have signs of life of their own.
@@ -11,12 +14,17 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from remuda.apiserver.http.listener import Connection
 from remuda.kube.clock import Clock
 
-from .throttle import ConnectionCaps, Seat, network_of
+from .listener import Connection
+from .seats import ConnectionCaps, Seat, network_of
 
 log = logging.getLogger(__name__)
+
+PER_ADDRESS, IN_ALL = 4096, 20_000
+_OWN_FILES = 1024
+# Who is turned away comes again at once; saying so each time would be one more way to fill a disk.
+_SAY_EVERY = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +43,24 @@ class Patience:
 class Room:
     """How many connections there may be. Behind one address there may be a whole site with its agents."""
 
-    per_address: int = 4096
-    in_all: int = 20_000
+    per_address: int = PER_ADDRESS
+    in_all: int = IN_ALL
+
+    @classmethod
+    def within(cls, files: int, per_address: int | None = None) -> Room:
+        """What a process that may have so many files open has room for. Some are kept for the store, logs and clients of our own;
+        and unless somebody says how many an address may have, it may not have all."""
+        at_most = max(IN_ALL, per_address or 0)
+        in_all = max(min(files - min(_OWN_FILES, files // 4), at_most), 1)
+        return cls(min(per_address or min(PER_ADDRESS, max(in_all // 2, 1)), in_all), in_all)
+
+
+DEFAULT_ROOM = Room()
 
 
 @dataclass(slots=True)
 class _Line:
     address: str
-    seat: Seat
     heard: float
     # Since when the head of a request is awaited or incomplete; None while there is none to wait for.
     head_since: float | None
@@ -67,12 +85,13 @@ class Lines:
         self,
         clock: Clock,
         patience: Patience = Patience(),  # noqa: B008 - a constant
-        room: Room = Room(),  # noqa: B008 - a constant
+        room: Room = DEFAULT_ROOM,
     ) -> None:
         self._clock = clock
         self._patience = patience
         self._caps = ConnectionCaps(room.per_address, room.in_all)
         self._lines: dict[Connection, _Line] = {}
+        self._said = -_SAY_EVERY
         self.on_misread: Callable[[str, str], None] = lambda address, why: None
         self.on_refused: Callable[[str, str], None] = lambda address, why: None
 
@@ -81,15 +100,20 @@ class Lines:
 
     # --- what the listener tells ----------------------------------------------------------------------------------------
 
-    def came(self, connection: Connection) -> bool:
-        address = address_of(connection)
-        seat = self._caps.enter(network_of(address))
+    def admit(self, address: str) -> Seat | None:
+        key = network_of(address)
+        seat = self._caps.enter(key)
         if seat is None:
+            now = self._clock.monotonic()
+            if now - self._said >= _SAY_EVERY:
+                self._said = now
+                log.warning("%s has %d connections of %d and gets no more", key, self._caps.held(key), len(self._caps))
             self.on_refused(address, "there are too many connections")
-            return False
+        return seat
+
+    def came(self, connection: Connection) -> None:
         now = self._clock.monotonic()
-        self._lines[connection] = _Line(address, seat, now, now)
-        return True
+        self._lines[connection] = _Line(address_of(connection), now, now)
 
     def spoke(self, connection: Connection) -> None:
         line = self._lines.get(connection)
@@ -102,9 +126,7 @@ class Lines:
             line.head_since = line.heard
 
     def went(self, connection: Connection) -> None:
-        line = self._lines.pop(connection, None)
-        if line is not None:
-            line.seat.leave()
+        self._lines.pop(connection, None)
 
     def misread(self, connection: Connection, why: str) -> None:
         self.on_misread(address_of(connection), " ".join(why.split())[:200])

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
+from remuda.apiserver.http.lines import Lines, Patience, Room
 from remuda.apiserver.http.listener import Listener
-from remuda.gateway.lines import Lines, Patience, Room
 from remuda.kube.clock import VirtualClock
 
 

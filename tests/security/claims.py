@@ -1,0 +1,222 @@
+"""Which tests show what docs/security.md claims. :mod:`.test_claims` holds both together."""
+
+from __future__ import annotations
+
+_DOOR = "tests/unit/gateway/test_door.py"
+_LOGIN = "tests/unit/gateway/test_login.py"
+_CSRF = "tests/unit/gateway/test_csrf.py"
+_HEADERS = "tests/unit/gateway/test_headers.py"
+_JOINING = "tests/unit/gateway/test_joining.py"
+_TUNNELS = "tests/unit/gateway/test_tunnels.py"
+_PROXY = "tests/unit/gateway/test_proxy.py"
+_TRYING = "tests/e2e/access/test_security.py"
+_MORE = "tests/e2e/access/test_security_more.py"
+_PLANS = "tests/e2e/access/test_plan_tokens.py"
+_RUNNING = "tests/e2e/access/test_running_code.py"
+_ROUTES = "tests/security/test_routes.py"
+_SOURCES = "tests/security/test_sources.py"
+_HOLES = "tests/security/test_holes.py"
+_DISK = "tests/security/test_disk.py"
+_PEOPLE = "tests/unit/machines/nodedrivers/test_people.py"
+_JOBS = "tests/unit/machines/runner/test_parts.py"
+
+TESTS: dict[str, tuple[str, ...]] = {
+    "S1": (
+        f"{_ROUTES}::test_every_path_of_the_server_that_needs_no_user_is_listed",
+        f"{_ROUTES}::test_no_other_path_of_the_server_answers_whoever_shows_nothing_good",
+        f"{_ROUTES}::test_a_host_that_says_its_id_is_still_asked_for_its_token",
+        f"{_ROUTES}::test_the_api_answers_only_whom_it_knows_and_health_to_everybody",
+        f"{_ROUTES}::test_every_path_of_a_clusters_supervisor_is_listed",
+        f"{_ROUTES}::test_every_path_of_the_small_doors_is_listed",
+        f"{_DOOR}::test_nobody_is_let_in_without_a_token",
+        f"{_TRYING}::test_without_a_token_that_is_known_there_is_nothing",
+    ),
+    "S2": (
+        f"{_LOGIN}::test_nobody_learns_who_exists",
+        f"{_LOGIN}::test_an_unknown_name_costs_as_much_work_as_a_known_one",
+        f"{_LOGIN}::test_those_who_guess_wait_and_so_do_those_who_guess_at_nobody",
+        "tests/unit/management/users/test_passwords.py::test_somebody_unknown_takes_as_long_as_somebody_known",
+    ),
+    "S3": (f"{_SOURCES}::test_secrets_are_compared_in_constant_time_or_by_their_hash",),
+    "S4": (
+        "tests/unit/management/users/test_passwords.py::test_no_two_hashes_are_alike_and_none_shows_the_password",
+        "tests/unit/management/users/test_admission.py::test_a_password_is_kept_in_no_user",
+        "tests/unit/gateway/test_tokens.py::test_what_is_stored_is_not_what_has_to_be_shown",
+        "tests/unit/gateway/test_tokens.py::test_a_token_is_shown_without_its_hash",
+    ),
+    "S5": (
+        f"{_TRYING}::test_a_revoked_token_opens_nothing_more",
+        f"{_TRYING}::test_an_expired_token_opens_nothing_more",
+        f"{_TRYING}::test_a_disabled_user_is_let_in_by_no_token",
+        f"{_TRYING}::test_what_goes_on_in_a_cluster_ends_with_its_token",
+        f"{_HOLES}::test_a_token_among_protocols_is_bounded_told_of_and_revoked_like_any_other",
+    ),
+    "S6": (
+        f"{_DOOR}::test_two_credentials_at_once_are_none",
+        f"{_HOLES}::test_a_token_among_protocols_is_bounded_told_of_and_revoked_like_any_other",
+    ),
+    "S7": (
+        f"{_TRYING}::test_a_page_of_another_site_can_do_nothing_with_a_session",
+        f"{_TRYING}::test_a_session_is_no_way_into_a_cluster_or_the_api",
+        f"{_CSRF}::test_a_page_of_another_origin_changes_nothing_even_with_the_token",
+        f"{_CSRF}::test_a_websocket_must_say_where_it_comes_from",
+        f"{_CSRF}::test_a_foreign_page_does_nothing_with_what_its_browser_adds",
+        f"{_MORE}::test_a_foreign_page_does_nothing_with_a_remembered_password",
+    ),
+    "S8": (
+        f"{_TRYING}::test_who_says_who_they_are_is_still_who_they_are",
+        f"{_TRYING}::test_nobody_is_who_they_may_not_be",
+        f"{_TRYING}::test_groups_are_not_added_to_oneself",
+        f"{_TRYING}::test_a_header_named_in_connection_is_not_taken_away",
+        f"{_HEADERS}::test_a_forged_identity_does_not_go_on_and_is_told",
+        f"{_DOOR}::test_impersonation_needs_permission",
+    ),
+    "S9": (
+        f"{_TRYING}::test_a_path_with_two_readings_has_none",
+        f"{_TRYING}::test_another_spelling_of_a_route_is_no_way_around_it",
+        f"{_TRYING}::test_a_request_with_two_ends_is_the_last_on_its_connection",
+        "tests/unit/gateway/test_targets.py::test_what_could_be_read_in_two_ways_is_refused",
+        f"{_DOOR}::test_requests_whose_end_or_addressee_is_uncertain",
+    ),
+    "S10": (
+        "tests/unit/gateway/test_redirects.py::test_what_else_of_ours_is_nowhere",
+        f"{_LOGIN}::test_a_host_that_is_none_gets_no_answer_with_it_inside",
+        f"{_TRYING}::test_another_name_for_us_is_no_origin_of_ours",
+    ),
+    "S11": (
+        f"{_DOOR}::test_errors_say_no_more_than_they_must",
+        "tests/unit/gateway/test_registry.py::test_a_broken_layout_tells_nothing_of_the_machine",
+        "tests/unit/management/users/test_passwords.py::test_a_new_password_that_is_refused_is_not_repeated",
+    ),
+    "S12": (
+        f"{_TRYING}::test_every_unknown_cluster_looks_like_one_of_others",
+        f"{_TRYING}::test_another_tenants_objects_are_out_of_reach",
+        f"{_MORE}::test_lists_and_watches_show_nothing_of_others",
+        f"{_MORE}::test_tokens_and_members_are_of_ones_own_cluster",
+        f"{_ROUTES}::test_somebody_without_a_role_sees_nothing_of_any_kind",
+        f"{_LOGIN}::test_a_tenant_sees_and_ends_nobody_elses_tokens",
+    ),
+    "S13": (
+        f"{_TRYING}::test_a_tenant_grants_nothing_to_themselves",
+        f"{_MORE}::test_what_would_make_them_somebody_else_is_refused",
+        f"{_MORE}::test_a_management_cluster_takes_nobodys_namespace",
+        "tests/unit/authz/test_escalation.py::test_more_than_one_holds_is_refused",
+        "tests/unit/authz/test_escalation.py::test_aggregation_takes_everything",
+        "tests/unit/authz/test_escalation.py::test_a_binding_to_more_than_its_author_holds_is_refused",
+        "tests/unit/management/roles/test_admission.py::test_nobody_binds_a_global_role_with_more_than_they_hold",
+        "tests/unit/management/users/test_admission.py::test_nobody_makes_a_token_for_somebody_else_or_for_a_group",
+        "tests/unit/gateway/test_login_users.py::test_who_manages_users_is_no_administrator_by_it",
+    ),
+    "S14": ("tests/security/test_secrets.py::test_a_secret_is_shown_to_who_may_read_it_and_in_no_other_shape_to_others",),
+    "S15": (
+        f"{_PEOPLE}::test_a_cluster_is_not_made_with_secrets_that_its_maker_may_not_read",
+        f"{_PEOPLE}::test_whoever_makes_a_credential_gets_at_it_and_nobody_else",
+        "tests/unit/machines/runner/test_running.py::test_a_machine_without_the_clusters_credential_gets_no_process",
+    ),
+    "S16": (
+        f"{_RUNNING}::test_nobody_gets_anything_run",
+        f"{_RUNNING}::test_nobody_gets_a_shell_beside_the_server",
+        f"{_RUNNING}::test_who_may_make_jobs_and_pods_gets_none_run_here",
+        f"{_PEOPLE}::test_machines_beside_the_server_are_for_who_may_use_that_driver",
+    ),
+    "S17": (f"{_HOLES}::test_a_clusters_kubeconfig_names_no_file_and_no_program_of_ours",),
+    "S18": (f"{_ROUTES}::test_the_api_passes_nothing_on_to_where_a_caller_says",),
+    "S19": (
+        f"{_PLANS}::test_a_host_has_its_own_plan",
+        f"{_PLANS}::test_it_has_nothing_else",
+        f"{_PLANS}::test_it_is_nobody_else",
+        f"{_PLANS}::test_it_is_no_user_of_the_gateway",
+        f"{_PLANS}::test_it_opens_no_tunnel_and_registers_nobody",
+    ),
+    "S20": (
+        f"{_TRYING}::test_a_nodes_token_opens_no_tunnel",
+        f"{_JOINING}::test_whoever_knows_an_id_does_not_become_that_host",
+        "tests/e2e/access/test_registering.py::test_one_host_is_not_another",
+        "tests/e2e/access/test_registering.py::test_a_host_of_one_cluster_is_none_of_another",
+    ),
+    "S21": (
+        f"{_JOINING}::test_a_script_is_for_one_host_and_a_short_while",
+        "tests/unit/rke/test_bootstraptokens.py::test_it_opens_nothing_but_what_it_was_made_for",
+        "tests/e2e/access/test_registering.py::test_the_token_of_a_machine_that_is_gone_is_dead",
+    ),
+    "S22": (
+        "tests/unit/distro/test_noderights.py::test_a_node_reads_what_its_pods_need_and_no_more",
+        "tests/unit/distro/test_noderights.py::test_a_node_touches_no_other",
+        "tests/unit/distro/test_noderights.py::test_a_node_asks_for_no_rights",
+    ),
+    "S23": (
+        "tests/unit/distro/test_supervisor.py::test_a_node_gets_its_certificate_as_long_as_it_is_the_same_host",
+        "tests/unit/distro/test_authorities.py::test_a_node_gets_a_certificate_for_its_own_name_whatever_it_asks_for",
+    ),
+    "S24": (
+        "tests/unit/agent/test_files.py::test_nothing_outside_of_the_root_is_touched",
+        "tests/unit/agent/test_images.py::test_no_image_reaches_out_of_its_directory",
+        "tests/unit/agent/test_images.py::test_links_are_kept_and_followed_only_inside",
+    ),
+    "S25": (
+        f"{_TRYING}::test_a_registration_token_is_nobody",
+        f"{_TRYING}::test_an_agent_is_no_other_clusters_agent",
+        f"{_TRYING}::test_an_endpoint_is_not_swapped_under_a_known_cluster",
+        f"{_TUNNELS}::test_another_cluster_does_not_take_the_place_of_a_known_one_nor_learn_its_token",
+        f"{_TUNNELS}::test_a_session_ends_with_its_token_but_not_within_grace",
+    ),
+    "S26": (
+        "tests/unit/clusteragent/test_agent.py::test_the_wrong_ca_never_sees_the_token",
+        "tests/unit/clusteragent/test_agent.py::test_the_api_is_dialled_and_nothing_else",
+        "tests/unit/clusteragent/test_trust.py::test_another_checksum_is_refused_before_anything_else_is_asked",
+    ),
+    "S27": (
+        f"{_TRYING}::test_what_comes_from_a_cluster_is_no_page_of_ours",
+        f"{_HEADERS}::test_a_cluster_can_not_speak_to_a_browser_as_us",
+        f"{_PROXY}::test_a_cluster_sends_nobody_to_another_one",
+    ),
+    "S28": (
+        f"{_PROXY}::test_a_caller_is_themselves_in_the_cluster",
+        "tests/unit/gateway/test_impersonation.py::test_the_role_lets_an_account_be_one_user_in_their_groups",
+    ),
+    "S29": (
+        f"{_JOBS}::test_no_other_job_is",
+        f"{_JOBS}::test_what_is_done_is_what_the_machine_says",
+        f"{_JOBS}::test_the_server_keeps_its_environment_to_itself",
+        "tests/unit/machines/runner/test_process.py::test_it_reaches_no_file_but_its_own",
+        "tests/unit/machines/runner/test_process.py::test_root_gives_each_process_a_user_of_its_own",
+    ),
+    "S30": (
+        "tests/unit/machines/nodedrivers/test_downloads.py::test_another_checksum_leaves_nothing",
+        f"{_PEOPLE}::test_a_role_for_drivers_alone_does_not_say_what_is_downloaded",
+        f"{_HOLES}::test_a_download_by_https_is_not_sent_elsewhere",
+    ),
+    "S31": (
+        "tests/security/test_tls.py::test_a_listener_speaks_tls_1_2_and_newer_with_forward_secrecy",
+        f"{_DISK}::test_old_tls_is_refused_on_the_port_itself",
+        f"{_SOURCES}::test_every_context_is_made_for_tls_1_2_and_newer",
+        f"{_SOURCES}::test_every_place_that_verifies_nobody_is_listed",
+    ),
+    "S32": (
+        f"{_DISK}::test_what_a_server_writes_is_its_owners_whatever_the_umask",
+        "tests/unit/pki/test_pki.py::test_everything_is_private_and_there_after_the_first_start",
+        "tests/unit/pki/test_material.py::test_a_secret_that_others_may_read_is_refused",
+    ),
+    "S33": (f"{_DISK}::test_secrets_are_not_in_the_database_as_they_are",),
+    "S34": (
+        "tests/unit/pki/test_agreement.py::test_what_is_sealed_opens_with_its_token_and_shows_nothing",
+        "tests/unit/pki/test_agreement.py::test_a_short_token_is_refused",
+    ),
+    "S35": (
+        f"{_TRYING}::test_no_secret_is_in_any_log",
+        "tests/e2e/access/test_agent.py::test_a_token_does_not_stay_on_the_command_line",
+        "tests/unit/gateway/test_audit.py::test_secrets_are_hidden_and_the_rest_stays",
+        f"{_JOBS}::test_output_is_kept_in_lines_without_secrets",
+        "tests/security/test_lookout.py::test_a_secret_in_a_log_is_found_and_not_repeated",
+    ),
+    "S36": (
+        f"{_HOLES}::test_a_line_in_the_log_is_ours_alone",
+        "tests/unit/gateway/test_audit.py::test_nobody_writes_a_line_of_their_own",
+        "tests/unit/gateway/test_progress.py::test_a_line_is_one_line_without_what_a_terminal_would_obey",
+    ),
+    "S37": (
+        f"{_SOURCES}::test_nothing_that_others_send_is_run",
+        "tests/unit/machines/provision/test_archive.py::test_only_plain_files_of_the_machine_itself_are_taken",
+        "tests/unit/machines/provision/test_archive.py::test_a_bomb_does_not_go_off",
+    ),
+}
