@@ -5,7 +5,7 @@ What there is comes from the server's discovery. A kind whose definition is gone
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
@@ -117,7 +117,7 @@ def of_definition(definition: Obj) -> Kind:
     return Kind(spec["group"], version, names["plural"], names["kind"], spec["scope"] == "Namespaced", _lower(called))
 
 
-async def _defined_then(client: HttpsClient, at: str) -> Any:
+async def _defined_then(client: HttpsClient, at: str) -> AsyncIterator[Kind]:
     query = {"at": at, "limit": "500"}
     while True:
         page = await past(client, CRDS, query)
