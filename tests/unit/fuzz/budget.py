@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, seed, settings
+from hypothesis.errors import StopTest, UnsatisfiedAssumption
 
 SOAK = os.environ.get("REMUDA_SOAK") == "1"
 SEED = "REMUDA_FUZZ_SEED"
@@ -90,6 +91,8 @@ class _Tried:
         self.count += 1
         try:
             self._run(*args, **kwargs)
+        except (UnsatisfiedAssumption, StopTest):
+            raise
         except BaseException:
             self.found = True
             raise

@@ -67,7 +67,8 @@ def changed(draw: st.DrawFn, good: Any, oddities: st.SearchStrategy[Any]) -> Any
                 at = at[name]
                 continue
             if draw(st.integers(0, 4)):
-                at[name] = draw(oddities)
+                # A copy: what is drawn may be drawn again, and be changed in the meantime.
+                at[name] = json.loads(json.dumps(draw(oddities)))
             else:
                 del at[name]
             break

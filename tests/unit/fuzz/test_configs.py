@@ -158,7 +158,7 @@ def test_a_command_with_a_kubeconfig_of_any_kind(
     tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str], content: Any, server: str, proxy: str
 ) -> None:
     """One sentence, whatever is wrong with it: here nobody answers at the best."""
-    with contextlib.suppress(LookupError, TypeError):
+    with contextlib.suppress(LookupError, TypeError, AttributeError):
         # Not just any name, which would be asked for on the network.
         content["clusters"][0]["cluster"].update({"server": server, **({"proxy-url": proxy} if "as" in str(content) else {})})
     path = tmp_path_factory.getbasetemp() / "kubeconfig-of-a-command"
