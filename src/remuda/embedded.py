@@ -27,6 +27,7 @@ from remuda.capi.contracts import Contracts
 from remuda.capi.core import Options
 from remuda.client.api import Client
 from remuda.client.inprocess import InProcessClient
+from remuda.kcm.rootca import RootCa
 from remuda.kube.clock import Clock, deadline, yield_to_loop
 from remuda.kube.errors import ApiError
 from remuda.machines import CONTROLLERS as MACHINE_CONTROLLERS
@@ -229,9 +230,14 @@ async def run_controllers(
     ours.job_runner = job_runner
     config = server.config
     client = wrap(InProcessClient(server, manager=kcm.MANAGER))
-    root_ca = "" if server.pki is None else server.pki.ca_pem.decode()
+    root_ca = RootCa(server.trusted.decode())
+
+    def trusted() -> None:
+        root_ca.use(server.trusted.decode())
+
     registry = Registry()
     server.metrics.others.append(registry.text)
+    server.on_trust.append(trusted)
     try:
         found = kcm.controllers(client, config.clock, config.rng, root_ca=root_ca, tokens=server.issuer, registry=registry)
         async with asyncio.TaskGroup() as group:
@@ -240,6 +246,7 @@ async def run_controllers(
             if ours.parts:
                 group.create_task(ours.run(registry), name="remuda")
     finally:
+        server.on_trust.remove(trusted)
         server.metrics.others.remove(registry.text)
 
 

@@ -10,7 +10,6 @@ Of keys that are sealed in the store no copy is kept on disk: without the store 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
 from pathlib import Path
 
@@ -20,7 +19,8 @@ from remuda.kube.clock import Clock, Entropy
 
 from . import keys, sealing, signing
 from .encryption import parse_keys
-from .material import CA_KEY, SERVICE_ACCOUNT_KEY, Material, ensure_directory, is_unmade, made
+from .material import CA_KEY, SERVICE_ACCOUNT_KEY, Material, ensure_directory, is_unmade, made, read_directory
+from .rotation import record
 from .sealing import Cost, Sealed
 from .signing import PkiError
 from .store import KeyValue, Mismatch, Put, Store, StoreError, Unknown
@@ -50,7 +50,7 @@ class NotTheSame(PkiError):
 
 def fingerprints(material: Material) -> Fingerprints:
     def public(pem: bytes, name: str) -> str:
-        return hashlib.sha256(signing.public_bytes(signing.parse_key(pem, name))).hexdigest()
+        return signing.fingerprint(signing.parse_keys(pem, name)[0])
 
     # The secrets are random and as long as the hash: nothing can be learnt from it.
     encryption = {
@@ -70,7 +70,7 @@ async def from_directory(store: Store, directory: Path, clock: Clock, entropy: E
             f"{directory} has no keys, but other servers have worked on this etcd: copy their --pki-dir here, "
             "all of its files, or say --token-file if they were given a token"
         )
-    material = ensure_directory(directory, clock, entropy)
+    material = record.arranged(ensure_directory(directory, clock, entropy), (await record.read(store)).record)
     own = fingerprints(material)
     if found is None:
         # Whoever was faster has noted theirs.
@@ -96,12 +96,31 @@ async def from_token(store: Store, token: str, clock: Clock, entropy: Entropy, c
             await _create(store, await _sealed(made(clock, entropy), token, entropy, cost))
             # Also when it was surely done: what is there is what counts.
             continue
-        material = await _unsealed(found, token)
+        material = record.arranged(await unsealed(found, token), (await record.read(store)).record)
         renewed = material.renewed(clock, entropy)
         if renewed is None:
             return material
         await _create(store, await _sealed(renewed, token, entropy, cost), found.mod_revision)
     raise StoreError(f"{KEY} changed all the time: start this server again")
+
+
+async def known(store: Store, directory: Path | None, token: str) -> Material:
+    """The keys that the servers of this store have agreed upon, for somebody who only looks: nothing is made."""
+    found = await _read(store)
+    if found is None:
+        raise PkiError("no server has worked on this etcd: say the --etcd-prefix that the servers use")
+    rotated = (await record.read(store)).record
+    if directory is None:
+        return record.arranged(await unsealed(found, token), rotated)
+    material = record.arranged(read_directory(directory), rotated)
+    _compare(fingerprints(material), _decoded(found).fingerprints, f"the keys in {directory}")
+    return material
+
+
+async def note(material: Material, token: str, entropy: Entropy, cost: Cost = Cost()) -> bytes:  # noqa: B008 - a constant
+    """What stands under :data:`KEY` where these are the keys; with a token they are sealed in it, else only named."""
+    noted = await _sealed(material, token, entropy, cost) if token else Noted(fingerprints(material))
+    return msgspec.json.encode(noted)
 
 
 async def _sealed(material: Material, token: str, entropy: Entropy, cost: Cost) -> Noted:
@@ -110,7 +129,8 @@ async def _sealed(material: Material, token: str, entropy: Entropy, cost: Cost) 
     return Noted(fingerprints(material), sealed)
 
 
-async def _unsealed(found: KeyValue, token: str) -> Material:
+async def unsealed(found: KeyValue, token: str) -> Material:
+    """What is sealed in the store. Raises PkiError."""
     noted = _decoded(found)
     if noted.sealed is None:
         raise PkiError("the servers of this etcd have their keys in a directory: say --pki-dir instead of a token")

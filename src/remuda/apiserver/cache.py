@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, deadline
@@ -21,7 +21,8 @@ from remuda.kube.errors import timeout
 
 from . import certainty, keys, mutation
 from .buckets import Bucket, Change
-from .encryption import EncryptionError
+from .encryption import ANY as SEALED
+from .encryption import EncryptionError, UnknownKey
 from .entries import Entry, Parsed, ensure_canonical
 from .signs import Signs
 from .store import Compacted, Event, KeyValue, Range, Store, StoreError, Unavailable
@@ -41,6 +42,9 @@ class Opener(Protocol):
         """The plain bytes, and whether they should be sealed anew (another key, or none)."""
 
     def seal(self, key: str, value: bytes) -> bytes: ...
+
+    def knows(self, value: bytes) -> bool:
+        """Whether it can be opened with the keys that there are."""
 
 
 class Cache:
@@ -70,6 +74,8 @@ class Cache:
         self._task: asyncio.Task[None] | None = None
         self.failed: BaseException | None = None
         self.on_revision: list[Callable[[int], None]] = []
+        # Asked when another server has sealed something with a key that is not known here: to look for new keys.
+        self.on_unknown_key: Callable[[], Awaitable[None]] | None = None
 
     # --- start and stop ------------------------------------------------------------------------------------------------
 
@@ -133,6 +139,8 @@ class Cache:
             if not started.done():
                 started.set_result(None)
             async for batch in batches:
+                if self.on_unknown_key is not None and self.shared and not self._can_open(batch):
+                    await self.on_unknown_key()
                 self._apply(batch)
         raise StoreError("the store was closed while it was in use")
 
@@ -222,6 +230,22 @@ class Cache:
         self._known[id(sealed)] = (sealed, plain, obj)
         return sealed
 
+    def _can_open(self, batch: list[Event]) -> bool:
+        for event in batch:
+            if event.kv is not None and event.kv.value.startswith(SEALED) and id(event.kv.value) not in self._known:
+                opener = self._opener_for(keys.bucket_of(event.key))
+                if opener is not None and not opener.knows(event.kv.value):
+                    return False
+        return True
+
+    def resealed(self, kv: KeyValue) -> bytes | None:
+        """The same, sealed with the key that is used now; None where it is already, or nothing is to be sealed."""
+        opener = self._opener_for(keys.bucket_of(kv.key))
+        if opener is None:
+            return None
+        plain, stale = opener.open(kv.key, kv.value)
+        return opener.seal(kv.key, plain) if stale else None
+
     def forget_sealed(self, sealed: bytes) -> None:
         """The write is over. If its event is yet to come (the writer was cancelled), it is parsed like a stranger's."""
         self._known.pop(id(sealed), None)
@@ -261,7 +285,11 @@ class Cache:
     def entry_of(self, kv: KeyValue) -> Entry:
         """A value read from the store itself (a past revision, a lost race) as an entry under the present schema."""
         bucket = self.bucket(keys.bucket_of(kv.key))
-        entry = self._opened(kv, bucket)
+        try:
+            entry = self._opened(kv, bucket)
+        except UnknownKey:
+            # Of before a rotation whose old key is gone: as if it was compacted, so that whoever asks begins anew.
+            raise Compacted(kv.mod_revision, self.revision) from None
         # Its caller drops it soon.
         entry.home = None
         return bucket.fresh(entry)

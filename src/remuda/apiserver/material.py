@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,7 +31,11 @@ _UNFINISHED = ".unfinished"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Material:
-    """All PEM, but `encryption`, which is an EncryptionConfiguration."""
+    """All PEM, but `encryption`, which is an EncryptionConfiguration.
+
+    Of each there may be more than one while they are being rotated (:mod:`.rotation`). The first of the keys is the one that is
+    used, the others are still good for what was made with them. The CA's certificates are a bundle, the oldest first.
+    """
 
     ca_certificate: bytes
     ca_key: bytes
@@ -42,23 +46,21 @@ class Material:
     def of(cls, files: Mapping[str, bytes]) -> Material:
         return cls(files[CA_CERTIFICATE], files[CA_KEY], files[SERVICE_ACCOUNT_KEY], files[ENCRYPTION])
 
+    def service_account_keys(self) -> list[bytes]:
+        """The one that signs first."""
+        return [signing.key_pem(key) for key in signing.parse_keys(self.service_account_key, SERVICE_ACCOUNT_KEY)]
+
     def files(self) -> dict[str, bytes]:
         contents = (self.ca_key, self.ca_certificate, self.service_account_key, self.encryption)
         return dict(zip(FILES, contents, strict=True))
 
     def authority(self, where: str = "the shared material") -> Authority:
-        key = signing.parse_key(self.ca_key, f"{CA_KEY} of {where}")
-        certificate = signing.parse_certificate(self.ca_certificate)
-        if certificate is None:
-            raise PkiError(f"{CA_CERTIFICATE} of {where} is not a certificate: put it back from a backup")
-        if certificate.public_key() != key.public_key():
-            raise PkiError(f"{CA_CERTIFICATE} and {CA_KEY} of {where} do not belong together: put the matching pair back")
-        return Authority(certificate, key)
+        return signing.authority_of(self.ca_certificate, self.ca_key, (f"{CA_CERTIFICATE} of {where}", f"{CA_KEY} of {where}"))
 
     def check(self, where: str) -> None:
         """Raise PkiError or EncryptionError for what could not be used."""
         self.authority(where)
-        signing.parse_key(self.service_account_key, f"{SERVICE_ACCOUNT_KEY} of {where}")
+        signing.parse_keys(self.service_account_key, f"{SERVICE_ACCOUNT_KEY} of {where}")
         self.envelope(Entropy())
 
     def envelope(self, entropy: Entropy) -> Envelope:
@@ -69,7 +71,8 @@ class Material:
         authority = self.authority()
         if signing.ends(authority.certificate) - clock.time() >= signing.RENEW_BEFORE:
             return None
-        return replace(self, ca_certificate=signing.certificate_pem(signing.sign_authority(authority.key, clock, entropy)))
+        certificate = signing.renewed_authority(authority, clock, entropy)
+        return replace(self, ca_certificate=signing.replaced_in(self.ca_certificate, certificate))
 
 
 def made(clock: Clock, entropy: Entropy) -> Material:
@@ -103,14 +106,39 @@ def ensure_directory(directory: Path, clock: Clock, entropy: Entropy) -> Materia
         raise PkiError(f"the shared keys can't be kept in {error.filename or directory}: {error.strerror or error}") from error
 
 
+def read_directory(directory: Path) -> Material:
+    """What the directory holds; nothing is made or renewed. Raises PkiError and EncryptionError."""
+    if is_unmade(directory):
+        raise PkiError(f"{directory} has no keys: say the --pki-dir that the servers use")
+    try:
+        found = _read(directory)
+    except OSError as error:
+        raise PkiError(f"the shared keys can't be read from {error.filename or directory}: {error.strerror or error}") from error
+    found.check(str(directory))
+    return found
+
+
+def fill_directory(directory: Path, material: Material) -> None:
+    """Put these keys into a directory that has none."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write(directory, lambda: material)
+    except OSError as error:
+        raise PkiError(f"the shared keys can't be kept in {error.filename or directory}: {error.strerror or error}") from error
+
+
 def _make(directory: Path, clock: Clock, entropy: Entropy) -> None:
+    _write(directory, lambda: made(clock, entropy))
+
+
+def _write(directory: Path, make: Callable[[], Material]) -> None:
     """Under a lock, and so that a crash between any two lines leaves something that the next start makes anew."""
     marker = directory / _UNFINISHED
     with marker.open("ab") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         # Whoever had the lock before may have finished meanwhile.
         if not all((directory / name).exists() for name in FILES):
-            for name, content in made(clock, entropy).files().items():
+            for name, content in make().files().items():
                 write_private(directory / name, content)
         marker.unlink(missing_ok=True)
 

@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING, TypeVar
 from remuda.kube.clock import Clock
 
 from . import agreement
+from .backup.arriving import complete
 from .encryption import Envelope, load_or_create
 from .material import Material, ensure_directory
 from .pki import Pki
+from .presence import Presence
+from .rotation.places import Directory, InStore, OwnFiles, Place
 from .signing import PkiError
 from .store import Store, StoreError, Unavailable
 from .store.etcd import EtcdStore
 from .store.memory import MemoryStore
+from .store.shifted import as_noted
 from .store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -39,10 +43,26 @@ async def open_store(config: Config) -> Store:
         config.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     if config.etcd is not None:
         etcd = config.etcd
-        return await patiently(config.clock, lambda: EtcdStore.open(etcd, config.clock, config.rng))
+        opened = await patiently(config.clock, lambda: EtcdStore.open(etcd, config.clock, config.rng))
+        try:
+            return await patiently(config.clock, lambda: as_noted(opened))
+        except BaseException:
+            await opened.close()
+            raise
     if config.data_dir is None:
         return MemoryStore(config.clock)
+    # A restore that was cut off after its last decision.
+    complete(config.data_dir)
     return await SqliteStore.open(config.data_dir / "state.db", config.clock, history_seconds=config.history_seconds)
+
+
+async def announced(config: Config, store: Store) -> Presence | None:
+    """This server's record in a store that others share. Raises StoreError where none may work now."""
+    if not store.shared:
+        return None
+    presence = Presence(store, config.clock, config.entropy)
+    await patiently(config.clock, presence.announce)
+    return presence
 
 
 async def open_keys(config: Config, store: Store) -> tuple[Pki | None, Envelope | None]:
@@ -57,6 +77,15 @@ async def open_keys(config: Config, store: Store) -> tuple[Pki | None, Envelope 
     if material is None:
         return pki, load_or_create(config.data_dir / "encryption.yaml", config.entropy)
     return pki, material.envelope(config.entropy)
+
+
+def place_of_keys(config: Config, store: Store) -> Place | None:
+    """Where those keys are kept that may be rotated; None where the server does not keep them itself."""
+    if config.data_dir is None:
+        return None
+    if config.token:
+        return InStore(store, config.token, config.entropy)
+    return OwnFiles(config.data_dir) if config.pki_dir is None else Directory(config.pki_dir, store)
 
 
 async def _material(config: Config, store: Store) -> Material | None:

@@ -7,9 +7,10 @@ added by :mod:`remuda.embedded`, which is what `remuda serve` runs.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ from .admission.topology import PodTopologyLabels
 from .admission.webhooks import MutatingWebhooks, ValidatingWebhooks
 from .api import Api, Source
 from .authn import Chain
-from .authn.certificates import CertificateAuthenticator
+from .authn.certificates import CertificateAuthenticator, Retired
 from .authn.issuer import TokenIssuer
 from .authn.lastused import LastUsed
 from .authn.serviceaccounts import ServiceAccountAuthenticator
@@ -52,13 +53,17 @@ from .flow import Flow
 from .history import Past
 from .http.handler import Handler
 from .http.lines import DEFAULT_ROOM, Lines, Room
-from .http.listener import Listener, Watchman, server_context
+from .http.listener import Listener, Watchman, serve_anew, server_context
 from .kinds import Escalation, RegistryKinds
 from .metrics import Metrics
 from .pages import Pages
 from .pki import Pki, new_key_pem
+from .presence import Presence
 from .resources import Registry
 from .reviews import Services
+from .rotation.pages import RotationPages
+from .rotation.places import Place
+from .rotation.rotations import Rotations
 from .store import HistoryStore, Store
 from .store.etcd import EtcdConfig
 from .store.memory import MemoryStore
@@ -152,6 +157,9 @@ class _Sealed(Opener):
     def seal(self, key: str, value: bytes) -> bytes:
         return self._envelope.seal(self._prefix + key, value)
 
+    def knows(self, value: bytes) -> bool:
+        return self._envelope.knows(value)
+
 
 class Server:
     """Open it, serve, close it. Everything public here is for the in-process client and the rooms above."""
@@ -159,6 +167,7 @@ class Server:
     def __init__(self, config: Config, store: Store, envelope: Envelope | None, pki: Pki | None) -> None:
         self.config = config
         self.pki = pki
+        self.envelope = envelope
         self.store = store
         # How things were, for stores that keep it.
         self.history: HistoryStore | None = store if isinstance(store, SqliteStore | MemoryStore) else None
@@ -180,7 +189,21 @@ class Server:
         self.vital: list[asyncio.Task[None]] = []
         # Told to stop; clients should go elsewhere.
         self.draining = False
+        # This server's record in a store that others share.
+        self.presence: Presence | None = None
         self._listener: Listener | None = None
+        self._front: Front | None = None
+        # Authorities that were dropped while this server ran, and what is believed and handed out now.
+        self.retired = Retired()
+        self.trusted = b"" if pki is None else pki.ca_pem
+        self.on_trust: list[Callable[[], None]] = []
+        # By which names clients come; and how a listener shows another certificate. Whoever stands in front has its own ways.
+        self.hosts: Callable[[], Iterable[str]] = lambda: (config.host, *config.names)
+        self.reload: Callable[[], object] = lambda: None
+        # A certificate that others made: it is replaced by its files.
+        self.certificate_is_given = False
+        self.rotations: Rotations | None = None
+        self.token_keys = TokenKeys(self._service_account_key)
         self.api: Api
         # Who asks: rooms above may add credentials of their own.
         self.chain: Chain
@@ -197,21 +220,31 @@ class Server:
     async def open(cls, config: Config) -> Server:
         """Everything but the listener: state loaded, bootstrap objects there, in-process clients may call."""
         store = await opening.open_store(config)
+        presence: Presence | None = None
         try:
+            presence = await opening.announced(config, store)
             pki, envelope = await opening.open_keys(config, store)
             server = cls(config, store, envelope, pki)
+            server.presence = presence
+            place = opening.place_of_keys(config, store)
             try:
-                await server._start()
+                await server._start(place)
             except BaseException:
                 await server.cache.stop()
                 raise
         except BaseException:
+            if presence is not None:
+                await presence.leave()
             await store.close()
             raise
         return server
 
-    async def _start(self) -> None:
+    async def _start(self, place: Place | None = None) -> None:
         config, clock = self.config, self.config.clock
+        if place is not None:
+            self.rotations = Rotations(self, place)
+            self.cache.on_unknown_key = self.rotations.look_for_keys
+            await self.rotations.start()
         await self.cache.start()
         builtin_resources.register(self.registry, self.cache, clock)
         services_kind = self.registry.resource("", "services")
@@ -219,11 +252,11 @@ class Server:
         services_kind.reserve, services_kind.holds = ServiceLedger(self.source).reserve, guards_of
         services_kind.companion = self.registry.resource("", "endpoints")
         self.rbac = Rbac(self.source)
-        token_keys = TokenKeys(self._service_account_key)
+        token_keys = self.token_keys
         self.issuer = TokenIssuer(token_keys, self.source, clock, config.entropy, ISSUER, [ISSUER])
         chain = Chain(
             [
-                CertificateAuthenticator(clock),
+                CertificateAuthenticator(clock, retired=self.retired),
                 ServiceAccountAuthenticator(
                     token_keys, self.source, clock, [ISSUER], [ISSUER], self.last_used.note, catch_up=self.cache.consistent
                 ),
@@ -246,6 +279,7 @@ class Server:
         self.handler = Handler(self.api, self.feeds, chain, self.flow, self.subresources, self.metrics)
         self.pages = Pages(self, token_keys, ISSUER)
         self.pages.register(self.handler)
+        RotationPages(self).register(self.handler)
         custom = CustomResources(self.registry, self.cache, self.feeds, clock, self._converter)
         self.handler.past = Past(self.api, self.rbac, self.history, custom, self.flow)
         self.source.subscribe("apiextensions.k8s.io", "customresourcedefinitions", custom.changed)
@@ -301,7 +335,12 @@ class Server:
         """With `front`, that is what clients meet; it hands on to :attr:`handler` what is for the API."""
         assert self.pki is not None, "a server without a data directory has no certificates, unless it is given some"
         front = front or Front(self.handler)
-        context = front.context or server_context(self.pki.serving_certificate, self.pki.serving_key, self.pki.ca_certificate)
+        own = (self.pki.serving_certificate, self.pki.serving_key, self.pki.ca_certificate)
+        context = front.context
+        if context is None:
+            context = server_context(*own)
+            self.reload = functools.partial(serve_anew, context, *own)
+        self._front = front
         watchman = front.watchman
         if watchman is None:
             lines = watchman = Lines(self.config.clock, room=self.config.room)
@@ -309,8 +348,42 @@ class Server:
         self._listener = Listener(front.handler, context, watchman)
         await self._listener.open(self.config.host, self.config.port)
         self.upkeep.start_serving()
-        if self.config.data_dir is not None:
-            self.pki.write_kubeconfig(self.kubeconfig_path, self.url, front.trust)
+        self._write_kubeconfig()
+
+    def _write_kubeconfig(self) -> None:
+        if self.config.data_dir is not None and self.pki is not None and self._front is not None:
+            self.pki.write_kubeconfig(self.kubeconfig_path, self.url, self._front.trust)
+
+    # --- keys that change ------------------------------------------------------------------------------------------------
+
+    async def renew(self, *, serving: bool = False) -> None:
+        """This server's own certificates anew where that is due (`serving`: in any case), shown to whoever connects from now on.
+
+        Connections that stand keep what they have. Raises PkiError and OSError.
+        """
+        assert self.pki is not None
+        work = self.pki.renew_serving if serving else self.pki.complete
+        await asyncio.to_thread(work, list(self.hosts()))
+        self.reload()
+        self._write_kubeconfig()
+
+    def trust(self, bundle: bytes) -> None:
+        """These are the authorities that are believed, and handed out to whoever is to believe this server."""
+        if bundle == self.trusted:
+            return
+        self.trusted = bundle
+        for callback in list(self.on_trust):
+            callback()
+
+    @property
+    def past_seconds(self) -> int:
+        """How far back somebody may ask for how things were."""
+        kept = self.config.history_seconds if self.history is not None else 0
+        return max(self.config.window_seconds, kept)
+
+    @property
+    def port(self) -> int:
+        return self.config.port if self._listener is None else self._listener.port
 
     @property
     def listening(self) -> bool:
@@ -362,4 +435,8 @@ class Server:
         self.feeds.close()
         await self.cache.stop()
         await self.webhooks.close()
+        if self.rotations is not None:
+            await self.rotations.leave()
+        if self.presence is not None:
+            await self.presence.leave()
         await self.store.close()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from remuda.kube.errors import ApiError
 
+from .signing import PkiError
 from .store import StoreError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _BOOKMARK_EVERY = 20.0
 _EXPIRE_EVERY = 30.0
 _PRUNE_EVERY = 3600.0
 _LAG_EVERY = 0.5
+_RENEW_EVERY = 12 * 3600.0
 # A store that others share is asked this often, and is taken for away when it has not answered for so long.
 _ASK_EVERY = 1.0
 _AWAY_AFTER = 5.0
@@ -44,6 +46,10 @@ class Upkeep:
             loops.append(self._prune)
         if self._server.store.shared:
             loops.append(self._ask)
+        if self._server.presence is not None:
+            loops.append(self._server.presence.keep)
+        if self._server.rotations is not None:
+            loops += [self._server.rotations.run, self._renew]
         self._run(*loops)
         metrics = self._server.metrics
         metrics.gauge("apiserver_storage_objects", "Objects in the store.", self._objects)
@@ -61,7 +67,7 @@ class Upkeep:
         self._run(loop)
 
     def _run(self, *loops: Callable[[], Coroutine[None, None, None]]) -> None:
-        self._tasks += [asyncio.create_task(loop(), name=f"upkeep {loop.__name__}") for loop in loops]
+        self._tasks += [asyncio.create_task(loop(), name=f"upkeep {loop.__qualname__}") for loop in loops]
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -144,6 +150,15 @@ class Upkeep:
         while True:
             await self._clock.sleep(_PRUNE_EVERY)
             await self._guarded("pruning of history", history.prune())
+
+    async def _renew(self) -> None:
+        """Certificates end while a server runs on: they are made anew a month before."""
+        while True:
+            await self._clock.sleep(_RENEW_EVERY)
+            try:
+                await self._server.renew()
+            except (PkiError, OSError) as error:
+                logger.warning("the certificates can't be renewed, it will be tried again: %s", error)
 
     async def _lag(self) -> None:
         while True:

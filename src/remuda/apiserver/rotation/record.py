@@ -13,7 +13,7 @@ import msgspec
 from .. import keys
 from ..material import Material
 from ..signing import PkiError
-from ..store import Put, Store
+from ..store import KeyValue, Put, Store
 from . import kinds
 
 KEY: Final = keys.OWN + "rotation"
@@ -62,6 +62,14 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     holds: dict[str, list[str]] = {}
     trouble: str = ""
+
+
+def note_of(found: KeyValue | None) -> Note | None:
+    """None also for what can't be read: another version's."""
+    try:
+        return None if found is None else msgspec.json.decode(found.value, type=Note)
+    except msgspec.DecodeError:
+        return None
 
 
 async def read(store: Store) -> Found:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# How often one looks: when nothing goes on (on a store that others share), when both keys are good, and on the way there.
-_IDLE, _KEPT, _BUSY = 2.0, 5.0, 0.3
+# How often one looks: while nothing is to be done, and on the way from one stage to the next.
+_REST, _BUSY = 2.0, 0.3
 # What a key is waited for that another server has used already: then it must be somewhere.
 _LOOK_FOR = 20.0
 _HELD_UP = (StoreError, PkiError, EncryptionError, OSError)
@@ -84,11 +84,15 @@ class Rotations:
         """Until cancelled."""
         while True:
             self._wake.clear()
-            busy = await self._attempt()
-            if not busy and not self._store.shared:
+            seconds = await self._attempt()
+            if seconds is None:
                 await self._wake.wait()
-            else:
-                await self._pause(busy)
+                continue
+            try:
+                async with deadline(self._clock, seconds):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
 
     async def leave(self) -> None:
         """This server ends, and need not be waited for."""
@@ -102,35 +106,27 @@ class Rotations:
     def nudge(self) -> None:
         self._wake.set()
 
-    async def _pause(self, busy: bool) -> None:
-        seconds = _IDLE
-        if busy:
-            rotations = (await record.read(self._store)).record.active.values() if not self.trouble else ()
-            resting = bool(rotations) and all(each.stage == KEEPING and not each.finish for each in rotations)
-            seconds = _KEPT if resting else _BUSY
+    async def _attempt(self) -> float | None:
+        """One look; when the next one is due, None for when somebody asks for it."""
         try:
-            async with deadline(self._clock, seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            return
-
-    async def _attempt(self) -> bool:
-        """One look; whether a rotation goes on."""
-        try:
-            busy = await self._step()
+            seconds = await self._step()
         except _HELD_UP as error:
             if str(error) != self.trouble:
                 log.warning("the rotation of keys is held up: %s", error)
             self.trouble = str(error)
-            return True
+            return _REST
+        except Exception:
+            log.exception("the rotation of keys met an error of its own")
+            return _REST
         self.trouble = ""
-        return busy
+        return seconds
 
-    async def _step(self) -> bool:
+    async def _step(self) -> float | None:
         found = await record.read(self._store)
         active = found.record.active
+        idle = _REST if self._store.shared else None
         if found.revision == self._seen and not active:
-            return False
+            return idle
         try:
             await self._follow(found)
         except _HELD_UP as error:
@@ -139,12 +135,12 @@ class Rotations:
         if not active:
             await self.leave()
             self._noted = None
-            return False
+            return idle
         await self._note("")
         if await self._drives():
             for kind, rotation in active.items():
                 await self._advance(found, kind, rotation)
-        return True
+        return _REST if all(each.stage == KEEPING and not each.finish for each in active.values()) else _BUSY
 
     # --- taking over ------------------------------------------------------------------------------------------------------
 
@@ -207,10 +203,7 @@ class Rotations:
             return {self.id: Note(self.name, self._holds, self.trouble)}
         alive = await presence.alive(self._store)
         said = {kv.key.removeprefix(record.NOTES): kv for kv in (await self._store.range(record.NOTES)).items}
-        return {
-            each: msgspec.json.decode(said[each].value, type=Note) if each in said else Note(host)
-            for each, host in sorted(alive.items())
-        }
+        return {each: record.note_of(said.get(each)) or Note(host) for each, host in sorted(alive.items())}
 
     async def _drives(self) -> bool:
         if not self._store.shared or not self.id:

@@ -1,0 +1,126 @@
+"""What each step of a rotation does to the keys: somebody who is killed between any two files finds something that works."""
+
+from __future__ import annotations
+
+import itertools
+import ssl
+from collections.abc import Callable
+
+import pytest
+
+from remuda.apiserver import signing
+from remuda.apiserver.material import CA_CERTIFICATE, CA_KEY, FILES, Material, made
+from remuda.apiserver.rotation import kinds, record
+from remuda.apiserver.rotation.record import DROPPING, KEEPING, MAKING, SPREADING, SWITCHING, Record, Rotation
+from remuda.apiserver.signing import PkiError
+from remuda.kube.clock import Entropy, VirtualClock
+
+CLOCK = VirtualClock()
+ENTROPY = Entropy(1)
+Step = Callable[[Material], Material]
+
+
+def steps(kind: str) -> list[Material]:
+    first = made(CLOCK, ENTROPY)
+    added = kinds.with_new(first, kind, CLOCK, ENTROPY)
+    new = kinds.held(added, kind)[-1]
+    switched = kinds.put_first(added, kind, new)
+    return [first, added, switched, kinds.with_only(switched, kind, {new})]
+
+
+@pytest.mark.parametrize("kind", kinds.KINDS)
+def test_a_new_key_comes_last_is_put_first_and_stays_alone(kind: str) -> None:
+    found = [kinds.held(each, kind) for each in steps(kind)]
+    ((old,), (new,)) = found[0], found[-1]
+    assert found == [[old], [old, new], [new, old], [new]]
+    others = [other for other in kinds.KINDS if other != kind]
+    assert all(
+        kinds.held(each, other) == kinds.held(steps_[0], other) for steps_ in [steps(kind)] for each in steps_ for other in others
+    )
+
+
+@pytest.mark.parametrize("kind", kinds.KINDS)
+def test_whoever_is_killed_between_two_files_finds_keys_that_work(kind: str) -> None:
+    for before, after in itertools.pairwise(steps(kind)):
+        for count in range(len(FILES) + 1):
+            files = {**before.files(), **{name: after.files()[name] for name in FILES[:count]}}
+            found = Material.of(files)
+            found.check("here")
+            # Nothing that is common to both states is lost in between.
+            assert set(kinds.held(before, kind)) & set(kinds.held(after, kind)) <= set(kinds.held(found, kind))
+
+
+def test_names_of_encryption_keys_never_come_back() -> None:
+    material, seen = made(CLOCK, ENTROPY), set[str]()
+    for _ in range(4):
+        seen.add(kinds.held(material, kinds.ENCRYPTION_KEY)[0])
+        material = kinds.with_new(material, kinds.ENCRYPTION_KEY, CLOCK, ENTROPY)
+        new = kinds.held(material, kinds.ENCRYPTION_KEY)[-1]
+        assert new not in seen
+        material = kinds.with_only(material, kinds.ENCRYPTION_KEY, {new})
+
+
+def test_the_bundle_stays_the_same_when_another_ca_begins_to_sign() -> None:
+    first, added, switched, _ = steps(kinds.CA)
+    assert added.ca_certificate == switched.ca_certificate
+    # So a checksum of the old one alone is that of what it begins with.
+    assert added.ca_certificate.startswith(first.ca_certificate)
+    assert signing.fingerprint(switched.authority().key) != signing.fingerprint(first.authority().key)
+
+
+def test_who_trusts_only_the_old_ca_follows_a_chain_to_the_new_one() -> None:
+    first, added, switched, last = steps(kinds.CA)
+    chains = [signing.chain_of(each.ca_certificate, each.ca_key, CLOCK, ENTROPY) for each in (first, added, switched, last)]
+    assert [bool(each) for each in chains] == [False, False, True, False]
+    (crossed,) = signing.parse_certificates(chains[2])
+    crossed.verify_directly_issued_by(first.authority().certificate)
+    assert signing.fingerprint(crossed) == signing.fingerprint(switched.authority().certificate)
+    ssl.create_default_context(cadata=switched.ca_certificate.decode())
+
+
+def test_a_ca_that_ends_soon_is_renewed_among_the_others() -> None:
+    material = kinds.with_new(made(CLOCK, ENTROPY), kinds.CA, CLOCK, ENTROPY)
+    old, new = kinds.held(material, kinds.CA)
+    later = VirtualClock(CLOCK.time() + signing.CA_SECONDS - signing.RENEW_BEFORE + 1)
+    renewed = material.renewed(later, ENTROPY)
+    assert renewed is not None
+    assert kinds.held(renewed, kinds.CA) == [old, new]
+    assert renewed.authority().certificate.subject == material.authority().certificate.subject
+
+
+def test_the_keys_follow_what_the_store_says() -> None:
+    first, added, switched, last = steps(kinds.ENCRYPTION_KEY)
+    old, new = "key1", "key2"
+
+    def at(stage: str, **fields: str) -> Record:
+        return record.with_rotation(Record(), kinds.ENCRYPTION_KEY, Rotation(stage, (old,), 0.0, **fields))
+
+    assert record.arranged(first, at(MAKING)) == first
+    assert record.arranged(added, at(SPREADING, new=new)) == added
+    for stage in (SWITCHING, KEEPING):
+        assert record.arranged(added, at(stage, new=new)) == switched
+    dropping = at(DROPPING, new=new)
+    assert record.arranged(added, dropping) == last
+    # Also for a server that was away meanwhile.
+    assert record.arranged(added, record.without(dropping, kinds.ENCRYPTION_KEY, 1.0)) == last
+    with pytest.raises(PkiError, match="is not among the keys here"):
+        record.arranged(first, at(SWITCHING, new=new))
+
+
+def test_a_key_that_was_made_too_late_goes() -> None:
+    """Two servers may make one at the same time; the store takes one of them."""
+    first, added, *_ = steps(kinds.CA)
+    both = kinds.with_new(added, kinds.CA, CLOCK, ENTROPY)
+    (old,), (_, new, late) = kinds.held(first, kinds.CA), kinds.held(both, kinds.CA)
+    told = record.with_rotation(Record(), kinds.CA, Rotation(SPREADING, (old,), 0.0, new=new))
+    assert late not in kinds.held(record.arranged(both, told), kinds.CA)
+    # One that has not come here yet is no reason to forget one's own.
+    assert record.arranged(first, told) == first
+
+
+def test_files_of_two_authorities_that_do_not_belong_together_are_told() -> None:
+    files = made(CLOCK, ENTROPY).files()
+    with pytest.raises(PkiError, match="do not belong together"):
+        Material.of({**files, CA_KEY: made(CLOCK, ENTROPY).ca_key}).check("here")
+    with pytest.raises(PkiError, match="is not a certificate"):
+        Material.of({**files, CA_CERTIFICATE: b"nothing"}).check("here")
