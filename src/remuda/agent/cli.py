@@ -21,6 +21,7 @@ from .progress import Progress
 from .remote import Remote
 from .selfupdate import Program
 from .stage import archive
+from .trusting import Trusting
 from .watch import SecretWatch
 
 _USAGE = """usage: remuda-agent COMMAND
@@ -136,6 +137,7 @@ def _remote(config: Config, engine: Engine, clock: Clock, stop: threading.Event,
     api = KubeApi(connection.kube_config, _strict())
     log.info(f"remuda-agent {__version__}, server {api.url.netloc}, version {api.check()}")
     progress.start(api, stop)
+    Trusting(api, config.connection_info_file, clock, stop).start()
     watch = SecretWatch(api, connection.namespace, connection.secret_name, clock, stop)
     program.wake = watch.wake
     watch.start()

@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlencode, urlsplit
 
 from . import __version__, yamlsubset
-from .errors import ApiError, ConfigError, UntrustedServer
+from .errors import AgentError, ApiError, ConfigError, UntrustedServer
 from .web import Trust, WebError, connect, read_all, request
 
 _TIMEOUT = 30.0
@@ -44,6 +44,21 @@ class KubeApi:
     @property
     def token(self) -> str:
         return self._token if self.url.scheme == "https" else ""
+
+    @property
+    def ca(self) -> str:
+        """What the server's certificate is checked with, if that is not the system's business; PEM."""
+        return "" if self._insecure or self.url.scheme != "https" else self._ca
+
+    def believe(self, ca: str) -> None:
+        """Another CA, for connections from now on. Raises WebError for what is none."""
+        before = self._ca
+        self._ca = ca
+        try:
+            self._context = self._make_context()
+        except AgentError:
+            self._ca = before
+            raise
 
     def check(self) -> str:
         """The server's version. A CA that turns out not to be the server's gives way to the system's, unless strict."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from remuda.client.fetching import FetchError, fetched
@@ -22,6 +23,7 @@ from .settings import Settings
 
 ANSWER_WITHIN = 10.0
 _LARGEST_ANSWER = 1 << 20
+_END = "-----END CERTIFICATE-----"
 
 
 class TrustError(Exception):
@@ -59,17 +61,28 @@ async def _fetch_ca(settings: Settings, clock: Clock, proxy: str | None) -> byte
         raise TrustError(f"{where} did not answer with a setting") from None
     if not isinstance(value, str) or not value:
         raise TrustError(f"{where} has no CA, but the checksum of one was given")
-    if not matches(value, settings.ca_checksum):
+    known = next((part for part in _leading(value) if matches(part, settings.ca_checksum)), None)
+    if known is None:
         raise TrustError(
             f"the CA of {settings.url} has another checksum than the one given: this is another server, or its CA was "
             "changed; in the second case apply its import manifest again"
         )
-    ca = value.encode()
+    ca = known.encode()
     try:
         Server(settings.url, ca).context()
     except TunnelError:
         raise TrustError(f"{where} has the right checksum, but is not PEM") from None
     return ca
+
+
+def _leading(bundle: str) -> Iterator[str]:
+    """All of it; then what it begins with. A server whose CA is being replaced shows the old one first, and the checksum may be
+    of that one alone, which is then the only one that is believed."""
+    yield bundle
+    end = bundle.find(_END)
+    while end >= 0:
+        yield bundle[: end + len(_END)]
+        end = bundle.find(_END, end + 1)
 
 
 def matches(ca: str, checksum: str) -> bool:
