@@ -1,4 +1,4 @@
-"""`remuda backup` and `remuda restore` at the door: where the passphrase comes from, and what is refused before it is too late."""
+"""`remuda backup` and `remuda restore` at the door: where the passphrase comes from, and what is refused at once."""
 
 from __future__ import annotations
 
