@@ -69,7 +69,7 @@ def _installing() -> list[Obj]:
             "mutatingwebhookconfigurations validatingwebhookconfigurations",
             *("get", "create", "update", "patch"),
         ),
-        _rule("", "events", "create", "patch", "update"),
+        _rule("", "events", "create", "patch"),
     ]
 
 
@@ -78,8 +78,8 @@ def _controllers_rules() -> list[Obj]:
         _whole(cluster_x_k8s_io.GROUP, *_PROVIDERS),
         *_installing(),
         # Kubeconfigs of clusters, bootstrap data, certificates.
-        _rule("", "secrets", *_READ, "create", "update", "patch"),
-        _rule("", "namespaces", *_READ),
+        _rule("", "secrets", *_READ, "create", "patch"),
+        _rule("", "namespaces", "get"),
     ]
 
 
@@ -92,8 +92,8 @@ def _gateway_rules() -> list[Obj]:
         # Clusters, users and workspaces have namespaces; what hosts and Jobs are told is in Secrets and ConfigMaps of theirs.
         _rule("", "namespaces secrets configmaps serviceaccounts", *_WRITE),
         _rule("", "serviceaccounts/token", "create"),
-        _rule("", "pods", *_READ),
-        _rule("", "pods/log", "get"),
+        # How the cluster itself is, and pods of Jobs.
+        _rule("", "nodes pods", *_READ),
         _rule("batch", "jobs", *_WRITE),
         _rule("batch", "jobs/status", "update", "patch"),
         # What people may do is said in roles of ours, which become roles there: also such as it does not hold itself.

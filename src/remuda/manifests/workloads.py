@@ -152,7 +152,7 @@ def _service(wishes: Wishes, name: str, of: str, port: str, kind: str = "Cluster
             "selector": {"app.kubernetes.io/name": of},
             "ports": [{"name": port, "port": 443, "targetPort": port, "protocol": "TCP"}],
             # The API server asks webhooks of pods that are not ready yet: they convert what others wait for.
-            "publishNotReadyAddresses": port == "webhooks",
+            **({"publishNotReadyAddresses": True} if port == "webhooks" else {}),
         },
     }
 

@@ -81,7 +81,8 @@ def _memory(entry: Path) -> Obj:
 
 def files(data_dir: Path) -> Obj:
     """Sizes, not contents."""
-    found, total = [], 0
+    found: list[Obj] = []
+    total = 0
     for path in sorted(data_dir.rglob("*")):
         try:
             told = path.lstat()

@@ -118,7 +118,8 @@ class IdentityRules:
             raise forbidden(GROUP, USERS.resource, name, "the user may do more than you")
 
     def _may_everything(self, user: User) -> bool:
-        return self._allowed(Action(user, "*", "*", "*", "*"))
+        # Who may act as whoever may do everything may do everything.
+        return self._allowed(Action(user, "*", "*", "*", "*")) or self._may_be(user, "groups", MASTERS)
 
     def _allowed(self, action: Action) -> bool:
         return MASTERS in action.user.groups or self._authorizer.authorize(action).allowed
