@@ -3,6 +3,9 @@
 Gets and live watches are cheap and never wait. Large lists and writes pass a :class:`Gate`: so many at once, so many waiting,
 served round-robin by user; who comes when the queue is full is told to try again (429).
 
+A seat is for work of ours: who waits for a webhook gives it up meanwhile (:func:`stepped_out`), so that one that hangs keeps
+nobody else from writing.
+
 A large list is then encoded as its reader takes it, which may be never, so that is no business of the gate's. Its pieces take
 :class:`Turns`: however many lists are being sent, others wait for a few pieces only.
 """
@@ -13,8 +16,52 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 
 from remuda.kube import errors
+
+
+class _Seat:
+    """One request's seat, which it may leave for a while."""
+
+    def __init__(self, gate: Gate, user: str) -> None:
+        self._gate = gate
+        self._user = user
+        self._taken = True
+        self._away = 0
+
+    def step_out(self) -> None:
+        self._away += 1
+        self.leave()
+
+    async def step_in(self) -> None:
+        """The last of those who went for this request comes back; whoever was let in once is not turned away."""
+        self._away -= 1
+        if not self._away:
+            await self._gate.enter(self._user, patient=True)
+            self._taken = True
+
+    def leave(self) -> None:
+        if self._taken:
+            self._taken = False
+            self._gate.leave()
+
+
+_current: ContextVar[_Seat | None] = ContextVar("seat", default=None)
+
+
+@asynccontextmanager
+async def stepped_out() -> AsyncIterator[None]:
+    """While somebody else is waited for, another request may have the seat."""
+    seat = _current.get()
+    if seat is None:
+        yield
+        return
+    seat.step_out()
+    try:
+        yield
+    finally:
+        await seat.step_in()
 
 
 class Gate:
@@ -28,17 +75,21 @@ class Gate:
 
     @asynccontextmanager
     async def seat(self, user: str) -> AsyncIterator[None]:
-        await self._enter(user)
+        await self.enter(user)
+        seat = _Seat(self, user)
+        token = _current.set(seat)
         try:
             yield
         finally:
-            self._leave()
+            _current.reset(token)
+            seat.leave()
 
-    async def _enter(self, user: str) -> None:
+    async def enter(self, user: str, patient: bool = False) -> None:
+        """`patient` waits, however many do."""
         if self._free > 0:
             self._free -= 1
             return
-        if self.waiting >= self._queue:
+        if self.waiting >= self._queue and not patient:
             self.rejected += 1
             raise errors.too_many_requests("too many requests, please try again later")
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -50,7 +101,7 @@ class Gate:
             if turn.cancelled():
                 self._give_up(user, turn)
             else:
-                self._leave()
+                self.leave()
             raise
 
     def _give_up(self, user: str, turn: asyncio.Future[None]) -> None:
@@ -63,7 +114,7 @@ class Gate:
         if not turns:
             del self._waiting[user]
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
         while self._waiting:
             user, turns = self._waiting.popitem(last=False)
             turn = turns.popleft()

@@ -8,6 +8,7 @@ almost never meant. What is asked and answered is the business of :mod:`.admissi
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import errno
 import posixpath
@@ -25,6 +26,7 @@ from remuda.kube import jsonio, yamlio
 from remuda.kube.clock import Clock, deadline
 from remuda.kube.errors import ApiError, go_quote
 
+from . import flow
 from .source import ObjectSource
 
 Obj = dict[str, Any]
@@ -34,6 +36,7 @@ MAX_RESPONSE = 16 * 1024 * 1024
 MAX_CONNECTIONS = 100
 _MAX_CONTEXTS = 200
 _TEXT_SHOWN = 2048
+_LONG = 256 * 1024
 
 
 class CallError(Exception):
@@ -102,7 +105,7 @@ class WebhookClient:
         """Post a review as JSON; the review that came back. CallError for everything that goes wrong."""
         shown = f"{endpoint.url}?timeout={seconds}s"
         try:
-            async with deadline(self._clock, seconds):
+            async with flow.stepped_out(), deadline(self._clock, seconds):
                 status, content_type, data = await self._exchange(endpoint, shown, jsonio.dumps(review))
         except TimeoutError:
             raise CallError(f"Post {go_quote(shown)}: context deadline exceeded") from None
@@ -113,6 +116,9 @@ class WebhookClient:
             raise CallError(f"Post {go_quote(shown)}: {_go_words(error, endpoint)}") from None
         if not 200 <= status <= 206:
             raise _refused(status, content_type, data)
+        if len(data) > _LONG:
+            # Nobody else waits while a long answer is read.
+            return await asyncio.to_thread(_answer, status, content_type, data, review)
         return _answer(status, content_type, data, review)
 
     async def close(self) -> None:
@@ -133,16 +139,18 @@ class WebhookClient:
         async with self._open().post(
             target, data=data, headers=headers, ssl=context, server_hostname=server_name, allow_redirects=False
         ) as response:
-            content = await response.content.read(MAX_RESPONSE + 1)
-            while not response.content.at_eof() and len(content) <= MAX_RESPONSE:
-                content += await response.content.read(MAX_RESPONSE + 1 - len(content))
-            if len(content) > MAX_RESPONSE:
-                raise CallError(f"response is larger than {MAX_RESPONSE} bytes")
-            return response.status, response.headers.get("Content-Type", ""), content
+            content = bytearray()
+            # By the piece: what is compressed is never unpacked beyond the limit.
+            async for piece in response.content.iter_any():
+                content += piece
+                if len(content) > MAX_RESPONSE:
+                    raise CallError(f"response is larger than {MAX_RESPONSE} bytes")
+            return response.status, response.headers.get("Content-Type", ""), bytes(content)
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(limit=MAX_CONNECTIONS, limit_per_host=0)
+            # Of each webhook for itself: one that hangs takes no connection from the others.
+            connector = aiohttp.TCPConnector(limit=0, limit_per_host=MAX_CONNECTIONS)
             # Deadlines are kept on the injected clock; aiohttp's own timers would read the wall clock.
             no_timeout = aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
             self._session = aiohttp.ClientSession(connector=connector, trust_env=False, timeout=no_timeout)

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable
 
+from .. import effort
 from . import gofmt
 from .errors import EvalError, no_such_overload
 from .re2 import RegexError, compile_pattern
@@ -109,6 +110,8 @@ def _multiply_double(left: float, right: float) -> float:
 
 
 def _add_list(left: Value, right: Value) -> Value:
+    # Costs nothing in CEL, where a sum of lists is only a view of them; here it takes time and room.
+    effort.spend((len(elements(left)) + len(elements(right))) // 4)
     if isinstance(left, ListView):
         return left.plus(right)
     return elements(left) + elements(right)

@@ -178,6 +178,7 @@ class RuleTree:
             compiled = rule.compiled
             if compiled is None or (compiled.uses_old_self and old is None and not rule.optional_old_self):
                 continue
+            effort.spend(10)
             try:
                 if compiled.evaluate(obj, old, run.budget):
                     continue

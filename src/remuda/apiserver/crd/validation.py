@@ -19,6 +19,7 @@ from remuda.kube.errors import (
     required,
 )
 
+from .. import effort
 from ..objectmeta import IMMUTABLE
 from ..schema.formats import recognised
 from . import celrules, parts, schemarules, webhooks
@@ -47,6 +48,16 @@ def name_problems(crd: Obj) -> list[str]:
 
 
 def validate(crd: Obj) -> Errors:
+    with effort.BOUNDED:
+        return _validate(crd)
+
+
+def validate_update(crd: Obj, old: Obj) -> Errors:
+    with effort.BOUNDED:
+        return _validate_update(crd, old)
+
+
+def _validate(crd: Obj) -> Errors:
     name = dict_of(crd.get("metadata")).get("name") or ""
     errors = [invalid_value("metadata.name", name, why) for why in name_problems(crd)] if name else []
     form = internal(crd)
@@ -56,7 +67,7 @@ def validate(crd: Obj) -> Errors:
     return errors + _preserve_errors(crd, None)
 
 
-def validate_update(crd: Obj, old: Obj) -> Errors:
+def _validate_update(crd: Obj, old: Obj) -> Errors:
     form, before = internal(crd), internal(old)
     options = update_options(form, old, before)
     errors = _spec_errors(form, options)

@@ -28,7 +28,8 @@ _long_name = _matches(rf"{_SHORT}(\.{_SHORT})*")
 _date_shape = re.compile(r"(\d{4})-(\d{2})-(\d{2})", _A)
 _time_shape = re.compile(r"(\d{2}):(\d{2}):(\d{2})(.\d+)?(z|([+-]\d{2}:\d{2}))", _A)
 _go_duration = re.compile(r"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+", _A)
-_loose_duration = re.compile(r"(\d+)\s*([A-Za-zµ]+)", _A)
+# Never from the middle of a number, nor back into one: a long text is read once.
+_loose_duration = re.compile(r"(?<!\d)(\d++)\s*+([A-Za-zµ]+)", _A)
 _UNITS = ("ns", "us", "µs", "ms", "s", "m", "h", "hr", "d", "w", "wk")
 _UNIT_STARTS = ("nano", "micro", "milli", "sec", "min", "hour", "day", "week")
 _host_shape = re.compile(r"(?:[ld](?:-?[ld]{0,62})?|(?:[ld](?:[-ld]{0,61}[ld])?\.)+l{2,63})")
@@ -74,7 +75,8 @@ def is_duration(text: str) -> bool:
         return True
     found = False
     for number, unit in _loose_duration.findall(text):
-        if int(number) >= 1 << 63:
+        number = number.lstrip("0") or "0"
+        if len(number) > 19 or int(number) >= 1 << 63:
             return False
         lowered = unit.lower()
         found = found or lowered in _UNITS or lowered.startswith(_UNIT_STARTS)
