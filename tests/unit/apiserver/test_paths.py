@@ -88,3 +88,20 @@ def test_a_query_of_too_many_parameters_is_the_callers_mistake() -> None:
     with pytest.raises(ApiError) as refused:
         parse("GET", f"/api/v1/pods?{'&'.join(f'p{at}=1' for at in range(300))}")
     assert refused.value.code == 400
+
+
+def test_a_path_of_the_past_is_that_of_its_resource() -> None:
+    target = parse("GET", "/history/apis/apps/v1/namespaces/a/deployments/b?at=10m")
+    assert (target.past, target.verb, target.group, target.namespace, target.resource, target.name) == (
+        True,
+        "get",
+        "apps",
+        "a",
+        "deployments",
+        "b",
+    )
+    assert parse("GET", "/history/api/v1/pods").verb == "list"
+    assert not parse("GET", "/api/v1/pods").past
+    for path in ("/history", "/history/healthz", "/historyx/api/v1/pods", "/history/history/api/v1/pods", "/x/history/api/v1/pods"):
+        target = parse("GET", path)
+        assert (target.past, target.is_resource) == (False, False)
