@@ -30,10 +30,9 @@ async def fetched(
             deadline(clock, within),
             aiohttp.ClientSession(timeout=timeout, trust_env=False, cookie_jar=aiohttp.DummyCookieJar()) as http,
         ):
-            place = URL(url)
+            place, headers = URL(url), shown if by else None
             for _ in range(redirects + 1):
-                proxied = {"proxy": by, "proxy_headers": shown if by else None}
-                async with http.get(place, ssl=context, allow_redirects=False, **proxied) as answer:
+                async with http.get(place, proxy=by, proxy_headers=headers, ssl=context, allow_redirects=False) as answer:
                     if not redirects or answer.status not in _MOVED:
                         return await _content(url, answer, largest)
                     place = _next(url, place, answer.headers.get("Location", ""))
