@@ -7,7 +7,7 @@ import resource
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,6 +128,23 @@ class Loader:
             return self._measured(process, mode, seconds)
 
     @contextmanager
+    def standing(self, path: str, *, body: str, seconds: float, **flags: int | float | str | bool) -> Iterator[Callable[[], Run]]:
+        """Watches that are open while the block runs, and hear nothing until what it is given is called."""
+        with self._client("watch", path, seconds, body, flags) as process:
+            _await_ready(process, "watch")
+            yield lambda: self._measured(process, "watch", seconds, ready=True)
+
+    @contextmanager
+    def busy(self, mode: str, path: str, **flags: int | float | str | bool) -> Iterator[None]:
+        """A load that goes on while the block runs, and is not measured."""
+        with self._client(mode, path, 3600, "", flags) as process:
+            _await_ready(process, mode)
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            yield
+
+    @contextmanager
     def going(self, path: str, *, body: str, clients: int, rate: float, prefix: str) -> Iterator[Going]:
         """Creates and reads at a steady rate by clients that retry, until the block's :meth:`Going.stop`."""
         flags: dict[str, int | float | str | bool] = {"clients": clients, "rate": rate, "prefix": prefix}
@@ -159,8 +176,9 @@ class Loader:
                 process.kill()
             process.wait()
 
-    def _measured(self, process: subprocess.Popen[str], mode: str, seconds: float) -> Run:
-        _await_ready(process, mode)
+    def _measured(self, process: subprocess.Popen[str], mode: str, seconds: float, ready: bool = False) -> Run:
+        if not ready:
+            _await_ready(process, mode)
         etcd_before = cpu_seconds(self._server.etcd_pids)
         before, all_before, started = cpu_seconds(self._server.pids), machine_cpu_seconds(), time.monotonic()
         try:
@@ -177,11 +195,11 @@ class Loader:
         return run
 
 
-def raise_file_limit() -> None:
+def raise_file_limit(wanted: int = 8192) -> None:
     """A thousand watchers are as many files in the client and in the server."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < 8192 and soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, hard) if hard > 0 else 8192, hard))
+    if soft < wanted and soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard) if hard > 0 else wanted, hard))
 
 
 def _await_ready(process: subprocess.Popen[str], mode: str) -> None:

@@ -16,6 +16,7 @@ import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -83,6 +84,7 @@ class Remuda:
 
     etcd:     keep the state there instead of in the directory; `shared` is then where the keys are, for all servers on it.
     port:     listen there, and again after a new start (default: any that is free).
+    options:  more of those of `remuda serve`.
     """
 
     def __init__(
@@ -93,8 +95,10 @@ class Remuda:
         etcd: EtcdCluster | None = None,
         shared: Path | None = None,
         port: int | None = None,
+        options: Sequence[str] = (),
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
+        self._options = list(options)
         self.name = name
         self._etcd = etcd
         self._shared = shared or directory / "shared"
@@ -143,7 +147,7 @@ class Remuda:
         options = ["--data-dir", str(self._data), "--listen", f"{HOST}:{port}", "--controllers=-capi,-access"]
         if self._etcd is not None:
             options += ["--etcd", ",".join(self._etcd.urls), "--pki-dir", str(self._shared)]
-        command = [sys.executable, "-m", "remuda", "serve", *options]
+        command = [sys.executable, "-m", "remuda", "serve", *options, *self._options]
         started = time.monotonic()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING
 
+from remuda.kube.clock import SettledTime
 from remuda.kube.errors import ApiError
 
 from .signing import PkiError
@@ -124,9 +125,13 @@ class Upkeep:
                 await self._guarded("compaction", self._server.store.compact(floor))
 
     async def _expire(self) -> None:
+        settled, ahead = SettledTime(self._clock), 0.0
         while True:
             await self._clock.sleep(_EXPIRE_EVERY)
-            await self._guarded("expiry", self._server.store.expire(self._clock.time()))
+            before, now, ahead = ahead, settled.time(), settled.ahead
+            if ahead and ahead != before:
+                logger.warning("the clock was set forward by %.0f s: for an hour nothing is forgotten because of that", ahead)
+            await self._guarded("expiry", self._server.store.expire(now))
 
     async def _ask(self) -> None:
         """Told once when the store goes away and once when it is back: readiness is a matter of seconds."""

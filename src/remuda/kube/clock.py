@@ -135,6 +135,42 @@ class VirtualClock:
 SYSTEM_CLOCK: Clock = SystemClock()
 
 
+class SettledTime:
+    """The time of day, for whoever forgets things by their age.
+
+    A clock that is set forward makes everything old at once, and may be wrong. So it is believed when it has stayed there for
+    `settling` seconds, which are counted on the clock that is never set. One that is set back is believed at once: things are
+    then only kept for longer. Ask often: a jump is noticed when somebody looks.
+    """
+
+    # A clock that is kept right is set by less, all the time.
+    _SLACK = 60.0
+
+    def __init__(self, clock: Clock, settling: float = 3600.0) -> None:
+        self._clock = clock
+        self._settling = settling
+        # How far the time of day is from the other clock: as it is believed, and what it became later, and since when.
+        self._believed = clock.time() - clock.monotonic()
+        self._claimed = self._believed
+        self._since = 0.0
+
+    def time(self) -> float:
+        now = self._clock.monotonic()
+        found = self._clock.time() - now
+        if found - self._believed <= self._SLACK:
+            self._believed = self._claimed = found
+        elif abs(found - self._claimed) > self._SLACK:
+            self._claimed, self._since = found, now
+        elif now - self._since >= self._settling:
+            self._believed = self._claimed = found
+        return now + self._believed
+
+    @property
+    def ahead(self) -> float:
+        """By how many seconds the clock was set forward, as far as that is not believed yet."""
+        return self._claimed - self._believed
+
+
 async def yield_to_loop() -> None:
     """Let everything else that is ready run first: for work that is long but must not hold up the others."""
     await asyncio.sleep(0)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from remuda.kube.clock import (
     Entropy,
     Rng,
+    SettledTime,
     VirtualClock,
     deadline,
     parse_rfc3339,
@@ -139,3 +140,49 @@ def test_what_somebody_else_wrote_may_be_no_time(text: object) -> None:
 
 def test_what_somebody_else_wrote_is_read_like_our_own() -> None:
     assert time_of("2024-01-01T00:00:00Z") == parse_rfc3339("2024-01-01T00:00:00Z")
+
+
+class Settable(VirtualClock):
+    """A time of day that somebody sets, beside a clock that goes on."""
+
+    offset = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.offset
+
+
+async def test_a_clock_that_is_set_forward_is_believed_after_a_while() -> None:
+    clock = Settable()
+    settled = SettledTime(clock, settling=3600)
+    await clock.advance(100)
+    assert settled.time() == clock.time()
+    clock.offset = 5 * 3600
+    assert settled.time() == clock.monotonic() and settled.ahead == 5 * 3600
+    for _ in range(59):
+        await clock.advance(60)
+        assert settled.time() == clock.monotonic()
+    await clock.advance(60)
+    assert settled.time() == clock.time() and settled.ahead == 0
+
+
+async def test_a_clock_that_is_set_forward_and_back_has_done_nothing() -> None:
+    clock = Settable()
+    settled = SettledTime(clock, settling=3600)
+    for _ in range(10):
+        clock.offset = 5 * 3600
+        assert settled.time() == clock.monotonic()
+        await clock.advance(1800)
+        clock.offset = 0.0
+        assert settled.time() == clock.time()
+        await clock.advance(1800)
+    clock.offset = -5 * 3600
+    assert settled.time() == clock.time()
+
+
+async def test_a_clock_that_is_kept_right_is_believed_at_once() -> None:
+    clock = Settable()
+    settled = SettledTime(clock)
+    for _ in range(100):
+        clock.offset += 0.5
+        await clock.advance(30)
+        assert settled.time() == pytest.approx(clock.time())

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from remuda.api.management_cattle_io import TOKENS, USERS
 from remuda.client.api import Client, Obj
-from remuda.kube.clock import Clock
+from remuda.kube.clock import Clock, SettledTime
 from remuda.kube.objects import Key, is_being_deleted, name_of, resource_version_of
 from remuda.runtime import DONE, Controller, Informers, Result, Watch, logger
 
@@ -84,7 +84,8 @@ class TokenController:
 
     def __init__(self, client: Client, informers: Informers, clock: Clock) -> None:
         self._client = client
-        self._clock = clock
+        # It is refused by the clock; it goes for good when that is sure to be right.
+        self._settled = SettledTime(clock)
         self._tokens = informers.of(TOKENS)
 
     async def reconcile(self, key: Key) -> Result:
@@ -94,7 +95,7 @@ class TokenController:
         ends = ends_at(token)
         if ends is None:
             return DONE
-        left = ends + _GRACE_SECONDS - self._clock.time()
+        left = ends + _GRACE_SECONDS - self._settled.time()
         if left > 0:
             return Result(after=min(left, _LONGEST_PAUSE))
         await remove(self._client, TOKENS, token)

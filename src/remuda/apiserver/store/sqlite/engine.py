@@ -31,7 +31,7 @@ from remuda.apiserver.store.sqlite.schema import get_meta
 from remuda.apiserver.store.sqlite.writer import Outcome, Writer
 from remuda.apiserver.store.transaction import check
 from remuda.apiserver.store.watching import Hub, Replay, Watcher
-from remuda.kube.clock import Clock
+from remuda.kube.clock import Clock, SettledTime
 
 HISTORY_SECONDS = 7 * 86400.0
 HISTORY_MAX_BYTES = 1024 * 1024 * 1024
@@ -49,6 +49,7 @@ class SqliteStore:
         self._path = path
         self._backups = backups
         self._clock = clock
+        self._settled = SettledTime(clock)
         self._lock = lock
         self._history_seconds = HISTORY_SECONDS
         self._history_max_bytes = HISTORY_MAX_BYTES
@@ -237,7 +238,7 @@ class SqliteStore:
         await self._pruner.compact(revision)
 
     async def prune(self) -> int:
-        oldest = self._clock.time() - self._history_seconds
+        oldest = self._settled.time() - self._history_seconds
         return await self._pruner.prune(lambda: self.revision_at(oldest), self._history_max_bytes)
 
     async def revision_at(self, time: float) -> int:
