@@ -102,6 +102,12 @@ def test_a_path_of_the_past_is_that_of_its_resource() -> None:
     )
     assert parse("GET", "/history/api/v1/pods").verb == "list"
     assert not parse("GET", "/api/v1/pods").past
-    for path in ("/history", "/history/healthz", "/historyx/api/v1/pods", "/history/history/api/v1/pods", "/x/history/api/v1/pods"):
+    for path in (
+        "/history",
+        "/history/healthz",
+        "/historyx/api/v1/pods",
+        "/history/history/api/v1/pods",
+        "/x/history/api/v1/pods",
+    ):
         target = parse("GET", path)
         assert (target.past, target.is_resource) == (False, False)
