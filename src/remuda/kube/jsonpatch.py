@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .errors import ApiError, bad_request, go_quote, too_large
-from .jsonio import dumps
+from .jsonio import copy, dumps
 from .mergepatch import json_kind, same_json
 
 Obj = dict[str, Any]
@@ -171,12 +171,11 @@ class _Application:
             raise JsonPatchError(f"copy operation does not apply: doc is missing destination path: {path}: {_MISSING}")
         value = None if value is _ABSENT else value
         self._account(value)
-        _guard("error while adding value during copy", _insert, target, name, value)
-        # The value is now in two places: what this run made in it is no longer this run's alone.
-        self._own.clear()
+        # A copy in truth, which the limit keeps cheap: shared, what this run made of it would no longer be this run's alone.
+        _guard("error while adding value during copy", _insert, target, name, copy(value))
 
     def _account(self, value: Any) -> None:
-        """Copies are shared here, but a patch of copies of copies would still explode when encoded."""
+        """A patch of copies of copies would explode."""
         if value is None:
             return
         self._copied += len(dumps(value))

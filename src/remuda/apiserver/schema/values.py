@@ -24,6 +24,8 @@ from .ratchet import Correlated
 MIN_INT64, MAX_INT64 = -(1 << 63), (1 << 63) - 1
 _MAX_SAFE = float((1 << 53) - 1)
 _EPSILON = 1e-9
+# What looking at one value takes, beside what patterns take.
+_STEPS = 32
 _MAX_FLOAT32 = 3.4028235677973366e38
 # A path that is not there: what Go prints for it.
 NO_PATH = "<nil>"
@@ -108,7 +110,7 @@ def _field(node: Node, value: Any, path: str, parent: str, name: str, correlated
 
 def _validate(node: Node, value: Any, path: str, correlated: Correlated | None) -> _Result:
     result = _Result()
-    effort.spend(8)
+    effort.spend(_STEPS)
     if value is None:
         if node.types and not node.nullable:
             result.add(_wrong_type(path, ",".join(node.types), "null"))
