@@ -91,7 +91,10 @@ def managers(old: Obj | None, new: Obj) -> list[str]:
 
 def _gained(before: Obj, after: Obj) -> bool:
     """Within one second the time does not tell."""
-    return _has_new(before.get("fieldsV1") or {}, after.get("fieldsV1") or {})
+    try:
+        return _has_new(before.get("fieldsV1") or {}, after.get("fieldsV1") or {})
+    except RecursionError:
+        return True
 
 
 def _has_new(before: Any, after: Any) -> bool:

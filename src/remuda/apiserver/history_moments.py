@@ -71,7 +71,9 @@ async def resolve(history: HistoryStore, clock: Clock, text: str) -> Moment:
         raise errors.expired(f"at: {text} is longer ago than what is kept: {_reach(history)}")
     revision = await history.revision_at(time)
     if not revision:
-        raise errors.expired(f"at: at {rfc3339(time)} there was nothing yet, history begins at {rfc3339(await history.time_of(1))}")
+        raise errors.expired(
+            f"at: at {rfc3339(time)} there was nothing yet, history begins at {rfc3339(await history.time_of(1))}"
+        )
     return Moment(revision, time)
 
 

@@ -40,7 +40,7 @@ def command(
     The newest step is the first. BY is the user who asked for it, with the field manager in brackets; for what the server did by
     itself the field manager alone. An object that was deleted and made again has both in one history.
     """
-    from .kinds import find, split
+    from .kinds import find, shown, split
 
     kind, name = split(kind, name)
     if not name:
@@ -57,9 +57,9 @@ def command(
     elif diff:
         for step in steps:
             for line in _with_diff(step):
-                output.line(_painted(line, output))
+                output.line(_painted(shown(line), output))
     else:
-        output.table(_COLUMNS, [_row(step) for step in steps])
+        output.table(_COLUMNS, [[shown(cell) for cell in _row(step)] for step in steps])
     if more and steps:
         click.echo(f"(there is more: --before {steps[-1]['revision']})", err=True)
 

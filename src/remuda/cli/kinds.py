@@ -160,4 +160,12 @@ def lines_of(table: Obj) -> Iterator[tuple[Obj, list[str]]]:
     """The rows of a Table: the object of each, and its cells as text."""
     for row in table.get("rows") or ():
         cells = ["" if cell is None else str(cell) for cell in row.get("cells") or ()]
-        yield row.get("object") or {}, cells
+        yield row.get("object") or {}, [shown(cell) for cell in cells]
+
+
+def shown(text: str) -> str:
+    """One line that does nothing to a terminal: what others wrote may be anything."""
+    first, more, _ = text.partition("\n")
+    if not first.isprintable():
+        first = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in first)
+    return f"{first}..." if more else first

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from remuda.apiserver.store.memory import MemoryStore
 from remuda.client.https import HttpsClient
 from remuda.client.inprocess import InProcessClient
 from remuda.client.kubeconfig import Target, load, select
+from remuda.kube import yamlio
 from remuda.kube.clock import VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
@@ -270,6 +272,34 @@ async def test_secrets_are_readable_in_the_past_and_sealed_on_disk(server: Serve
     assert (await Asking(server, "ann").refused("/history/api/v1/namespaces/default/secrets/s", at=revision_of(made)))[0] == 403
     assert (await Asking(server, "ann").refused("/history/api/v1/namespaces/default/secrets/s"))[0] == 403
     assert b"YmVmb3Jl" not in (server.kubeconfig_path.parent / "state.db").read_bytes()
+
+
+async def test_a_state_whose_key_is_gone_is_told_and_can_not_be_opened(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "default"}, "stringData": {"p": "1"}}
+    async with served(data_dir=data, port=0, default_roles=False) as server:
+        first = revision_of(await InProcessClient(server).create(SECRETS, secret))
+    document = yamlio.loads((data / "encryption.yaml").read_text())
+    keys = document["resources"][0]["providers"][0]["aesgcm"]["keys"]
+    keys.insert(0, {"name": "new", "secret": base64.b64encode(bytes(range(32))).decode()})
+    for count in (2, 1):
+        document["resources"][0]["providers"][0]["aesgcm"]["keys"] = keys[:count]
+        (data / "encryption.yaml").write_text(yamlio.dumps(document))
+        async with served(data_dir=data, port=0, default_roles=False) as server:
+            await server.listen()
+            if count == 2:
+                await InProcessClient(server).patch(SECRETS, "s", {"stringData": {"p": "2"}}, "default")
+                continue
+            path, admin = "/history/api/v1/namespaces/default/secrets", Asking(server)
+            assert (await admin.get(f"{path}/s", at="0s"))["data"] == {"p": "Mg=="}
+            life = (await admin.get(f"{path}/s", objects="true"))["items"]
+            assert [(item["change"], item.get("unreadable", False), "object" in item) for item in life] == [
+                ("changed", False, True),
+                ("created", True, False),
+            ]
+            for asked in (f"{path}/s", path):
+                code, why = await admin.refused(asked, at=first)
+                assert code == 410 and "was sealed at revision" in why
 
 
 # --- kinds that come and go --------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.cli.kinds import Kind, matching, split
+from remuda.cli.kinds import Kind, matching, shown, split
 
 from .running import Shell
 
@@ -54,6 +54,12 @@ def test_paths_and_references() -> None:
     assert KINDS[2].path("a/b", "../c") == "/apis/apps/v1/namespaces/a%2Fb/deployments/..%2Fc"
     assert (KINDS[0].reference, KINDS[2].reference) == ("pod", "deployment.apps")
     assert split("cm/a", "") == split("cm", "a") == ("cm", "a")
+
+
+def test_what_others_wrote_does_nothing_to_a_terminal() -> None:
+    assert shown("plain Ünïcode") == "plain Ünïcode"
+    assert shown("red\x1b[31m\x9b0m") == "red\N{REPLACEMENT CHARACTER}[31m\N{REPLACEMENT CHARACTER}0m"
+    assert shown("first\nsecond") == "first..."
 
 
 @pytest.mark.parametrize(
