@@ -75,7 +75,7 @@ docs: $(STAMP) ## the pages that are made of the program: every field of a clust
 	@$(BIN)/python scripts/reference.py
 
 .PHONY: images
-images: $(STAMP) ## OCI images of the cluster agent, of machines' Jobs and (with an etcd) our installers; a server here serves them
+images: $(STAMP) ## OCI images of the cluster agent, of machines' Jobs, of the server and (with an etcd) our installers; a server here serves them
 	@$(BIN)/python -m remuda.images $(ARGS)
 
 .PHONY: bench

@@ -1,7 +1,7 @@
 """`python -m remuda.images`: build images into the directory from which the gateway serves them.
 
-The cluster agent's, that of Jobs which make machines, and the installers of our own distribution, with a Python in them for
-hosts that don't have one.
+The cluster agent's, that of Jobs which make machines, the server's, and the installers of our own distribution, with a Python in
+them for hosts that don't have one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import remuda
 
-from . import builtin, installer, machine, recipe
+from . import builtin, installer, machine, recipe, server
 from .debian import DebianError
 from .inside import InsideError
 from .installer import python
@@ -21,7 +21,7 @@ from .layout import Layout
 from .places import cache_directory, images_directory
 from .wheels import WheelError
 
-_NAMES = ("cluster-agent", "machine", "installer")
+_NAMES = ("cluster-agent", "machine", "server", "installer")
 
 
 def main() -> int:
@@ -39,6 +39,8 @@ def main() -> int:
             _written(chosen.output, recipe.REPOSITORY, recipe.build(chosen.cache, epoch, _say))
         if "machine" in wanted:
             _written(chosen.output, machine.REPOSITORY, machine.build(chosen.cache, os.environ, epoch, _say))
+        if "server" in wanted:
+            _written(chosen.output, server.REPOSITORY, server.build(chosen.cache, epoch, _say))
         if "installer" in wanted:
             _installers(chosen.output, chosen.cache, epoch)
     except (DebianError, WheelError, InsideError, installer.InstallerError) as error:
@@ -53,7 +55,7 @@ def _offered() -> tuple[str, ...]:
         installer.find_etcd(os.environ)
     except installer.InstallerError as error:
         _say(f"without installers: {error}")
-        return _NAMES[:2]
+        return _NAMES[:-1]
     return _NAMES
 
 

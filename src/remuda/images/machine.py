@@ -28,11 +28,11 @@ HOME, CERTIFICATES, USER = "home/machine", "etc/rancher/ssl", 1000
 
 _LIBRARIES = ("libffi8|libffi7",)
 _WANTED = r"usr/lib/python3\.\d+/(ctypes/(?!test|macholib)|lib-dynload/_ctypes\.)"
-# What others of our images need, and of Amazon's SDK all services but the one that has machines.
-_UNUSED = re.compile(
-    r".*/dist-packages/((isal|joserfc|uvloop)(-|/)|(boto3|s3transfer)/examples/|boto3/data/(?!ec2/)"
-    r"|botocore/data/(?!ec2/|[^/]+\.json$))"
-)
+# Of Amazon's SDK all services but the one that has machines.
+_SERVICES = r"(boto3|s3transfer)/examples/|boto3/data/(?!ec2/)|botocore/data/(?!ec2/|[^/]+\.json$)"
+UNUSED_SERVICES = re.compile(rf".*/dist-packages/({_SERVICES})")
+# And what others of our images need.
+_UNUSED = re.compile(rf".*/dist-packages/((isal|joserfc|uvloop)(-|/)|{_SERVICES})")
 _PEOPLE = f"root:x:0:0:root:/root:/sbin/nologin\nmachine:x:{USER}:{USER}:machine:/{HOME}:/sbin/nologin\n"
 # A client of the one service, made of what is left of the SDK.
 _TRY = "import boto3; boto3.Session().client('ec2', region_name='us-east-1', aws_access_key_id='a', aws_secret_access_key='b')"

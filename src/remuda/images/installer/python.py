@@ -19,8 +19,8 @@ from ..tree import Tree
 REQUIREMENTS = Path(__file__).with_name("python.txt")
 PREFIX = "python"
 # What a server or a node of a cluster needs of Python, and an agent does not.
-_LIBRARIES = ("libffi8|libffi7", "libsqlite3-0")
-_WANTED = r"usr/lib/python3\.\d+/(ctypes/(?!test|macholib)|sqlite3/|lib-dynload/(_ctypes|_sqlite3)\.)"
+LIBRARIES = ("libffi8|libffi7", "libsqlite3-0")
+WANTED = r"usr/lib/python3\.\d+/(ctypes/(?!test|macholib)|sqlite3/|lib-dynload/(_ctypes|_sqlite3)\.)"
 
 _RUN = """\
 #!/bin/sh
@@ -40,10 +40,10 @@ def tree(cache: Path) -> Tree:
     """Everything below `python/`, tried once."""
     version, architecture = debian.python_version(), debian.architecture()
     libraries = f"usr/local/lib/python{version}/dist-packages"
-    found = recipe.base_tree(version, cache, _LIBRARIES, _WANTED)
+    found = recipe.base_tree(version, cache, LIBRARIES, WANTED)
     for requirements in (recipe.REQUIREMENTS, REQUIREMENTS):
         found.update(recipe.wheels_tree(version, architecture, libraries, cache, requirements))
-    found.update(_ourselves(libraries))
+    found.update(ourselves(libraries))
     found.file(f"{libraries}/sitecustomize.py", _SITE)
     loader = next(path for path in found if path.startswith("usr/lib") and "/ld-linux-" in path)
     multiarch = next(path for path in found if path.endswith("/libc.so.6")).rpartition("/")[0]
@@ -53,7 +53,8 @@ def tree(cache: Path) -> Tree:
     return _below(found)
 
 
-def _ourselves(libraries: str) -> Tree:
+def ourselves(libraries: str) -> Tree:
+    """All of our own files."""
     found = Tree()
     source = Path(remuda.__file__).parent
     for path in sorted(source.rglob("*")):
