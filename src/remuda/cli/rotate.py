@@ -101,7 +101,10 @@ def _wait_options(function: _Function) -> _Function:
 
 @click.group()
 def command() -> None:
-    """Replace keys and certificates of a running server, without a request that fails."""
+    """Replace keys and certificates of a running server.
+
+    No request fails meanwhile, and whoever is killed goes on when it starts again.
+    """
 
 
 @command.command()
