@@ -113,6 +113,8 @@ class Past:
             _, revision = decode_continue(token, "")
             if revision <= 0:
                 raise errors.bad_request("continue is not one of a list of the past")
+            if revision > history.revision:
+                raise history_moments.in_future(FutureRevision(revision, history.revision))
             return Moment(revision, await history.time_of(revision))
         if not target.query.get("at"):
             raise errors.bad_request("at: give a revision, how long ago it was, or a time")
@@ -146,7 +148,8 @@ class Past:
 
     async def _life(self, request: web.BaseRequest, target: Target, history: HistoryStore, since: int) -> web.StreamResponse:
         limit, before = _number(target, "limit") or STATES, _number(target, "before")
-        limit = min(limit, MOST_ITEMS)
+        # No number that a client thinks of goes further.
+        limit, before = min(limit, MOST_ITEMS), min(before, history.revision + 1)
         version = await self._version(target, history, None)
         key = _key(version.resource, target)
         states = await history.history(key, before=before, limit=limit + 1, most_bytes=MOST_BYTES)

@@ -92,4 +92,4 @@ def forgotten(history: HistoryStore, error: Compacted, resource: str = "") -> Ap
 
 def _reach(history: HistoryStore) -> str:
     since = f" ({rfc3339(history.history_time)})" if history.history_time else ""
-    return f"history goes back to revision {history.history_floor}{since}"
+    return f"history goes back to revision {max(history.history_floor, 1)}{since}"

@@ -14,6 +14,7 @@ from remuda.apiserver import history, history_moments
 from remuda.apiserver.server import Server
 from remuda.apiserver.store import Put
 from remuda.apiserver.store.memory import MemoryStore
+from remuda.apiserver.verbs.list import encode_continue
 from remuda.client.https import HttpsClient
 from remuda.client.inprocess import InProcessClient
 from remuda.client.kubeconfig import Target, load, select
@@ -145,6 +146,13 @@ async def test_what_can_not_be_told_is_refused_with_the_reason(server: Server) -
     assert (await admin.refused("/history/apis/example.com/v1/widgets", at=newest))[0] == 404
     assert (await admin.refused("/history/api/v1/configmaps/a", at=newest))[0] == 404
     assert (await admin.refused("/history/healthz"))[0] == 404
+    far = encode_continue("/registry/configmaps/a", 2**62, "/registry/configmaps/")
+    assert (await admin.refused(MAPS, **{"continue": far}))[0] == 400
+    assert (await admin.refused(MAPS, **{"continue": "%%"}))[0] == 400
+    assert (await admin.refused(MAPS, at="999999999d"))[0] == (await admin.refused(MAPS, at="0001-01-01"))[0] == 410
+    assert (await admin.refused(MAPS, at="9" * 18))[0] == (await admin.refused(MAPS, at="9" * 19))[0] == 400
+    assert (await admin.refused(f"{MAPS}/a", before="-1"))[0] == 400
+    assert len((await admin.get(f"{MAPS}/a", before=2**64 - 1, limit=2**64 - 1))["items"]) == 1
     async with HttpsClient(admin.target) as door:
         with pytest.raises(ApiError) as caught:
             await door.raw("DELETE", f"{MAPS}/a")

@@ -56,7 +56,7 @@ def migrate(connection: sqlite3.Connection, path: Path, backups: Path, now: floa
     kept = backups / f"{path.name}.schema-{found}.{rfc3339(now).replace(':', '').replace('-', '')}.db"
     log.info("the database %s has schema %d, this Remuda uses %d: copying it first", path, found, schema.VERSION)
     copy(connection, kept)
-    log.info("the copy is %s (%d MiB); it stays there for the older version", kept, size >> 20)
+    log.info("the copy is %s (%.1f MiB); it stays there for the older version", kept, size / 2**20)
     _forget_old(path, backups, kept)
     connection.execute("BEGIN IMMEDIATE")
     try:
