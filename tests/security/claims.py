@@ -94,6 +94,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_MORE}::test_lists_and_watches_show_nothing_of_others",
         f"{_MORE}::test_tokens_and_members_are_of_ones_own_cluster",
         f"{_ROUTES}::test_somebody_without_a_role_sees_nothing_of_any_kind",
+        f"{_ROUTES}::test_pages_of_the_api_are_for_discovery_or_for_who_was_given_them",
         f"{_LOGIN}::test_a_tenant_sees_and_ends_nobody_elses_tokens",
     ),
     "S13": (
@@ -109,114 +110,130 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "S14": ("tests/security/test_secrets.py::test_a_secret_is_shown_to_who_may_read_it_and_in_no_other_shape_to_others",),
     "S15": (
+        "tests/unit/apiserver/test_history.py::test_the_past_is_shown_since_the_right_to_it_was_given",
+        "tests/unit/apiserver/test_history.py::test_a_namespace_of_the_same_name_was_another_one",
+    ),
+    "S16": (
         f"{_PEOPLE}::test_a_cluster_is_not_made_with_secrets_that_its_maker_may_not_read",
         f"{_PEOPLE}::test_whoever_makes_a_credential_gets_at_it_and_nobody_else",
         "tests/unit/machines/runner/test_running.py::test_a_machine_without_the_clusters_credential_gets_no_process",
     ),
-    "S16": (
+    "S17": (
         f"{_RUNNING}::test_nobody_gets_anything_run",
         f"{_RUNNING}::test_nobody_gets_a_shell_beside_the_server",
         f"{_RUNNING}::test_who_may_make_jobs_and_pods_gets_none_run_here",
         f"{_PEOPLE}::test_machines_beside_the_server_are_for_who_may_use_that_driver",
     ),
-    "S17": (f"{_HOLES}::test_a_clusters_kubeconfig_names_no_file_and_no_program_of_ours",),
-    "S18": (f"{_ROUTES}::test_the_api_passes_nothing_on_to_where_a_caller_says",),
-    "S19": (
+    "S18": (f"{_HOLES}::test_a_clusters_kubeconfig_names_no_file_and_no_program_of_ours",),
+    "S19": (f"{_ROUTES}::test_the_api_passes_nothing_on_to_where_a_caller_says",),
+    "S20": (
         f"{_PLANS}::test_a_host_has_its_own_plan",
         f"{_PLANS}::test_it_has_nothing_else",
         f"{_PLANS}::test_it_is_nobody_else",
         f"{_PLANS}::test_it_is_no_user_of_the_gateway",
         f"{_PLANS}::test_it_opens_no_tunnel_and_registers_nobody",
     ),
-    "S20": (
+    "S21": (
         f"{_TRYING}::test_a_nodes_token_opens_no_tunnel",
         f"{_JOINING}::test_whoever_knows_an_id_does_not_become_that_host",
         "tests/e2e/access/test_registering.py::test_one_host_is_not_another",
         "tests/e2e/access/test_registering.py::test_a_host_of_one_cluster_is_none_of_another",
     ),
-    "S21": (
+    "S22": (
         f"{_JOINING}::test_a_script_is_for_one_host_and_a_short_while",
         "tests/unit/rke/test_bootstraptokens.py::test_it_opens_nothing_but_what_it_was_made_for",
         "tests/e2e/access/test_registering.py::test_the_token_of_a_machine_that_is_gone_is_dead",
     ),
-    "S22": (
+    "S23": (
         "tests/unit/distro/test_noderights.py::test_a_node_reads_what_its_pods_need_and_no_more",
         "tests/unit/distro/test_noderights.py::test_a_node_touches_no_other",
         "tests/unit/distro/test_noderights.py::test_a_node_asks_for_no_rights",
     ),
-    "S23": (
+    "S24": (
         "tests/unit/distro/test_supervisor.py::test_a_node_gets_its_certificate_as_long_as_it_is_the_same_host",
         "tests/unit/distro/test_authorities.py::test_a_node_gets_a_certificate_for_its_own_name_whatever_it_asks_for",
     ),
-    "S24": (
+    "S25": (
         "tests/unit/agent/test_files.py::test_nothing_outside_of_the_root_is_touched",
         "tests/unit/agent/test_images.py::test_no_image_reaches_out_of_its_directory",
         "tests/unit/agent/test_images.py::test_links_are_kept_and_followed_only_inside",
     ),
-    "S25": (
+    "S26": (
         f"{_TRYING}::test_a_registration_token_is_nobody",
         f"{_TRYING}::test_an_agent_is_no_other_clusters_agent",
         f"{_TRYING}::test_an_endpoint_is_not_swapped_under_a_known_cluster",
         f"{_TUNNELS}::test_another_cluster_does_not_take_the_place_of_a_known_one_nor_learn_its_token",
         f"{_TUNNELS}::test_a_session_ends_with_its_token_but_not_within_grace",
     ),
-    "S26": (
+    "S27": (
         "tests/unit/clusteragent/test_agent.py::test_the_wrong_ca_never_sees_the_token",
         "tests/unit/clusteragent/test_agent.py::test_the_api_is_dialled_and_nothing_else",
         "tests/unit/clusteragent/test_trust.py::test_another_checksum_is_refused_before_anything_else_is_asked",
     ),
-    "S27": (
+    "S28": (
         f"{_TRYING}::test_what_comes_from_a_cluster_is_no_page_of_ours",
         f"{_HEADERS}::test_a_cluster_can_not_speak_to_a_browser_as_us",
         f"{_PROXY}::test_a_cluster_sends_nobody_to_another_one",
     ),
-    "S28": (
+    "S29": (
         f"{_PROXY}::test_a_caller_is_themselves_in_the_cluster",
         "tests/unit/gateway/test_impersonation.py::test_the_role_lets_an_account_be_one_user_in_their_groups",
     ),
-    "S29": (
+    "S30": (
         f"{_JOBS}::test_no_other_job_is",
         f"{_JOBS}::test_what_is_done_is_what_the_machine_says",
         f"{_JOBS}::test_the_server_keeps_its_environment_to_itself",
         "tests/unit/machines/runner/test_process.py::test_it_reaches_no_file_but_its_own",
         "tests/unit/machines/runner/test_process.py::test_root_gives_each_process_a_user_of_its_own",
     ),
-    "S30": (
+    "S31": (
         "tests/unit/machines/nodedrivers/test_downloads.py::test_another_checksum_leaves_nothing",
         f"{_PEOPLE}::test_a_role_for_drivers_alone_does_not_say_what_is_downloaded",
         f"{_HOLES}::test_a_download_by_https_is_not_sent_elsewhere",
     ),
-    "S31": (
+    "S32": (
         "tests/security/test_tls.py::test_a_listener_speaks_tls_1_2_and_newer_with_forward_secrecy",
         f"{_DISK}::test_old_tls_is_refused_on_the_port_itself",
         f"{_SOURCES}::test_every_context_is_made_for_tls_1_2_and_newer",
         f"{_SOURCES}::test_every_place_that_verifies_nobody_is_listed",
     ),
-    "S32": (
+    "S33": (
         f"{_DISK}::test_what_a_server_writes_is_its_owners_whatever_the_umask",
         "tests/unit/pki/test_pki.py::test_everything_is_private_and_there_after_the_first_start",
         "tests/unit/pki/test_material.py::test_a_secret_that_others_may_read_is_refused",
     ),
-    "S33": (f"{_DISK}::test_secrets_are_not_in_the_database_as_they_are",),
-    "S34": (
+    "S34": (f"{_DISK}::test_secrets_are_not_in_the_database_as_they_are",),
+    "S35": (
         "tests/unit/pki/test_agreement.py::test_what_is_sealed_opens_with_its_token_and_shows_nothing",
         "tests/unit/pki/test_agreement.py::test_a_short_token_is_refused",
     ),
-    "S35": (
+    "S36": (
         f"{_TRYING}::test_no_secret_is_in_any_log",
         "tests/e2e/access/test_agent.py::test_a_token_does_not_stay_on_the_command_line",
         "tests/unit/gateway/test_audit.py::test_secrets_are_hidden_and_the_rest_stays",
         f"{_JOBS}::test_output_is_kept_in_lines_without_secrets",
         "tests/security/test_lookout.py::test_a_secret_in_a_log_is_found_and_not_repeated",
     ),
-    "S36": (
+    "S37": (
         f"{_HOLES}::test_a_line_in_the_log_is_ours_alone",
         "tests/unit/gateway/test_audit.py::test_nobody_writes_a_line_of_their_own",
         "tests/unit/gateway/test_progress.py::test_a_line_is_one_line_without_what_a_terminal_would_obey",
     ),
-    "S37": (
+    "S38": (
         f"{_SOURCES}::test_nothing_that_others_send_is_run",
         "tests/unit/machines/provision/test_archive.py::test_only_plain_files_of_the_machine_itself_are_taken",
         "tests/unit/machines/provision/test_archive.py::test_a_bomb_does_not_go_off",
+    ),
+    "S39": (
+        "tests/unit/backup/test_files.py::test_only_its_owner_may_read_it_whatever_the_umask",
+        "tests/unit/backup/test_format.py::test_the_header_is_read_without_the_passphrase_and_nothing_else_is",
+        "tests/unit/backup/test_format.py::test_a_changed_byte_is_found_wherever_it_is",
+        "tests/unit/backup/test_format.py::test_a_forged_file_is_found_though_its_checksum_is_right",
+        "tests/e2e/operating/test_support_bundle.py::test_a_bundle_tells_how_it_is_and_no_secret_with_the_server_up_or_down",
+    ),
+    "S40": (
+        "tests/unit/rotation/test_rotations.py::test_every_secret_is_sealed_with_the_new_key_and_stays_readable",
+        "tests/unit/rotation/test_rotations.py::test_certificates_of_the_old_ca_are_good_until_it_is_dropped",
+        "tests/unit/rotation/test_rotations.py::test_tokens_of_the_old_key_are_good_until_it_is_dropped",
     ),
 }

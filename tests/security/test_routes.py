@@ -42,6 +42,8 @@ CLUSTER = "c-m-bcdfg245"
 FILLED = {"cluster": CLUSTER, "id": CLUSTER, "kind": "localProviders", "provider": "local", "namespace": "fleet-default"}
 # Where a user may ask without any role, for what is their own or nobody's.
 OWN_AFFAIRS = {"GET /v3/tokens", "POST /v3/tokens", "GET /v3/users", "POST /v1/logout"}
+# Where everybody may look who is known.
+DISCOVERY = ("api", "openapi", "version", "healthz", "livez", "readyz")
 # Subresources that would make the server connect to what a caller names.
 PASSING_ON = {"proxy", "exec", "attach", "portforward", "log"}
 
@@ -238,6 +240,20 @@ async def test_somebody_without_a_role_sees_nothing_of_any_kind() -> None:
                 # Of some kinds everybody may list what is theirs, which is nothing here.
                 listed = (await answer.json()) if answer.status == 200 else {}
                 assert answer.status == 403 or not (listed.get("items") or listed.get("rows")), (path, answer.status)
+
+
+async def test_pages_of_the_api_are_for_discovery_or_for_who_was_given_them() -> None:
+    """Kubernetes lets everybody it knows discover; whatever else there is takes a role."""
+    async with standing() as place:
+        await place.user("u-nobody")
+        token = await place.token("u-nobody")
+        await until(lambda: _status(place, token.text, 200))
+        handler = place.server.handler
+        for path in sorted({*handler.paths, *handler.prefixes} - {""}):
+            for method in ("GET", "POST"):
+                answer = await place.get(path, token, method)
+                if not path.strip("/").startswith(DISCOVERY) or (path, method) == ("/", "GET"):
+                    assert answer.status == 403, (method, path, answer.status)
 
 
 async def test_the_api_passes_nothing_on_to_where_a_caller_says() -> None:
