@@ -19,6 +19,7 @@ import hashlib
 import ipaddress
 import os
 import socket
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,6 +54,8 @@ ALWAYS_SERVED = (
     "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
 )
+# Certificates are renewed by whoever finds it due, in threads.
+_ONE_AT_A_TIME = threading.Lock()
 _WILDCARDS = frozenset(("", "0.0.0.0", "::", "*"))
 
 
@@ -112,12 +115,17 @@ class Pki:
 
     def renew_serving(self, hosts: Iterable[str]) -> None:
         """Another key and certificate for this server, now."""
-        # A certificate that does not belong to the key is made anew, also by whoever comes after a crash between these lines.
-        write_private(self.serving_key, new_key_pem(self.entropy))
-        self.complete(hosts)
+        with _ONE_AT_A_TIME:
+            # A certificate that does not belong to the key is made anew, also by whoever comes after a crash between these lines.
+            write_private(self.serving_key, new_key_pem(self.entropy))
+            self._complete(hosts)
 
     def complete(self, hosts: Iterable[str]) -> None:
-        """As :meth:`ensure`, for one that is there already."""
+        """As :meth:`ensure`, for one that is there already. Several threads may do this at once."""
+        with _ONE_AT_A_TIME:
+            self._complete(hosts)
+
+    def _complete(self, hosts: Iterable[str]) -> None:
         _check_modes(self)
         if self.material is not None:
             _adopt(self, self.material)

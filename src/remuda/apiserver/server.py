@@ -366,8 +366,9 @@ class Server:
         await asyncio.to_thread(work, list(self.hosts()))
         self.reload()
         self._write_kubeconfig()
+        self._trust(self.pki.ca_pem)
 
-    def trust(self, bundle: bytes) -> None:
+    def _trust(self, bundle: bytes) -> None:
         """These are the authorities that are believed, and handed out to whoever is to believe this server."""
         if bundle == self.trusted:
             return

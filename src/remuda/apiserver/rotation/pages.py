@@ -69,6 +69,8 @@ class RotationPages:
             await self._do(kind, finish=asked.get("finish") is True, force=asked.get("force") is True)
         except (PkiError, OSError) as error:
             raise ApiError(500, "InternalError", str(error)) from error
+        except StoreError as error:
+            raise ApiError(503, "ServiceUnavailable", f"{error}; look at remuda rotate status, and try again") from error
         return await self._answer(request)
 
     async def _do(self, kind: str, *, finish: bool, force: bool) -> None:

@@ -99,13 +99,18 @@ class InStore:
         self._cost = cost
         # Opening takes long on purpose, so it is done once for each state of it.
         self._known: tuple[int, Material] | None = None
+        # What was sealed here last need not be opened.
+        self._made: tuple[bytes, Material] | None = None
 
     async def read(self) -> Material:
         found = await self._store.get(agreement.KEY)
         if found is None:
             raise PkiError(f"{agreement.KEY} is not in the store any more: restore it from a backup")
         if self._known is None or self._known[0] != found.mod_revision:
-            self._known = (found.mod_revision, await agreement.unsealed(found, self._token))
+            made = self._made
+            own = made is not None and made[0] == found.value
+            material = made[1] if made is not None and own else await agreement.unsealed(found, self._token)
+            self._known = (found.mod_revision, material)
         return self._known[1]
 
     async def save(self, material: Material) -> None:
@@ -115,7 +120,9 @@ class InStore:
         await self.read()
         assert self._known is not None
         sealed = await asyncio.to_thread(sealing.seal, material, self._token, self._entropy, self._cost)
-        return [Put(agreement.KEY, msgspec.json.encode(Noted(agreement.fingerprints(material), sealed)), self._known[0])]
+        value = msgspec.json.encode(Noted(agreement.fingerprints(material), sealed))
+        self._made = (value, material)
+        return [Put(agreement.KEY, value, self._known[0])]
 
 
 def _read(paths: dict[str, Path]) -> Material:

@@ -185,7 +185,6 @@ class Rotations:
         await server.renew()
         now = {signing.fingerprint(each) for each in signing.parse_certificates(material.ca_certificate)}
         server.retired.add(*(each for each in before if signing.fingerprint(each) not in now))
-        server.trust(material.ca_certificate)
 
     async def _note(self, trouble: str) -> None:
         if not self._store.shared or not self.id:
