@@ -222,7 +222,7 @@ class Hosts:
 
     def _clear_away(self, place: Place) -> None:
         """Delete a host's directory; from the first moment on it is no host any more."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if place.directory.exists():
             place.directory.rename(self._directory / f"{_REMOVED}{place.name}-{self._entropy.token_bytes(4).hex()}")
         for left in self._directory.glob(f"{_REMOVED}{place.name}-*"):
