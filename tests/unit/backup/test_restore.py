@@ -10,12 +10,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from remuda.apiserver import presence
 from remuda.apiserver.backup import arriving, intofiles
 from remuda.apiserver.backup.errors import BackupError, Damaged, InUse, NotEmpty
 from remuda.apiserver.backup.restored import MARGIN, Restored
 from remuda.apiserver.backup.sealed import Backup
+from remuda.apiserver.rotation import record
 from remuda.apiserver.server import Config, Server
 from remuda.apiserver.store import Compacted, Put, StoreError
 from remuda.apiserver.store.sqlite import SqliteStore
@@ -109,6 +112,21 @@ def test_what_has_outlived_its_time_does_not_come_back(tmp_path: Path) -> None:
     found = restore(tmp_path / "x.backup", tmp_path / "new", clock=later)
     events = {key for key in read_state(tmp_path / "new") if key.startswith("/registry/events/")}
     assert found.over == 1 and events == {"/registry/events/default/new"}
+
+
+async def test_what_servers_have_noted_comes_back_but_not_what_was_true_of_them_alone(tmp_path: Path) -> None:
+    await fill(tmp_path / "data", [])
+    store = await SqliteStore.open(tmp_path / "data" / "state.db", SYSTEM_CLOCK)
+    noted = msgspec.json.encode(record.Record(done={"serving": 7.0}))
+    await store.write([Put(record.KEY, noted), Put(f"{presence.ROOT}x", b"{}"), Put("/remuda/fences/x", b"x")])
+    await store.close()
+    await back_up(tmp_path / "data", tmp_path / "x.backup")
+    await asyncio.to_thread(restore, tmp_path / "x.backup", tmp_path / "new")
+    store = await SqliteStore.open(tmp_path / "new" / "state.db", SYSTEM_CLOCK)
+    try:
+        assert {kv.key: kv.value for kv in (await store.range("/remuda/")).items} == {record.KEY: noted}
+    finally:
+        await store.close()
 
 
 def test_a_place_with_a_state_is_left_alone_unless_forced_and_then_it_is_kept(
