@@ -33,8 +33,8 @@ PROBE = {"probe": "yes"}
 class Raw:
     """An answer that is not JSON, or not 200."""
 
-    def __init__(self, status: int, body: bytes = b"", content_type: str = "application/json") -> None:
-        self.status, self.body, self.content_type = status, body, content_type
+    def __init__(self, status: int, body: bytes = b"", content_type: str = "application/json", **headers: str) -> None:
+        self.status, self.body, self.content_type, self.headers = status, body, content_type, headers
 
 
 class Hang:
@@ -90,6 +90,8 @@ class HookServer:
         request.send_response(said.status)
         request.send_header("Content-Type", said.content_type)
         request.send_header("Content-Length", str(len(said.body)))
+        for name, value in said.headers.items():
+            request.send_header(name.replace("_", "-"), value)
         request.end_headers()
         request.wfile.write(said.body)
 

@@ -204,7 +204,7 @@ def _parse(data: bytes) -> Any:
     if jsonio.depth_exceeds(data):
         raise ValueError("exceeded max depth")
     try:
-        return jsonio.loads(data)
+        return jsonio.loads_as_go(data)[0]
     except jsonio.JsonError:
         if len(data) <= _TEXT_SHOWN:
             read = yamlio.loads(data)

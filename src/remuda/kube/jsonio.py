@@ -7,6 +7,7 @@ trailing data) and can report duplicate keys, which Kubernetes' field validation
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Any
 
@@ -76,10 +77,23 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 def _repaired(data: bytes) -> bytes:
     """A document that only Go's reader takes: bad UTF-8 and half surrogate pairs are replaced."""
     try:
-        pairs = json.loads(data.decode(errors="replace"), object_pairs_hook=_Pairs)
+        text = data.decode(errors="replace")
+        pairs = json.loads(text, object_pairs_hook=_Pairs, parse_int=_go_integer, parse_float=_go_number)
         return _LONE_SURROGATE.sub("\ufffd", json.dumps(_plain(pairs, "", []), ensure_ascii=False)).encode()
     except (ValueError, RecursionError) as error:
         raise JsonError(str(error)) from None
+
+
+def _go_integer(text: str) -> float:
+    """A whole number; one of very many digits is a float to Go, if there is such a float."""
+    return int(text) if len(text) <= 300 else _go_number(text)
+
+
+def _go_number(text: str) -> float:
+    found = float(text)
+    if math.isinf(found):
+        raise JsonError(f"json: cannot unmarshal number {text} into Go value of type float64")
+    return found
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -88,7 +102,7 @@ class _Pairs(list[tuple[str, Any]]):
 
 def _with_duplicates(data: bytes, merge: bool) -> tuple[Json, list[str]]:
     try:
-        pairs = json.loads(data, object_pairs_hook=_Pairs)
+        pairs = json.loads(data, object_pairs_hook=_Pairs, parse_int=_go_integer, parse_float=_go_number)
     except RecursionError:
         raise JsonError("exceeded max depth") from None
     paths: list[str] = []

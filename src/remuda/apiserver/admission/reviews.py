@@ -182,10 +182,14 @@ def _check_v1(review: Obj, response: Obj, uid: str, mutating: bool) -> None:
 
 def _read_patch(found: Response, patch: bytes) -> None:
     try:
-        operations = jsonio.loads(patch)
+        if jsonio.depth_exceeds(patch):
+            raise jsonio.JsonError("exceeded max depth")
+        operations = jsonio.loads_as_go(patch)[0] or []
     except jsonio.JsonError as error:
-        found.patch_error = "unexpected end of JSON input" if "truncated" in str(error) else str(error)
+        found.patch_error = str(error)
         return
+    if isinstance(operations, list):
+        operations = [{} if operation is None else operation for operation in operations]
     if not isinstance(operations, list) or not all(isinstance(operation, dict) for operation in operations):
         word = json_word(operations)
         found.patch_error = f"json: cannot unmarshal {word} into Go value of type jsonpatch.Patch"

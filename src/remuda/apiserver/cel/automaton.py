@@ -14,7 +14,7 @@ from .re2syntax import Assert, Chars, Concat, Either, Regex, RegexError, Repeat
 MAX_PROGRAM = 50_000
 # What one pattern may keep: transitions, and bits in the sets of its states.
 _MAX_TRANSITIONS = 5_000
-_MAX_KEPT_BITS = 1 << 22
+_MAX_KEPT_BITS = 1 << 23
 _END = ""  # stands for the end of the text where a next character is looked at
 _MATCH = -1
 
@@ -64,14 +64,13 @@ class Machine:
         self.contextual = bool(kinds - {"text-start", "text-end"})
         # Those whose next is a plain step, the instruction before: all of them move on with one shift.
         self._shifting = sum(1 << at for at, (_, then) in self.steps.items() if then == at - 1 and then in self.steps)
-        self._forget()
-
-    def _forget(self) -> None:
+        # Each is dropped when there is too much of it: the program's size times so many.
+        self._most = max(16, _MAX_KEPT_BITS // (self.count + 256))
         self._states: dict[int, _State] = {}
         self._first: _State | None = None
+        self._transitions = 0
         self._masks: dict[str, int] = {}
         self._closures: dict[int, _Closure] = {}
-        self._kept_bits = self._transitions = 0
 
     def _new(self) -> int:
         self.count += 1
@@ -165,8 +164,10 @@ class Machine:
         return _State(threads, accepts, accepts_at_end)
 
     def _advance(self, state: _State, char: str) -> _State:
-        if self._transitions > _MAX_TRANSITIONS or self._kept_bits > _MAX_KEPT_BITS:
-            self._forget()
+        if self._transitions > _MAX_TRANSITIONS or len(self._states) > self._most:
+            self._states.clear()
+            self._first = None
+            self._transitions = 0
         mask = self._masks.get(char)
         if mask is None:
             mask = self._masks[char] = self._accepting(char)
@@ -188,15 +189,15 @@ class Machine:
         if following is None:
             following = _State(threads, accepts, accepts_at_end)
             self._states[threads << 2 | accepts << 1 | accepts_at_end] = following
-            self._kept_bits += self.count + 512
         state.next[char] = following
         self._transitions += 1
         return following
 
     def _accepting(self, char: str) -> int:
         """The steps that take this character."""
-        effort.spend(len(self.steps))
-        self._kept_bits += self.count + 512
+        effort.spend(2 * len(self.steps))
+        if len(self._masks) > self._most:
+            self._masks.clear()
         digits = bytearray(self.count // 8 + 1)
         for at, (chars, _) in self.steps.items():
             if chars.has(char):
@@ -206,8 +207,9 @@ class Machine:
     def _closure(self, at: int) -> _Closure:
         known = self._closures.get(at)
         if known is None:
+            if len(self._closures) > self._most:
+                self._closures.clear()
             known = self._closures[at] = self._reach(at, "x")
-            self._kept_bits += self.count + 512
         return known
 
     def _reach(self, at: int, before: str | None) -> _Closure:

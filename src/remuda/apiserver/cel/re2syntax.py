@@ -208,7 +208,6 @@ class _Parser:
         self.at = 0
         self.depth = 0
         self.fold = self.dot_all = self.multiline = self.swap = False
-        self.names: set[str] = set()
 
     def _peek(self) -> str:
         return self.pattern[self.at] if self.at < len(self.pattern) else ""
@@ -330,9 +329,6 @@ class _Parser:
             name = rest[rest.index("<") + 1 : end] if end >= 0 else ""
             if not name or not all(c == "_" or (c.isascii() and c.isalnum()) for c in name):
                 raise RegexError("invalid named capture", rest[: end + 1] if end >= 0 else rest)
-            if name in self.names:
-                raise RegexError("duplicate capture group name", name)
-            self.names.add(name)
             self.at = start + end + 1
             return True
         self.at = start + 2
@@ -429,9 +425,12 @@ class _Parser:
                 digits = ""
         if not digits or len(digits) > 8 or any(c not in "0123456789abcdefABCDEF" for c in digits):
             raise RegexError("invalid escape sequence", self.pattern[start : self.at])
-        code = int(digits, 16)
-        if code > 0x10FFFF:
-            raise RegexError("invalid escape sequence", self.pattern[start : self.at])
+        code = 0
+        for place, digit in enumerate(digits):
+            code = code * 16 + int(digit, 16)
+            if code > 0x10FFFF:
+                # Go shows what it has read by then.
+                raise RegexError("invalid escape sequence", f"{self.pattern[start : start + 3]}{digits[: place + 1]}")
         return code
 
     def _class(self) -> Chars:
