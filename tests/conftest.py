@@ -52,7 +52,7 @@ def _found(config: pytest.Config) -> list[str]:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     lookout.finish()
-    if _found(session.config) or (not hasattr(session.config, "workerinput") and lookout.told()):
+    if _found(session.config) or lookout.told():
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
@@ -73,5 +73,4 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     report = config.stash.get(_reported, None)
     if report is not None:
         report.unlink(missing_ok=True)
-    if not hasattr(config, "workerinput"):
-        lookout.forget()
+    lookout.forget()

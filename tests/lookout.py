@@ -175,6 +175,8 @@ class _Written(logging.Handler):
 
 lookout = Lookout()
 _log: list[Path] = []
+# What all processes of the session tell is here, in the one that began it.
+_report: list[Path] = []
 
 
 def begin(*, worker: bool) -> None:
@@ -183,6 +185,7 @@ def begin(*, worker: bool) -> None:
         handle, name = tempfile.mkstemp(prefix="remuda-leaks-")
         os.close(handle)
         os.environ[ENVIRONMENT] = name
+        _report.append(Path(name))
     handle, name = tempfile.mkstemp(prefix="remuda-logged-")
     _log.append(Path(name))
     logger = logging.getLogger("remuda")
@@ -207,13 +210,13 @@ def finish() -> None:
 
 def told() -> list[str]:
     """What all processes have told, to the one that began."""
-    report = os.environ.get(ENVIRONMENT)
-    return Path(report).read_text().splitlines() if report and Path(report).exists() else []
+    return [line for report in _report if report.exists() for line in report.read_text().splitlines()]
 
 
 def forget() -> None:
-    if report := os.environ.pop(ENVIRONMENT, ""):
-        Path(report).unlink(missing_ok=True)
+    while _report:
+        _report.pop().unlink(missing_ok=True)
+        os.environ.pop(ENVIRONMENT, None)
 
 
 def _watch() -> None:
