@@ -26,7 +26,7 @@ from hypothesis.errors import StopTest, UnsatisfiedAssumption
 SOAK = os.environ.get("REMUDA_SOAK") == "1"
 SEED = "REMUDA_FUZZ_SEED"
 _MINUTES = float(os.environ.get("REMUDA_FUZZ_MINUTES") or 60)
-_ROUND = 500
+_ROUND = 150
 _TELL_EVERY = 60.0
 _SAMPLE = 23
 # An empty list in JSON is three bytes with its comma, and 64 in memory; what is made of it on the way is as much again.

@@ -78,6 +78,12 @@ FULL: Obj = {
         }
     ],
 }
+
+
+def with_user(user: Obj) -> Obj:
+    return {**FULL, "users": [{"name": "u", "user": user}]}
+
+
 odd = st.one_of(
     st.none(),
     st.booleans(),
@@ -99,6 +105,11 @@ files = st.one_of(
 
 @fuzzing(150)
 @given(files, st.sampled_from(["", "c", "x"]))
+@example(encoded(with_user({"as-user-extra": {"a": 3}})), "")
+@example(encoded(with_user({"as-groups": 3})), "")
+@example(encoded(with_user({"exec": {**_PLUGIN, "env": [{"value": "x"}], "args": 3}})), "")
+@example(encoded(with_user({"client-certificate": "\x00"})), "")
+@example(encoded({**FULL, "clusters": [{"name": "a", "cluster": {"server": "https://127.0.0.1:1", "extensions": [3]}}]}), "")
 def test_kubeconfigs(tmp_path_factory: pytest.TempPathFactory, content: bytes, context: str) -> None:
     path = tmp_path_factory.getbasetemp() / "kubeconfig"
     path.write_bytes(content)
@@ -113,6 +124,7 @@ def test_kubeconfigs(tmp_path_factory: pytest.TempPathFactory, content: bytes, c
 
 @fuzzing(100)
 @given(files)
+@example(encoded({**GOOD, "clusters": 1}))
 def test_kubeconfigs_of_agents(content: bytes) -> None:
     try:
         KubeApi(content.decode("utf-8", "replace"))
@@ -122,6 +134,8 @@ def test_kubeconfigs_of_agents(content: bytes) -> None:
 
 @fuzzing(100)
 @given(files, st.booleans(), st.booleans())
+@example(b"\x80", False, False)
+@example(encoded({**GOOD, "clusters": [{"name": "a", "cluster": [3]}]}), True, False)
 def test_kubeconfigs_that_ours_is_merged_into(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, use: bool, force: bool
 ) -> None:

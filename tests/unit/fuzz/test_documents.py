@@ -78,6 +78,8 @@ written = st.one_of(lines, st.binary(max_size=60), st.text(max_size=40).map(str.
 
 @FUZZ
 @given(written)
+@example(b"a: !!timestamp x")
+@example(b"a: !!bool x")
 def test_yaml(data: bytes) -> None:
     for read in (lambda: list(yamlio.loads_all(data)), lambda: yamlio.loads_reporting_duplicates(data)):
         try:
@@ -113,6 +115,11 @@ def test_yaml_that_is_written_is_read_again(value: Any) -> None:
 
 @FUZZ
 @given(written)
+@example(b'"\\u"')
+@example(b'"\\Uffffffff"')
+@example(b'"\\ud800"')
+@example(b"? a")
+@example(b"a: " + b"9" * 5000)
 def test_the_agent_s_own_yaml(data: bytes) -> None:
     """It reads less than others do. What both read must be the same, but for what each takes for a number or a time."""
     text = data.decode("utf-8", "replace")
