@@ -28,15 +28,24 @@ EXPOSURE = 2.0
 WORKSPACE = "fleet-default"
 CONFIGS = f"/apis/rke-machine-config.cattle.io/v1/namespaces/{WORKSPACE}/localconfigs"
 CLUSTERS = f"/apis/provisioning.cattle.io/v1/namespaces/{WORKSPACE}/clusters"
+CLOUDS = CONFIGS.replace("localconfigs", "digitaloceanconfigs")
 MACHINES = f"/apis/rke-machine.cattle.io/v1/namespaces/{WORKSPACE}/localmachines"
 SERVER_URL = "/apis/management.cattle.io/v3/settings/server-url"
-POOL = {
-    **dict.fromkeys(("etcdRole", "controlPlaneRole", "workerRole"), True),
-    "name": "all",
-    "quantity": 1,
-    "machineConfigRef": {"kind": "LocalConfig", "name": "small"},
+SECRETS, LOGS = "/api/v1/namespaces/cattle-global-data/secrets", f"/api/v1/namespaces/{WORKSPACE}/configmaps"
+ROLES = dict.fromkeys(("etcdRole", "controlPlaneRole", "workerRole"), True)
+POOLS = [
+    {"name": "here", "quantity": 1, **ROLES, "machineConfigRef": {"kind": "LocalConfig", "name": "small"}},
+    {"name": "cloud", "quantity": 1, "workerRole": True, "machineConfigRef": {"kind": "DigitaloceanConfig", "name": "far"}},
+]
+CREDENTIAL = {
+    "type": "provisioning.cattle.io/cloud-credential",
+    "stringData": {"digitaloceancredentialConfig-accessToken": "of no use here"},
 }
-SPEC = {"kubernetesVersion": "v1.34.1+remuda1", "rkeConfig": {"machinePools": [POOL]}}
+SPEC = {
+    "kubernetesVersion": "v1.34.1+remuda1",
+    "cloudCredentialSecretName": "cattle-global-data:cc-far",
+    "rkeConfig": {"machinePools": POOLS},
+}
 
 
 def needed_distributions(name: str, found: dict[str, metadata.Distribution]) -> dict[str, metadata.Distribution]:
@@ -125,14 +134,19 @@ def test_the_service_works_shut_in_and_goes_without_a_trace(host: SystemHost) ->
     assert "-ExecStart=" in other and "+ExecStart=" in other and f"{UNIT}: restarted" in other
     assert host.show(UNIT, "MainPID") != before
 
-    # A machine of the driver `local` is made, by a Job that is a process of the service.
+    # Jobs are processes of the service: one makes a machine of the driver `local`; one, which is confined besides, looks for its
+    # cloud, and there is no network.
     ask = f"{ask} https://127.0.0.1:8443"
-    eventually(lambda: all(host.shell(f"{ask}{path}").returncode == 0 for path in (CONFIGS, CLUSTERS, SERVER_URL)), 120)
+    eventually(lambda: all(host.shell(f"{ask}{path}").returncode == 0 for path in (CONFIGS, CLOUDS, CLUSTERS, SERVER_URL)), 120)
     send(host, ask.replace("-sf", "-sf -X PATCH"), SERVER_URL, {"value": "https://127.0.0.1:8443"}, "merge-patch+json")
     send(host, ask, CONFIGS, named("small", "rke-machine-config.cattle.io/v1", "LocalConfig"))
+    send(host, ask, SECRETS, {**named("cc-far", "v1", "Secret"), **CREDENTIAL})
+    wanted = {"region": "nyc1", "size": "s-1vcpu-1gb", "image": "debian-12-x64"}
+    send(host, ask, CLOUDS, {**named("far", "rke-machine-config.cattle.io/v1", "DigitaloceanConfig"), **wanted})
     send(host, ask, CLUSTERS, {**named("demo", "provisioning.cattle.io/v1", "Cluster"), "spec": SPEC})
     try:
         eventually(lambda: '"type":"CreateJob","status":"True"' in ordered(host.shell(f"{ask}{MACHINES}").stdout), 180, every=1)
+        eventually(lambda: "DigitalOcean can't be reached" in host.shell(f"{ask}{LOGS}").stdout, 180, every=1)
     except AssertionError:
         raise AssertionError(host.shell(f"{ask}{MACHINES}").stdout + host.log(UNIT)) from None
     assert "remuda.hosts.init" in host.said(f"systemd-cgls --no-pager -l -u {UNIT}")
