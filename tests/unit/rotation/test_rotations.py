@@ -87,7 +87,7 @@ async def sealed_with(server: Server) -> set[str]:
 
 def held(server: Server, kind: str) -> list[str]:
     assert server.rotations is not None
-    return server.rotations._holds[kind]
+    return server.rotations._holds.get(kind, [])
 
 
 async def begin(server: Server, kind: str) -> None:

@@ -140,7 +140,16 @@ class Rotations:
         if await self._drives():
             for kind, rotation in active.items():
                 await self._advance(found, kind, rotation)
-        return _REST if all(each.stage == KEEPING and not each.finish for each in active.values()) else _BUSY
+        return self._next_look(list(active.values()))
+
+    def _next_look(self, active: Sequence[Rotation]) -> float | None:
+        if not all(each.stage == KEEPING and not each.finish for each in active):
+            return _BUSY
+        if self._store.shared:
+            return _REST
+        # Nobody else changes anything: until an old key's time is up, or somebody asks.
+        ends = [each.keep_until for each in active if each.keep_until]
+        return max(min(ends) - self._clock.time(), _REST) if ends else None
 
     # --- taking over ------------------------------------------------------------------------------------------------------
 
@@ -155,6 +164,8 @@ class Rotations:
     async def _follow(self, found: Found) -> None:
         async with self._adopting:
             material = await self._place.read()
+            if material == self._material and found.revision == self._seen:
+                return
             wanted = record.arranged(material, found.record)
             wanted.check(self._place.where)
             if self._place.copied and wanted != material:
