@@ -1,4 +1,4 @@
-"""Gates: so many at once, so many waiting, fair between users."""
+"""Gates: so many at once, so many waiting, fair between users. Turns: so many in each round of the loop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from remuda.apiserver.flow import Gate
+from remuda.apiserver.flow import Gate, Turns
 from remuda.kube.clock import yield_to_loop
 from remuda.kube.errors import ApiError
 
@@ -106,3 +106,27 @@ async def test_a_seat_that_is_given_to_somebody_who_just_left_goes_on_to_the_nex
     assert gate.waiting == 0
     async with gate.seat("u"):
         pass
+
+
+async def test_so_many_have_their_turn_in_a_round_and_each_in_order() -> None:
+    turns = Turns(2)
+    taken: list[int] = []
+
+    async def work(number: int) -> None:
+        for _ in range(3):
+            await turns.take()
+            taken.append(number)
+
+    tasks = [asyncio.create_task(work(number)) for number in range(5)]
+    most = before = 0
+    while len(taken) < 15 - 3:
+        await yield_to_loop()
+        most, before = max(most, len(taken) - before), len(taken)
+        if len(taken) == 4:
+            tasks[4].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert most <= 2, "the loop goes on in between"
+    assert taken[:4] == [0, 1, 2, 3]
+    assert sorted(taken) == sorted([*range(4)] * 3)
+    # Nobody is left, and it begins anew.
+    await turns.take()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 from aiohttp import web
 
 from remuda.apiserver.http.lines import Lines, Patience, Room
@@ -148,3 +149,33 @@ async def test_one_address_has_so_many_connections() -> None:
         reader, writer = await here.connect()
         writer.write(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         assert b"200 OK" in await reader.read()
+
+
+async def test_who_is_turned_away_again_and_again_is_told_of_once_a_minute() -> None:
+    async with place(Room(per_address=1, in_all=10)) as here:
+        _, kept = await here.connect()
+        for _ in range(20):
+            reader, _ = await here.connect()
+            assert await ended(reader)
+        assert here.told == ["there are too many connections"]
+        await here.clock.advance(60)
+        reader, _ = await here.connect()
+        assert await ended(reader)
+        assert len(here.told) == 2
+        kept.close()
+
+
+@pytest.mark.parametrize(
+    ("files", "wanted", "expected"),
+    [
+        (1 << 20, None, Room(4096, 20_000)),
+        (20_000, None, Room(4096, 18_976)),
+        (1024, None, Room(384, 768)),
+        (1024, 100, Room(100, 768)),
+        (1024, 5000, Room(768, 768)),
+        (1 << 20, 50_000, Room(50_000, 50_000)),
+        (1, None, Room(1, 1)),
+    ],
+)
+def test_there_is_room_for_as_many_as_there_are_files(files: int, wanted: int | None, expected: Room) -> None:
+    assert Room.within(files, wanted) == expected

@@ -135,3 +135,15 @@ def test_a_token_that_is_none_or_leads_elsewhere_is_refused(token: str) -> None:
     with pytest.raises(ApiError) as caught:
         decode_continue(token, PREFIX)
     assert caught.value.code == 400
+
+
+@pytest.mark.parametrize("piece", [1, 700, 1 << 20])
+async def test_the_pieces_of_a_list_are_the_list(
+    server: Server, client: InProcessClient, monkeypatch: pytest.MonkeyPatch, piece: int
+) -> None:
+    monkeypatch.setattr(lists, "_PIECE", piece)
+    version = version_of(server, CONFIG_MAPS)
+    for entries in (version.resource.bucket.snapshot(PREFIX), []):
+        page = listing.Page(entries, 7, "next", 3)
+        made = [piece async for piece in lists.pieces(version, page, server.flow.pieces)]
+        assert b"".join(made) == await lists.body(version, page)

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 PER_ADDRESS, IN_ALL = 4096, 20_000
 _OWN_FILES = 1024
-# Who is turned away comes again at once; saying so each time would be one more way to fill a disk.
+# Who is turned away comes again at once; saying so each time would fill the disk, and push everything else out of the audit log.
 _SAY_EVERY = 60.0
 
 
@@ -91,7 +91,8 @@ class Lines:
         self._patience = patience
         self._caps = ConnectionCaps(room.per_address, room.in_all)
         self._lines: dict[Connection, _Line] = {}
-        self._said = -_SAY_EVERY
+        self._said = clock.monotonic() - _SAY_EVERY
+        self._refused = 0
         self.on_misread: Callable[[str, str], None] = lambda address, why: None
         self.on_refused: Callable[[str, str], None] = lambda address, why: None
 
@@ -104,11 +105,18 @@ class Lines:
         key = network_of(address)
         seat = self._caps.enter(key)
         if seat is None:
+            self._refused += 1
             now = self._clock.monotonic()
             if now - self._said >= _SAY_EVERY:
-                self._said = now
-                log.warning("%s has %d connections of %d and gets no more", key, self._caps.held(key), len(self._caps))
-            self.on_refused(address, "there are too many connections")
+                log.warning(
+                    "%s has %d connections of %d and gets no more; %d were cut since this was said",
+                    key,
+                    self._caps.held(key),
+                    len(self._caps),
+                    self._refused,
+                )
+                self._said, self._refused = now, 0
+                self.on_refused(address, "there are too many connections")
         return seat
 
     def came(self, connection: Connection) -> None:

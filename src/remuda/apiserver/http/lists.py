@@ -50,12 +50,12 @@ def is_large(version: Version, page: Page) -> bool:
 
 async def pieces(version: Version, page: Page, turns: Turns) -> AsyncIterator[bytes]:
     """The same as :func:`body`, bit by bit."""
-    before = _head(version, page)
+    yield _head(version, page)
+    prefix, between = version.item_prefix, b""
     for batch in _batches(page.entries):
         await turns.take()
-        prefix = version.item_prefix
-        yield before + b",".join([version.body(entry, prefix) for entry in batch])
-        before = b","
+        yield between + b",".join([version.body(entry, prefix) for entry in batch])
+        between = b","
     yield _END
 
 
