@@ -42,7 +42,7 @@ COMMANDS = {
     "rotate": Entry("rotate", "Replace keys and certificates of a running server."),
     "serve": Entry("serve", "Run the server."),
     "ssh": Entry("ssh", "Open a shell on a machine, or run a command there."),
-    "support-bundle": Entry("support_bundle", "Write what helps to find a fault into a file, without secrets."),
+    "support-bundle": Entry("support_bundle", "Write what helps to find a fault into FILE.tar.gz, without secrets."),
     "token": Entry("token", "List, make and remove your tokens."),
     "uninstall": Entry("uninstall", "Take the service away that `remuda install` made."),
     "user": Entry("user", "List, make and change users."),
