@@ -150,7 +150,7 @@ def run(item: pytest.Function) -> None:
         raise
     finally:
         test.hypothesis.inner_test = inner
-        item.user_properties.append(("fuzzed", (item.name, tried.count, tried.elapsed, first)))
+        item.user_properties.append(("fuzzed", (item.nodeid.rpartition("/")[2], tried.count, tried.elapsed, first)))
 
 
 def summarize(reporter: pytest.TerminalReporter) -> None:
