@@ -151,6 +151,11 @@ def test_the_service_works_shut_in_and_goes_without_a_trace(host: SystemHost) ->
         raise AssertionError(host.shell(f"{ask}{MACHINES}").stdout + host.log(UNIT)) from None
     assert "remuda.hosts.init" in host.said(f"systemd-cgls --no-pager -l -u {UNIT}")
 
+    # Whoever helps gets the journal, and what systemd knows.
+    bundle = f"cd /root && {PROGRAM} support-bundle b.tar.gz --listen 127.0.0.1:8443 >/dev/null && tar xOzf b.tar.gz"
+    told = host.said(f"{bundle} b/logs/journal.log b/unit.txt b/bundle.json; rm b.tar.gz")
+    assert "serves the Kubernetes API" in told and "ActiveState=active" in told and '"missing":[]' in told, told[-3000:]
+
     # What can't come up says why, in one sentence, and does not go on trying.
     host.said(f"systemctl stop {UNIT}; python3 -m http.server 8443 >/dev/null 2>&1 & sleep 0; true")
     eventually(lambda: host.shell("curl -s http://127.0.0.1:8443/").returncode == 0, 60)
