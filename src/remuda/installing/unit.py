@@ -12,12 +12,15 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from remuda import __version__
+
 MARK = "# Written by `remuda install`"
+# With the version in it, another one changes the unit, and the service is restarted.
 _HEAD = """\
 {mark}; `remuda uninstall` takes it away. The next `remuda install` writes it anew:
 # what is changed by hand belongs into a file of its own (systemctl edit {name}).
 [Unit]
-Description=Remuda
+Description=Remuda {version}
 After=network-online.target
 Wants=network-online.target
 
@@ -97,7 +100,7 @@ class Service:
 
 def unit_file(service: Service) -> str:
     command = " ".join(quoted(word) for word in (*service.program, "serve", *_place(service), *service.options))
-    parts = [_HEAD.format(mark=MARK, name=service.name, command=command), _who(service), _places(service)]
+    parts = [_HEAD.format(mark=MARK, name=service.name, version=__version__, command=command), _who(service), _places(service)]
     parts.append(_ALWAYS.format(home="read-only" if service.at_home else "yes"))
     if service.local_machines:
         # They go on while it restarts; who has which address is noted for all of the machine (remuda.hosts.addresses).

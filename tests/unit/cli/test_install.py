@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from remuda import __version__
 from remuda.installing.unit import Service, quoted, unit_file
 
 from .running import Shell
@@ -33,6 +34,10 @@ def test_the_usual_service_has_a_user_a_directory_and_no_capability() -> None:
         *found
     }
     assert "SystemCallFilter=~@privileged" in found and "KillMode=mixed" in found
+
+
+def test_another_version_is_another_unit() -> None:
+    assert f"Description=Remuda {__version__}" in lines()
 
 
 def test_a_low_port_takes_one_capability() -> None:
