@@ -184,10 +184,12 @@ def _read_patch(found: Response, patch: bytes) -> None:
     try:
         if jsonio.depth_exceeds(patch):
             raise jsonio.JsonError("exceeded max depth")
-        operations = jsonio.loads_as_go(patch)[0] or []
+        operations = jsonio.loads_as_go(patch)[0]
     except jsonio.JsonError as error:
         found.patch_error = str(error)
         return
+    if operations is None:
+        operations = []
     if isinstance(operations, list):
         operations = [{} if operation is None else operation for operation in operations]
     if not isinstance(operations, list) or not all(isinstance(operation, dict) for operation in operations):
