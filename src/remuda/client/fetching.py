@@ -44,7 +44,8 @@ async def fetched(
     except aiohttp.ClientConnectorCertificateError as error:
         why = getattr(error.certificate_error, "verify_message", "") or str(error.certificate_error)
         raise FetchError(f"the certificate of {url} is not to be believed: {why}") from None
-    except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
+    except (aiohttp.ClientError, OSError, ssl.SSLError, ValueError) as error:
+        # ValueError is what the URL library says of an address that it can't read, such as a port that is none.
         raise FetchError(f"{url} can't be reached: {error or type(error).__name__}") from None
 
 

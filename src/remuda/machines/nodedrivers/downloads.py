@@ -59,9 +59,10 @@ def url_problem(url: str) -> str:
     """What is wrong with the address of a driver; nothing if it is good."""
     try:
         parts = urlsplit(url)
+        port = parts.port
     except ValueError:
         return "must be a URL"
-    if parts.scheme != "https" or not parts.hostname:
+    if parts.scheme != "https" or not parts.hostname or port == 0:
         return "must be local:// or an https URL"
     if parts.username or parts.password:
         return "must not have a user or password in it: everybody who may read drivers would see it"

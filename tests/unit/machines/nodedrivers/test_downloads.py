@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import os
+import ssl
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -13,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from remuda.client.fetching import FetchError
+from remuda.client.fetching import FetchError, fetched
+from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.machines.errors import DriverError, Reason
 from remuda.machines.nodedrivers.downloads import checksum_problem, downloaded, name_problem, unpacked, url_problem
 
@@ -93,6 +95,13 @@ async def test_another_version_is_another_program(tmp_path: Path) -> None:
     assert (first / NAME).read_bytes() == PROGRAM
 
 
+async def test_an_address_that_nobody_can_read_is_told() -> None:
+    with pytest.raises(FetchError, match=r"https://a\.example:99999/ can't be reached: .*[Pp]ort"):
+        await fetched(
+            "https://a.example:99999/", SYSTEM_CLOCK, context=ssl.create_default_context(), proxy=None, within=1, largest=1
+        )
+
+
 async def test_a_host_that_is_away_may_be_back_later(tmp_path: Path) -> None:
     with pytest.raises(DriverError, match="nobody is there") as refused:
         await downloaded(Web(None), "shelf", URL, "0" * 64, tmp_path)
@@ -122,7 +131,9 @@ async def test_names_that_are_none(tmp_path: Path, name: str) -> None:
         await downloaded(Web(PROGRAM), name, URL, sum_of(PROGRAM), tmp_path)
 
 
-@pytest.mark.parametrize("url", ["", "http://a/b", "ftp://a/b", "https://", "file:///bin/sh", "https://u:p@a/b", "https://[/"])
+@pytest.mark.parametrize(
+    "url", ["", "http://a/b", "ftp://a/b", "https://", "file:///bin/sh", "https://u:p@a/b", "https://[/", "https://a:99999/b"]
+)
 def test_addresses_that_are_none(url: str) -> None:
     assert url_problem(url)
     assert not url_problem(URL)
