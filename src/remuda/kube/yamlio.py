@@ -168,11 +168,18 @@ _UNREADABLE = (yaml.YAMLError, ValueError, RecursionError, AttributeError, Looku
 def loads_all(text: str | bytes) -> Iterator[Any]:
     """Each document of a stream; empty documents are skipped, as kubectl does."""
     try:
-        for document in yaml.load_all(text, Loader=_Loader):
-            if document is not None:
-                if _has_aliases(text):
-                    _check_aliases(document)
-                yield document
+        loader = _Loader(text)
+        try:
+            while loader.check_data():
+                # What is bounded is a document: a stream of them may be long.
+                loader.values = loader.merged = 0
+                document = loader.get_data()
+                if document is not None:
+                    if _has_aliases(text):
+                        _check_aliases(document)
+                    yield document
+        finally:
+            loader.dispose()
     except _UNREADABLE as error:
         raise _explained(error) from None
 

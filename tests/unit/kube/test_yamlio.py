@@ -55,6 +55,13 @@ def test_each_document_of_a_stream_and_no_empty_ones() -> None:
     assert yamlio.loads("") is None
 
 
+def test_a_document_is_bounded_and_a_stream_of_them_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yamlio, "MAX_VALUES", 5)
+    assert list(yamlio.loads_all("---\n[1, 2, 3]\n" * 4)) == [[1, 2, 3]] * 4
+    with pytest.raises(YamlError, match="more than 5 values"):
+        yamlio.loads("[1, 2, 3, 4, 5]")
+
+
 @pytest.mark.parametrize("text", ["a: [", "\t- x", "a: b: c", "{[a]: 1}", "!!python/object:os.system {}", b"\xff\xfe\xff"])
 def test_what_is_no_yaml(text: str | bytes) -> None:
     with pytest.raises(YamlError):
