@@ -58,11 +58,11 @@ class Scrubber:
         if len(value) < SHORTEST or ("-----BEGIN CERTIFICATE-----" in value and "PRIVATE KEY" not in value):
             return
         self._words.update((value, *_encoded(value)))
+        if value[:1] in "{[" and self._learn_json(value):
+            return
         if "\n" in value:
             for line in value.splitlines():
                 self._learn_line(line.strip().removeprefix("- "))
-        elif value[:1] in "{[":
-            self._learn_json(value)
         elif not _is_word(value) and len(value) <= _LONGEST_PHRASE and len(self._phrases) < _MOST_PHRASES:
             # Also as a log of JSON lines has it.
             self._phrases.update(dict.fromkeys((value, json.dumps(value)[1:-1], quote(value, safe=""))))
@@ -96,11 +96,13 @@ class Scrubber:
         elif len(value) >= 20 and _is_word(value) and re.search(r"\d|[a-z][A-Z]", value):
             self._words.update((value, *_encoded(value)))
 
-    def _learn_json(self, text: str) -> None:
+    def _learn_json(self, text: str) -> bool:
+        """Whether it is a document at all: a password may begin like one."""
         try:
             self._learn_value("", json.loads(text), _DEEPEST)
         except (ValueError, RecursionError):
-            return
+            return False
+        return True
 
     def _learn_value(self, name: str, value: Any, depth: int) -> None:
         """Of a document, such as a host's plan: what has a secret's name, and files in base64."""

@@ -31,6 +31,8 @@ def scrubber() -> Scrubber:
             "phrase": encoded("correct horse battery staple"),
             "tls.key": encoded(KEY),
             "plan": encoded(json.dumps(PLAN)),
+            "settings.json": encoded(json.dumps({"region": "eu-north-1", "password": "of-many-lines"}, indent=2)),
+            "odd": encoded("{curly-and-odd"),
             "namespace": encoded("remuda-system"),
             "ca.crt": encoded("-----BEGIN CERTIFICATE-----\nMIIBpublicpublicpublicpublic12\n-----END CERTIFICATE-----"),
         }
@@ -49,6 +51,8 @@ def scrubber() -> Scrubber:
         ("a line of the key MHcCAQEEIBl0dGxlU2VjcmV0Tm9ib2R5S25vd3M5", "MHcCAQEE"),
         ("joined with deep-inside-1", "deep-inside-1"),
         ("env of-the-environment", "of-the-environment"),
+        ("of a document: of-many-lines", "of-many-lines"),
+        ("no document: {curly-and-odd", "curly-and-odd"),
         ("password=whatever-it-is", "whatever-it-is"),
         ('"secretKey": "abcdef"', "abcdef"),
         ("remuda serve --token abcdefgh12345678 --listen :1", "abcdefgh12345678"),
@@ -65,6 +69,7 @@ def test_a_secret_is_hidden(scrubber: Scrubber, text: str, secret: str) -> None:
     [
         "the namespace remuda-system of https://a.example:8443/v3 was made",
         "--token-file /etc/remuda/token --listen 0.0.0.0:443",
+        "in the region eu-north-1",
         "reconciled fleet-default/demo in 12 ms: Ready=True, waiting for etcd",
         "MIIBpublicpublicpublicpublic12",
     ],
