@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,7 +15,10 @@ from hypothesis import strategies as st
 from remuda.apiserver.store.etcd import grpc, hpack
 from remuda.apiserver.store.etcd.connection import Failed
 from remuda.apiserver.store.etcd.grpc import Connection, Status, frame, head_of
+from remuda.apiserver.store.etcd.member import Member
+from remuda.apiserver.store.etcd.members import EtcdConfig, Members
 from remuda.apiserver.store.etcd.rpc import PUT, RANGE, TXN, WATCH
+from remuda.kube.clock import SYSTEM_CLOCK, Rng
 
 # --- header blocks ----------------------------------------------------------------------------------------------------------
 
@@ -205,6 +209,27 @@ def test_a_refusal_says_why() -> None:
     assert call.ended == Status(11, "etcdserver: mvcc: gone!")
 
 
+@pytest.mark.parametrize(
+    "said", [frame(0, 1, 1), frame(1, 5, 1, ANSWER_HEAD), frame(1, 4, 1, ANSWER_HEAD) + frame(0, 1, 1, bytes(5))]
+)
+def test_an_end_without_a_word_is_no_refusal(said: bytes) -> None:
+    """What was asked for may have been done."""
+    connection, _ = connected()
+    call = connection.call(HEAD, b"ask")
+    connection.data_received(said)
+    assert isinstance(call.ended, Failed) and call.ended.sent and connection.usable
+
+
+def test_a_page_for_people_costs_only_the_call_that_it_answers() -> None:
+    connection, _ = connected()
+    call, other = connection.call(HEAD, b"a"), connection.call(HEAD, b"b")
+    head = hpack.encode([(":status", "502"), ("content-type", "text/html")])
+    connection.data_received(frame(1, 4, 1, head) + frame(0, 1, 1, b"<html>Bad Gateway</html>"))
+    assert call.ended == Status(14, "it answers 502: is this etcd?")
+    connection.data_received(answer(other.number, b"x"))
+    assert other.messages == [b"x"] and connection.usable
+
+
 def test_who_goes_has_not_begun_the_last_ones() -> None:
     connection, _ = connected()
     first, last = connection.call(HEAD, b"a"), connection.call(HEAD, b"b")
@@ -285,6 +310,73 @@ def test_a_frame_beyond_what_was_agreed_is_refused() -> None:
     call = connection.call(HEAD, b"ask")
     connection.data_received(struct.pack(">HBBBI", 0xFFFF, 0xFF, 0, 0, 1))
     assert wire.gone and isinstance(call.ended, Failed) and "frame" in str(call.ended)
+
+
+# --- members ----------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def listening(said: bytes, gate: asyncio.Event) -> AsyncIterator[tuple[int, asyncio.Event]]:
+    """A peer that says this on each connection, once it was asked something and the gate is open; and its port."""
+    asked = asyncio.Event()
+    writers: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            await reader.read(1)
+            asked.set()
+            await gate.wait()
+            writer.write(SETTINGS + said)
+            await reader.read()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], asked
+    finally:
+        server.close()
+        for writer in writers:
+            writer.close()
+
+
+async def test_an_answer_of_nothing_is_none() -> None:
+    """An empty message would say that there is no such key."""
+    gate = asyncio.Event()
+    gate.set()
+    async with listening(frame(1, 4, 1, ANSWER_HEAD) + frame(1, 5, 1, SAID_WELL), gate) as (port, _):
+        member = Member(f"http://127.0.0.1:{port}", None)
+        with pytest.raises(Failed, match="its answer is empty") as failed:
+            await member.call(SYSTEM_CLOCK, RANGE.path, b"", 30.0)
+        assert failed.value.sent
+        member.close()
+
+
+async def test_members_that_go_answer_what_they_were_asked() -> None:
+    gate, other = asyncio.Event(), asyncio.Event()
+    other.set()
+    async with listening(answer(1, b"\x0a\x02\x18\x07"), gate) as (port, asked), listening(answer(1, b""), other) as (second, _):
+        members = Members(EtcdConfig((f"http://127.0.0.1:{port}",)), SYSTEM_CLOCK, Rng(1))
+        until = SYSTEM_CLOCK.monotonic() + 30
+        write = asyncio.create_task(members.write(PUT, {"key": b"k"}, until))
+        await asked.wait()
+        members.use([f"http://127.0.0.1:{second}"])
+        gate.set()
+        assert (await write).header.revision == 7
+        members.close()
+
+
+async def test_a_member_that_goes_before_it_could_be_asked_cancels_nobody() -> None:
+    never, other = asyncio.Event(), asyncio.Event()
+    other.set()
+    # One that begins no TLS, and so keeps waiting whoever connects.
+    async with listening(b"", never) as (port, asked), listening(answer(1, b"\x0a\x02\x18\x07"), other) as (second, _):
+        members = Members(EtcdConfig((f"https://127.0.0.1:{port}",)), SYSTEM_CLOCK, Rng(1))
+        read = asyncio.create_task(members.read(RANGE, {"key": b"k"}))
+        await asked.wait()
+        members.use([f"http://127.0.0.1:{second}"])
+        assert (await read).header.revision == 7
+        members.close()
+        never.set()
 
 
 def test_the_head_is_a_constant() -> None:

@@ -213,13 +213,14 @@ class Connection(asyncio.Protocol):
         if call is None:
             # One that was cancelled: what it had on its way.
             return
-        if payload:
+        # What comes with another status than 200 is a page for people.
+        if payload and call.status is None:
             call.received(_unpadded(payload, flags))
             # A stream may go on for days: its window is kept as it was.
-            if not flags & _END_STREAM and call.status is None:
+            if not flags & _END_STREAM:
                 self._refill(call, len(payload))
         if flags & _END_STREAM:
-            self._end(call, Status(2, "it ends without saying how"))
+            self._end(call, _cut_off())
 
     def _refill(self, call: Call, size: int) -> None:
         call.used += size
@@ -244,7 +245,7 @@ class Connection(asyncio.Protocol):
         elif headers.get(":status", "200") != "200":
             call.status = Status(14, f"it answers {headers[':status']}: is this etcd?")
         if ends:
-            self._end(call, call.status or Status(2, "it ends without saying how"))
+            self._end(call, _cut_off())
 
     def _end(self, call: Call, how: Failed | Status) -> None:
         self._calls.pop(call.number, None)
@@ -389,6 +390,11 @@ class Connection(asyncio.Protocol):
         calls, self._calls = list(self._calls.values()), {}
         for call in calls:
             call.end(Failed("the connection was closed", sent=True))
+
+
+def _cut_off() -> Failed:
+    """Not a refusal: what was asked for may have been done."""
+    return Failed("it ends without saying how", sent=True)
 
 
 def _unpadded(payload: bytes, flags: int) -> bytes:

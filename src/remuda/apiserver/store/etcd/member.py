@@ -43,6 +43,7 @@ class Member:
         self._rpc: grpc.Connection | None = None
         self._opening: asyncio.Task[grpc.Connection] | None = None
         self._rpc_heads: dict[str, bytes] = {}
+        self._retired = False
 
     def request(self, path: str, body: bytes) -> bytes:
         head = self._heads.get(path)
@@ -88,7 +89,15 @@ class Member:
         if self._opening is None:
             self._opening = asyncio.create_task(self.open_rpc(clock), name="etcd-connection")
             self._opening.add_done_callback(self._opened)
-        return await asyncio.shield(self._opening)
+        opening = self._opening
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if opening.cancelled() and task is not None and not task.cancelling():
+                # Not who waits was cancelled, but what for.
+                raise Failed("it is not asked any more", sent=False) from None
+            raise
 
     def _opened(self, task: asyncio.Task[grpc.Connection]) -> None:
         if self._opening is not task:
@@ -122,6 +131,9 @@ class Member:
         assert call.ended is not None
         if isinstance(call.ended, Failed):
             raise call.ended
+        if not call.messages and call.ended.code == 0:
+            # A message without fields is one, too; to take nothing for it would be to say that there is nothing.
+            raise Failed("its answer is empty", sent=True)
         return call.messages[0] if call.messages else b"", call.ended
 
     # --- the gateway ----------------------------------------------------------------------------------------------------
@@ -142,17 +154,26 @@ class Member:
         except BaseException:
             connection.close()
             raise
-        if connection.idle:
+        if self._retired:
+            connection.close()
+        elif connection.idle:
             self._idle.append(connection)
         return answer
 
-    def close(self) -> None:
+    def retire(self) -> None:
+        """Nothing further is asked; what is under way ends as it does."""
+        self._retired = True
         for connection in self._idle:
             connection.close()
         self._idle.clear()
         opening, self._opening = self._opening, None
         if opening is not None:
             opening.cancel()
+        if self._rpc is not None:
+            self._rpc.retire()
+
+    def close(self) -> None:
+        self.retire()
         if self._rpc is not None:
             self._rpc.close()
 

@@ -79,7 +79,7 @@ class Members:
         self._members = [kept.pop(url) if url in kept else Member(url, self._tls) for url in wanted]
         self._first = self._rng.below(len(self._members))
         for member in kept.values():
-            member.close()
+            member.retire()
 
     # --- who is asked ---------------------------------------------------------------------------------------------------
 
