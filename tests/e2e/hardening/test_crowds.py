@@ -17,7 +17,10 @@ import pytest
 
 from tests.e2e.serving import Served, config_map, eventually, make_namespace, send
 
-from .test_connections import cpu_seconds
+from .test_connections import rests
+
+# Much is written, and many shake hands: a slow machine takes minutes.
+pytestmark = pytest.mark.timeout(900)
 
 WATCHES = 1000
 OBJECTS, SIZE = 3000, 6000
@@ -52,6 +55,7 @@ async def _told(reader: asyncio.StreamReader) -> str:
     # Each event is a chunk: its size, the event, an empty line.
     while b'"type"' not in line:
         line = await reader.readline()
+        assert line, "a watch has ended"
     return str(json.loads(line)["object"]["metadata"]["name"])
 
 
@@ -61,17 +65,15 @@ async def test_a_thousand_idle_watches_cost_little_and_hear_all(served: Served) 
     revision = endpoint.request("GET", collection).json["metadata"]["resourceVersion"]
     path = f"{collection}?watch=1&resourceVersion={revision}"
     before = served.memory()
-    with _files(WATCHES + 500):
+    # Of a server's files one address has less than half.
+    with _files(3 * WATCHES):
         seats = asyncio.Semaphore(16)
         async with asyncio.timeout(240):
             open_ = await asyncio.gather(*(_watch(served.port, endpoint.context, path, seats) for _ in range(WATCHES)))
         each = (served.memory() - before) / WATCHES / 1024
-        used = cpu_seconds(served)
-        await asyncio.sleep(2)
-        used = cpu_seconds(served) - used
-        print(f"{each:.0f} KiB for each of {WATCHES} idle watches, {used / 2:.1%} of a core at rest")
+        print(f"{each:.0f} KiB for each of {WATCHES} idle watches")
         assert each < 200
-        assert used < 1, "watches that are told nothing should cost nothing"
+        await asyncio.to_thread(eventually, lambda: rests(served), why="watches that are told nothing should cost nothing")
         made = await asyncio.to_thread(send, endpoint, "POST", collection, config_map("heard"))
         assert made.status == 201
         async with asyncio.timeout(120):
