@@ -9,9 +9,10 @@ cd "$(dirname "$0")/.."
 # iproute2 and nftables put clusters into networks that nobody can connect into, tinyproxy stands before one of them.
 # docker-registry is the mirror that hosts fetch their installer from. skopeo pulls our image as a node would; runc, the network
 # plug-ins and busybox are what a real node and its pods are made of. podman runs hosts that debootstrap has made,
-# which also makes the old Debian whose Python is the oldest that agents must run with. faketime gives an agent a wrong clock.
+# which also makes the old Debian whose Python is the oldest that agents must run with. faketime gives an agent a wrong clock,
+# e2fsprogs a server a disk with errors. curl, openssl, zstd and ssh are programs that users have, too.
 packages=(strace ca-certificates git iproute2 nftables tinyproxy docker-registry skopeo runc
-  containernetworking-plugins busybox-static podman debootstrap faketime)
+  containernetworking-plugins busybox-static podman debootstrap faketime e2fsprogs curl openssl zstd openssh-client)
 
 missing=()
 for package in "${packages[@]}"; do
