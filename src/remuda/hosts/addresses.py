@@ -36,6 +36,16 @@ def claim(place: Place, wanted: str = "") -> str:
         raise HostError(problem if wanted else "no loopback address is free for another host")
 
 
+def check_loopback(address: str) -> None:
+    """Raise HostError for what no host may ask for: others would be in reach of it, or it is no address."""
+    try:
+        fine = ipaddress.IPv4Address(address).is_loopback
+    except ValueError:
+        fine = False
+    if not fine:
+        raise HostError(f"{address!r} is no address for a host: say one of 127.0.0.0/8, such as 127.70.0.1")
+
+
 def release(place: Place, address: str) -> None:
     """Nobody has it any more, if it was this host's."""
     notes = _notes()

@@ -86,6 +86,8 @@ class Hosts:
     def create(self, name: str, address: str = "", note: str = "") -> Host:
         """Make a host and start it. Raises HostExists, HostError; nothing is left then."""
         place = self._place(name)
+        if address:
+            addresses.check_loopback(address)
         with self._changing(name):
             if place.record.exists():
                 raise HostExists(f"there is a host {name} already")
