@@ -91,7 +91,7 @@ def etcd_options(function: _Function) -> Callable[..., Any]:
         files = {"--etcd-cafile": etcd_cafile, "--etcd-certfile": etcd_certfile, "--etcd-keyfile": etcd_keyfile}
         etcd = _etcd(urls, files, etcd_prefix)
         sharing = Sharing(etcd, pki_dir.absolute() if pki_dir is not None else None, _token(token, token_file))
-        _check_keys(sharing)
+        _check_keys(sharing, "--token" if token_file is None else "--token-file")
         return function(*args, sharing=sharing, **others)
 
     found: Callable[..., Any] = with_options
@@ -211,11 +211,11 @@ def _read_token(path: Path) -> str:
         raise click.BadParameter(f"{path} can't be read: {error}", param_hint="--token-file") from None
 
 
-def _check_keys(sharing: Sharing) -> None:
+def _check_keys(sharing: Sharing, hint: str) -> None:
     if sharing.token and sharing.pki_dir is not None:
         raise click.BadParameter("is given, and a token as well: the shared keys have one place", param_hint="--pki-dir")
     if sharing.etcd is None and sharing.token:
-        raise click.BadParameter("is for --etcd, which is not given", param_hint="--token")
+        raise click.BadParameter("is for --etcd, which is not given", param_hint=hint)
     if sharing.etcd is not None and not sharing.token and sharing.pki_dir is None:
         raise click.BadParameter(
             "needs the keys that all servers on it share: say --pki-dir DIR or --token-file FILE", param_hint="--etcd"

@@ -113,6 +113,7 @@ def with_files(files: dict[str, str], arguments: list[str]) -> list[str]:
         (["--etcd", URL, "--pki-dir", "/x", "--token-file", "@token"], "--pki-dir", "and a token as well"),
         (["--etcd", URL, "--token", TOKEN, "--token-file", "@token"], "--token-file", "and --token as well"),
         (["--token", TOKEN], "--token", "is for --etcd, which is not given"),
+        (["--token-file", "@token"], "--token-file", "is for --etcd, which is not given"),
         (["--etcd", URL, "--token", "short"], "--token", "has 5 characters, it must have at least 16"),
         (["--etcd", URL, "--token-file", "/dev/null"], "--token-file", "at least 16"),
         (["--etcd", URL, "--token-file", "/no/such/file"], "--token-file", "can't be read: No such file"),
