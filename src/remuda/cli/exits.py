@@ -68,7 +68,7 @@ def explain(error: Exception) -> tuple[str, Code]:
     if isinstance(error, Failure):
         return str(error), error.code
     if isinstance(error, ApiError):
-        return error.message, _api_code(error)
+        return _with_advice(error.message), _api_code(error)
     if isinstance(error, ConfigError):
         return str(error), Code.FAILURE
     if isinstance(error, TimeoutError):
@@ -76,6 +76,12 @@ def explain(error: Exception) -> tuple[str, Code]:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror, Code.FAILURE
     return f"internal error: {type(error).__name__}: {error} (REMUDA_DEBUG=1 shows where)", Code.FAILURE
+
+
+def _with_advice(message: str) -> str:
+    """What one meets first of all, on a server that was stopped or never started, and there is one thing to do about it."""
+    nobody_there = message.endswith("can't be reached: Connection refused")
+    return f"{message}; nothing listens there: start the server, or correct the address" if nobody_there else message
 
 
 def _api_code(error: object) -> Code:

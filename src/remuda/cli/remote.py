@@ -76,7 +76,13 @@ def remote_of(kubeconfig: Path | None, login: str) -> Remote:
     own = Path(os.environ.get("REMUDA_DATA_DIR") or default_data_dir()) / "kubeconfig"
     if os.access(own, os.R_OK):
         return Remote(select(load([own])))
-    raise Failure("you are not logged in: remuda login URL", Code.NOT_FOUND)
+    # Whoever has just started a server elsewhere, or as another user, meets this.
+    why = "can't be read" if os.path.lexists(own) else "is not there"
+    raise Failure(
+        "you are not logged in: remuda login URL, or say --kubeconfig FILE; "
+        f"that of a server here would be {own} (REMUDA_DATA_DIR), which {why}",
+        Code.NOT_FOUND,
+    )
 
 
 def remote_options(function: _Function) -> _Function:

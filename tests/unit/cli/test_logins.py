@@ -111,7 +111,7 @@ def test_a_checksum_is_the_one_that_agents_compare() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["user", "list"], 3, "you are not logged in: remuda login URL"),
+        (["user", "list"], 3, "you are not logged in: remuda login URL, or say --kubeconfig FILE; that of a server here"),
         (["token", "list", "--login", "x"], 3, "there is no login x"),
         (["token", "list", "--login", "x", "--kubeconfig", "y"], 2, "exclude each other"),
         (["token", "list", "--kubeconfig", "missing"], 3, "missing does not exist"),
@@ -119,7 +119,7 @@ def test_a_checksum_is_the_one_that_agents_compare() -> None:
         (["logout"], 3, "you are not logged in"),
         (["login"], 2, "missing argument"),
         (["login", "http://a"], 1, "only https will do"),
-        (["login", "https://127.0.0.1:1", "-u", "jo"], 1, "https://127.0.0.1:1 can't be reached: Connection refused"),
+        (["login", "https://127.0.0.1:1", "-u", "jo"], 1, "Connection refused; nothing listens there: start the server"),
         (["login", "a", "--token", "t", "-u", "jo"], 2, "exclude each other"),
         (["login", "a", "--ca-checksum", "0", "--insecure-skip-tls-verify"], 2, "exclude each other"),
         (["login", "--use", "x"], 3, "there is no login x"),
