@@ -407,6 +407,19 @@ async def test_a_namespace_of_the_same_name_was_another_one(server: Server) -> N
     assert [item["change"] for item in (await ann.get(path))["items"]] == ["created"]
 
 
+async def test_who_may_list_one_object_learns_of_no_other(server: Server) -> None:
+    client, some = InProcessClient(server), Asking(server, "some")
+    for name in "abcd":
+        await client.create(CONFIG_MAPS, labelled(config_map(name), app=name))
+    at = await give(client, "one", "some", {**READ, "resourceNames": ["c"]})
+    one: dict[str, object] = {"at": at, "limit": 1, "fieldSelector": "metadata.name=c"}
+    page = await some.get(MAPS, **one)
+    assert [item["metadata"]["name"] for item in page["items"]] == ["c"]
+    assert page["metadata"] == {"resourceVersion": str(at)}, "a token would name the object after which it goes on"
+    assert (await some.get(MAPS, **one, labelSelector="app=a"))["items"] == []
+    assert (await some.refused(MAPS, at=at, limit=1))[0] == 403
+
+
 async def test_auditors_and_administrators_see_everything_that_is_kept(server: Server) -> None:
     client, eve = InProcessClient(server), Asking(server, "eve")
     first = revision_of(await client.create(CONFIG_MAPS, config_map("a", n="1")))
