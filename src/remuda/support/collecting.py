@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ _MIB = 1 << 20
 _MOST_LOG, _MOST_KIND, _MOST_EVENTS, _MOST_METRICS = 48 * _MIB, 16 * _MIB, 16 * _MIB, 16 * _MIB
 _MOST_LINES, _MOST_VIEWS = 200_000, 20_000
 _PART_SECONDS = 60.0
-# Files of the data directory that hold nothing but secrets, or some.
-_SECRET_FILES = ("**/*.key", "*password*", "*kubeconfig*", "encryption*.yaml", "**/*token*")
+# Files of the data directory that hold nothing but secrets, or some: anywhere in it, and right in it.
+_SECRET_FILES, _SECRET_HERE = ("*.key", "*token*"), ("*password*", "*kubeconfig*", "encryption*.yaml")
 
 
 @dataclass(slots=True)
@@ -47,7 +48,10 @@ class Collector:
 
     def learn_files(self, data_dir: Path) -> None:
         """Keys and passwords that are on disk, so that they are known also when no server can be asked."""
-        for path in sorted({path for pattern in _SECRET_FILES for path in data_dir.glob(pattern)}):
+        for path in machine.walked(data_dir):
+            patterns = (*_SECRET_FILES, *_SECRET_HERE) if path.parent == data_dir else _SECRET_FILES
+            if not any(fnmatchcase(path.name, pattern) for pattern in patterns):
+                continue
             try:
                 if path.is_file() and path.stat().st_size <= _MIB:
                     self.scrubber.learn(path.read_text(errors="replace"))
