@@ -115,8 +115,10 @@ class Lookout:
         known = dict(self.logs)
         for directory, test in self.directories.items():
             for pattern in _LOGS:
-                for path in directory.rglob(pattern):
-                    known.setdefault(path, test)
+                # Something may still be removed in there.
+                with contextlib.suppress(OSError):
+                    for path in directory.rglob(pattern):
+                        known.setdefault(path, test)
         yield from known.items()
 
     def leaks_in(self, path: Path, test: str) -> Iterator[str]:
