@@ -90,7 +90,9 @@ def made(clock: Clock, entropy: Entropy) -> Material:
 
 def is_unmade(directory: Path) -> bool:
     """Nothing is there, or only what somebody began to make and did not finish."""
-    return (directory / _UNFINISHED).exists() or not any((directory / name).exists() for name in FILES)
+    there = [(directory / name).exists() for name in FILES]
+    # All of them are whole also beside the mark: a power cut may bring it back, and who comes second puts it up once more.
+    return not all(there) and (not any(there) or (directory / _UNFINISHED).exists())
 
 
 def ensure_directory(directory: Path, clock: Clock, entropy: Entropy) -> Material:
@@ -100,6 +102,8 @@ def ensure_directory(directory: Path, clock: Clock, entropy: Entropy) -> Materia
         if is_unmade(directory):
             _make(directory, clock, entropy)
         found = _read(directory)
+        # One that was left behind would say of a file that goes missing later that it may be made anew.
+        (directory / _UNFINISHED).unlink(missing_ok=True)
         found.check(str(directory))
         return _renew(directory, found, clock, entropy)
     except OSError as error:

@@ -18,6 +18,7 @@ from remuda.apiserver.backup import arriving, intofiles
 from remuda.apiserver.backup.errors import BackupError, Damaged, InUse, NotEmpty
 from remuda.apiserver.backup.restored import MARGIN, Restored
 from remuda.apiserver.backup.sealed import Backup
+from remuda.apiserver.material import ensure_directory
 from remuda.apiserver.rotation import record
 from remuda.apiserver.server import Config, Server
 from remuda.apiserver.store import Compacted, Put, StoreError
@@ -191,6 +192,20 @@ def test_shared_keys_go_into_an_empty_directory_and_no_other(made: tuple[Path, P
 async def _server_with_other_keys(tmp_path: Path) -> None:
     config = Config(data_dir=tmp_path / "other", pki_dir=tmp_path / "other-keys", default_roles=False)
     await (await Server.open(config)).close()
+
+
+def test_keys_in_a_directory_that_are_whole_stay_whatever_is_beside_them(made: tuple[Path, Path, int], tmp_path: Path) -> None:
+    """A mark is left by who is killed when all of them are written."""
+    _, backup, _ = made
+    ensure_directory(tmp_path / "keys", SYSTEM_CLOCK, Entropy())
+    (tmp_path / "keys" / ".unfinished").touch()
+    before = files(tmp_path / "keys")
+    with pytest.raises(BackupError, match="has other keys than the backup: say an empty --pki-dir"):
+        restore(backup, tmp_path / "one", pki_dir=tmp_path / "keys")
+    assert files(tmp_path / "keys") == before
+    (tmp_path / "keys" / "encryption.yaml").write_text("nothing")
+    with pytest.raises(BackupError, match=r"encryption\.yaml"):
+        restore(backup, tmp_path / "one", pki_dir=tmp_path / "keys")
 
 
 async def test_no_backup_without_a_state_or_without_its_keys(tmp_path: Path) -> None:

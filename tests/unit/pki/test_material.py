@@ -11,7 +11,7 @@ from cryptography import x509
 from remuda.apiserver import material as module
 from remuda.apiserver import signing
 from remuda.apiserver.encryption import EncryptionError
-from remuda.apiserver.material import FILES, Material, ensure_directory, is_unmade, made
+from remuda.apiserver.material import FILES, Material, ensure_directory, is_unmade, made, read_directory
 from remuda.apiserver.pki import DAY, Pki, PkiError
 from remuda.kube.clock import Clock, Entropy, VirtualClock
 
@@ -96,6 +96,17 @@ def test_servers_that_start_at_the_same_moment_get_the_same(tmp_path: Path) -> N
     assert len(found) == 8
     assert len({each.ca_key for each in found}) == 1
     assert len({each.encryption for each in found}) == 1
+
+
+def test_a_mark_that_is_left_beside_whole_keys_takes_nothing_from_them(tmp_path: Path) -> None:
+    """As after a power cut, or a server that was killed when another had just made them."""
+    first = ensure(tmp_path)
+    (tmp_path / ".unfinished").touch()
+    assert not is_unmade(tmp_path) and read_directory(tmp_path) == first
+    assert ensure(tmp_path) == first
+    (tmp_path / "encryption.yaml").unlink()
+    with pytest.raises(PkiError, match=r"encryption.yaml is missing"):
+        ensure(tmp_path)
 
 
 @pytest.mark.parametrize("crash_after", range(4))

@@ -12,6 +12,7 @@ import msgspec
 
 from remuda.kube.clock import Clock
 
+from ..encryption import EncryptionError
 from ..material import Material, fill_directory, is_unmade, read_directory
 from ..rotation import record
 from ..signing import PkiError
@@ -88,9 +89,10 @@ def share_keys(pki_dir: Path, material: Material) -> None:
     try:
         if is_unmade(pki_dir):
             fill_directory(pki_dir, material)
-        elif not are_the_same(read_directory(pki_dir), material):
+        # Also when it was just filled: somebody else may have been faster.
+        if not are_the_same(read_directory(pki_dir), material):
             raise BackupError(f"{pki_dir} has other keys than the backup: say an empty --pki-dir")
-    except PkiError as error:
+    except (PkiError, EncryptionError) as error:
         raise BackupError(str(error)) from error
 
 
