@@ -159,7 +159,7 @@ def memory(server: RemudaProcess) -> int:
 )
 def test_an_answer_without_end(server: RemudaProcess, hook: Webhook, path: str, why: str) -> None:
     name = path.strip("/")
-    register(server, hook, name, path, timeout=20 if "larger" in why else 2)
+    register(server, hook, name, path, timeout=30 if "larger" in why else 2)
     before = memory(server)
     answer = send(server.endpoint, "POST", CMS.format(name), cm("a"))
     assert answer.status == 500

@@ -31,6 +31,7 @@ CLUSTERS = f"/apis/provisioning.cattle.io/v1/namespaces/{WORKSPACE}/clusters"
 CLOUDS = CONFIGS.replace("localconfigs", "digitaloceanconfigs")
 MACHINES = f"/apis/rke-machine.cattle.io/v1/namespaces/{WORKSPACE}/localmachines"
 SERVER_URL = "/apis/management.cattle.io/v3/settings/server-url"
+NAMESPACES = ("/api/v1/namespaces/cattle-global-data", f"/api/v1/namespaces/{WORKSPACE}")
 SECRETS, LOGS = "/api/v1/namespaces/cattle-global-data/secrets", f"/api/v1/namespaces/{WORKSPACE}/configmaps"
 ROLES = dict.fromkeys(("etcdRole", "controlPlaneRole", "workerRole"), True)
 POOLS = [
@@ -137,7 +138,8 @@ def test_the_service_works_shut_in_and_goes_without_a_trace(host: SystemHost) ->
     # Jobs are processes of the service: one makes a machine of the driver `local`; one, which is confined besides, looks for its
     # cloud, and there is no network.
     ask = f"{ask} https://127.0.0.1:8443"
-    eventually(lambda: all(host.shell(f"{ask}{path}").returncode == 0 for path in (CONFIGS, CLOUDS, CLUSTERS, SERVER_URL)), 120)
+    wanted_first = (*NAMESPACES, CONFIGS, CLOUDS, CLUSTERS, SERVER_URL)
+    eventually(lambda: all(host.shell(f"{ask}{path}").returncode == 0 for path in wanted_first), 240)
     send(host, ask.replace("-sf", "-sf -X PATCH"), SERVER_URL, {"value": "https://127.0.0.1:8443"}, "merge-patch+json")
     send(host, ask, CONFIGS, named("small", "rke-machine-config.cattle.io/v1", "LocalConfig"))
     send(host, ask, SECRETS, {**named("cc-far", "v1", "Secret"), **CREDENTIAL})
