@@ -324,7 +324,7 @@ class Handler:
         data = await reading.read_limited(request) if reading.has_body(request) else b""
         if not data:
             return None
-        return reading.read_delete_options(data, request.headers.get("Content-Type", ""))
+        return await reading.read_delete_options(data, request.headers.get("Content-Type", ""))
 
     # --- watch ---------------------------------------------------------------------------------------------------------
 

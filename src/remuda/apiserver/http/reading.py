@@ -155,11 +155,15 @@ async def parse_patch(data: bytes, content_type: str) -> tuple[Any, list[str]]:
 _decode_delete_options = decoder_for("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")
 
 
-def read_delete_options(data: bytes, content_type: str) -> Obj:
+async def read_delete_options(data: bytes, content_type: str) -> Obj:
     """DeleteOptions as a body, of whichever group."""
     media = negotiation.input_type(content_type, builtin=True)
     try:
-        raw: Any = protobuf.decode(data) if data.startswith(protobuf.MAGIC) else parse(data, media == negotiation.YAML)[0]
+        raw: Any
+        if data.startswith(protobuf.MAGIC):
+            raw = protobuf.decode(data)
+        else:
+            raw, _ = await parse_aside(data, media == negotiation.YAML)
         if raw is None:
             raw = {}
         if not isinstance(raw, dict):

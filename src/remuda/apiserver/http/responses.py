@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -22,6 +24,9 @@ GZIP_FROM = 128 * 1024
 # Compressing this much takes long enough to be done in threads, while the first of it is sent.
 _THREAD_FROM = 512 * 1024
 _SLICED_FROM, _SLICE = 1024 * 1024, 256 * 1024
+# YAML is written by Python, a megabyte in a second or more: what is longer is done beside the event loop, one at a time.
+_LONG_YAML = 16 * 1024
+_yaml_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="yaml")
 
 
 def plain(body: bytes, status: int = 200) -> web.Response:
@@ -59,7 +64,10 @@ async def body(
     request: web.BaseRequest, data: bytes, status: int = 200, media_type: str = JSON, pretty: bool = False
 ) -> web.Response:
     if media_type == YAML:
-        data = yamlio.dumps(jsonio.loads(data)).encode()
+        if len(data) > _LONG_YAML:
+            data = await asyncio.get_running_loop().run_in_executor(_yaml_thread, _yaml, data)
+        else:
+            data = _yaml(data)
     elif pretty:
         data = msgspec.json.format(data, indent=2)
     response = plain(data, status)
@@ -72,6 +80,10 @@ async def body(
     elif len(data) >= _SLICED_FROM:
         response.body = _slices(data)
     return response
+
+
+def _yaml(data: bytes) -> bytes:
+    return yamlio.dumps(jsonio.loads(data)).encode()
 
 
 def stream(request: web.BaseRequest, pieces: AsyncIterator[bytes]) -> web.Response:
