@@ -15,6 +15,8 @@ service-account key.
 from __future__ import annotations
 
 import base64
+import contextlib
+import fcntl
 import hashlib
 import ipaddress
 import os
@@ -188,15 +190,19 @@ def kubeconfig(server_url: str, ca_pem: bytes, user_name: str, user: Obj) -> Obj
 def write_private(path: Path, content: bytes) -> None:
     """Replace `path` by `content` (mode 0600) so that a crash leaves the old file or the new one, durably."""
     temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
     parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
+        # Servers that share a directory of keys take over a new one at the same moment: one must not put in place what the other
+        # has only begun to write. File systems that lock no directories are left to chance.
+        with contextlib.suppress(OSError):
+            fcntl.flock(parent, fcntl.LOCK_EX)
+        temporary.unlink(missing_ok=True)
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
         os.fsync(parent)
     finally:
         os.close(parent)

@@ -6,6 +6,8 @@ import asyncio
 import ssl
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -196,3 +198,21 @@ async def test_tls_between_the_two_certificates_works(tmp_path: Path) -> None:
         subject = x509.load_der_x509_certificate(await seen).subject
         writer.close()
     assert subject.rfc4514_string() == "CN=alice,O=ops,O=dev"
+
+
+def test_a_file_that_several_write_at_once_is_that_of_one_of_them(tmp_path: Path) -> None:
+    """As servers do that share a directory of keys, when these are rotated."""
+    barrier = threading.Barrier(4)
+    whole = {bytes([letter]) * 5000 for letter in b"abcd"}
+    seen: set[bytes] = set()
+
+    def write(content: bytes) -> None:
+        barrier.wait()
+        for _ in range(10):
+            module.write_private(tmp_path / "ca.key", content)
+            seen.add((tmp_path / "ca.key").read_bytes())
+
+    with ThreadPoolExecutor(4) as threads:
+        for done in [threads.submit(write, content) for content in whole]:
+            done.result(60)
+    assert seen <= whole and [path.name for path in tmp_path.iterdir()] == ["ca.key"]
