@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
+from remuda.apiserver.builtin import protobuf
 from remuda.apiserver.http import reading, responses
 from remuda.apiserver.http.negotiation import YAML
 from remuda.kube import yamlio
@@ -32,7 +33,20 @@ async def test_yaml_is_written_beside_the_loop_when_it_is_long(
     assert [each is not threading.main_thread() for each in threads] == [beside]
 
 
-@pytest.mark.parametrize("letters", [10, 40_000])
+def in_protobuf(letters: int) -> bytes:
+    """`gracePeriodSeconds: 7`, and a field that nobody knows."""
+
+    def part(number: int, content: bytes) -> bytes:
+        size = len(content)
+        return bytes((number << 3 | 2, size & 127 | 128, size >> 7 & 127 | 128, size >> 14)) + content
+
+    kind = part(1, b"v1") + part(2, b"DeleteOptions")
+    return protobuf.MAGIC + part(1, kind) + part(2, b"\x08\x07" + part(15, b"x" * letters))
+
+
+@pytest.mark.parametrize("letters", [10, 100_000])
 async def test_delete_options_are_read_whatever_they_are_padded_with(letters: int) -> None:
-    said = f"# {'x' * letters}\ngracePeriodSeconds: 7\n".encode()
-    assert (await reading.read_delete_options(said, "application/yaml"))["gracePeriodSeconds"] == 7
+    in_yaml = f"# {'x' * letters}\ngracePeriodSeconds: 7\n".encode()
+    assert (await reading.read_delete_options(in_yaml, "application/yaml"))["gracePeriodSeconds"] == 7
+    found = await reading.read_delete_options(in_protobuf(letters), protobuf.CONTENT_TYPE)
+    assert found["gracePeriodSeconds"] == 7

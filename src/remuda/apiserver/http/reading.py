@@ -27,6 +27,7 @@ BODY_LIMIT = 3 * 1024 * 1024
 # Bodies longer than these are read on a thread, so that nobody else waits.
 _LONG_JSON = 256 * 1024
 _LONG_YAML = 16 * 1024
+_LONG_PROTOBUF = 64 * 1024
 
 
 # Where a body is kept that has been read: a request may be attempted twice.
@@ -69,7 +70,7 @@ async def read_object(request: web.BaseRequest, call: Call) -> tuple[Any, list[s
     if media == negotiation.PROTOBUF or data.startswith(protobuf.MAGIC):
         try:
             default = (call.version.api_version, call.version.kind)
-            return protobuf.decode(data, default=default), []
+            return await _protobuf(data, default), []
         except ValueError as error:
             raise errors.bad_request(str(error)) from None
     try:
@@ -78,6 +79,12 @@ async def read_object(request: web.BaseRequest, call: Call) -> tuple[Any, list[s
         raise unrecognized(call, f"couldn't get version/kind; json parse error: {error}") from None
     except yamlio.YamlError as error:
         raise unrecognized(call, str(error)) from None
+
+
+async def _protobuf(data: bytes, default: tuple[str, str] | None = None) -> Obj:
+    if len(data) <= _LONG_PROTOBUF:
+        return protobuf.decode(data, default=default)
+    return await asyncio.to_thread(protobuf.decode, data, default=default)
 
 
 async def parse_aside(data: bytes, yaml: bool, merge: bool = False) -> tuple[Any, list[str]]:
@@ -161,7 +168,7 @@ async def read_delete_options(data: bytes, content_type: str) -> Obj:
     try:
         raw: Any
         if data.startswith(protobuf.MAGIC):
-            raw = protobuf.decode(data)
+            raw = await _protobuf(data)
         else:
             raw, _ = await parse_aside(data, media == negotiation.YAML)
         if raw is None:
