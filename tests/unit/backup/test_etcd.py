@@ -12,14 +12,14 @@ import pytest
 from remuda.apiserver import agreement, presence
 from remuda.apiserver.backup import intoetcd, intofiles
 from remuda.apiserver.backup.errors import BackupError, InUse, NotEmpty
-from remuda.apiserver.backup.intoetcd import Place
+from remuda.apiserver.backup.intoetcd import Marked, Place
 from remuda.apiserver.backup.restored import MARGIN, Restored
 from remuda.apiserver.backup.sealed import Backup
 from remuda.apiserver.backup.sources import of_etcd
 from remuda.apiserver.backup.taking import take
 from remuda.apiserver.presence import Presence
 from remuda.apiserver.server import Config, Server
-from remuda.apiserver.store import Compacted, Put, StoreError
+from remuda.apiserver.store import Compacted, Delete, Op, Put, StoreError
 from remuda.apiserver.store.etcd import EtcdConfig, EtcdStore
 from remuda.apiserver.store.shifted import read_offset
 from remuda.client.inprocess import InProcessClient
@@ -191,6 +191,21 @@ async def test_nobody_works_beside_a_restore(made: tuple[Path, Path, int], confi
             while await other.others():
                 await asyncio.sleep(0.1)
         assert await read_offset(store) == 0
+
+
+async def test_a_restore_that_sleeps_while_another_is_done_writes_nothing_when_it_wakes_up(
+    made: tuple[Path, Path, int], config: EtcdConfig, tmp_path: Path
+) -> None:
+    data, backup, _ = made
+    async with opened(config) as store:
+        asleep = Marked(store, await store.write([Put(presence.RESTORING, b"x")]))
+        await asleep.write([Put("/registry/configmaps/default/one", b"{}"), Put("/registry/configmaps/default/two", b"{}")])
+        # Its record has gone meanwhile: it is taken for dead.
+        await restore(backup, config, tmp_path)
+        late: list[Op] = [Delete("/registry/configmaps/default/one"), Put("/registry/configmaps/default/three", b"{}")]
+        with pytest.raises(InUse, match="another restore into this etcd has begun since"):
+            await asleep.write(late)
+    assert await read_etcd(config) == await asyncio.to_thread(read_state, data)
 
 
 async def test_a_backup_needs_the_keys_of_the_servers(made: tuple[Path, Path, int], config: EtcdConfig, tmp_path: Path) -> None:

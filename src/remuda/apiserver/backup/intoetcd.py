@@ -9,8 +9,8 @@ Servers and restores tell each other by :mod:`..presence`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from .. import agreement, keys, presence
 from ..presence import Presence
 from ..sealing import Cost
 from ..signing import PkiError
-from ..store import Delete, Mismatch, Op, Put, StoreError, Unknown
+from ..store import Check, Delete, KeyValue, Mismatch, Op, Put, StoreError, Unknown
 from ..store import shifted as shifting
 from ..store.etcd import EtcdConfig, EtcdStore
 from .errors import BackupError, InUse, NotEmpty
@@ -65,23 +65,23 @@ async def restore(
     store = await EtcdStore.open(place.etcd, clock, rng)
     try:
         async with _alone(store, clock, entropy) as own:
-            is_wreck = await store.get(presence.RESTORING) is not None
-            there = not is_wreck and bool((await store.range(keys.ROOT, limit=1)).items or await store.get(agreement.KEY))
+            wreck = await store.get(presence.RESTORING)
+            there = wreck is None and bool((await store.range(keys.ROOT, limit=1)).items or await store.get(agreement.KEY))
             if there and not force:
                 raise NotEmpty(
                     f"{place.etcd.prefix}{keys.ROOT} in this etcd is not empty: say another --etcd-prefix, "
                     "or --force to replace what is there"
                 )
             aside = await _put_aside(store, place, passphrase, clock, entropy, cost) if there else None
-            await _mark(store, own, is_wreck, backup.path)
-            offset = await _clear(store, backup.header.revision)
-            restored = await _fill(store, found, place, clock, entropy, backup.header.objects, progress)
+            marked = Marked(store, await _mark(store, own, wreck, backup.path))
+            offset = await _clear(marked, backup.header.revision)
+            restored = await _fill(marked, found, place, clock, entropy, backup.header.objects, progress)
             if place.pki_dir is not None:
                 share_keys(place.pki_dir, found.material)
-            await _write(store, [Put(agreement.KEY, await agreement.note(found.material, place.token, entropy, cost))])
+            await marked.write([Put(agreement.KEY, await agreement.note(found.material, place.token, entropy, cost))])
             # What was before is none of this state's past.
             await store.compact(store.revision)
-            await _write(store, [Delete(presence.RESTORING)])
+            await marked.remove()
         return restored._replace(revision=restored.revision + offset, aside=aside)
     except PkiError as error:
         raise BackupError(str(error)) from error
@@ -111,16 +111,51 @@ async def _check_alone(own: Presence) -> None:
         )
 
 
-async def _mark(store: EtcdStore, own: Presence, is_wreck: bool, path: Path) -> None:
-    """From here on what is there is no state, until all of the new one is."""
-    await _write(store, [Put(presence.RESTORING, path.name.encode())])
+async def _mark(store: EtcdStore, own: Presence, wreck: KeyValue | None, path: Path) -> int:
+    """From here on what is there is no state, until all of the new one is. The revision of the mark."""
+    put = Put(presence.RESTORING, path.name.encode(), 0 if wreck is None else wreck.mod_revision)
+    with _unless_another():
+        revision = await _write(store, [put])
     try:
         # Nobody can have come since, but one whose record was late to be renewed.
         await _check_alone(own)
     except InUse:
-        if not is_wreck:
-            await _write(store, [Delete(presence.RESTORING)])
+        if wreck is None:
+            with _unless_another():
+                await _write(store, [Delete(presence.RESTORING, revision)])
         raise
+    return revision
+
+
+@contextmanager
+def _unless_another() -> Iterator[None]:
+    """Raise InUse when the mark is not the one that was expected."""
+    try:
+        yield
+    except Mismatch as error:
+        if error.key != presence.RESTORING:
+            raise
+        raise InUse("another restore into this etcd has begun since, so this one ends: wait for that one") from error
+
+
+class Marked:
+    """What is written while the mark of this restore stands, and no other's.
+
+    A machine that sleeps for longer than its record lasts is taken for one that died: another restore begins anew, and what this
+    one has left to write, when it wakes up, must not get in between.
+    """
+
+    def __init__(self, store: EtcdStore, mark: int) -> None:
+        self.store = store
+        self._mark = mark
+
+    async def write(self, ops: list[Op]) -> int:
+        with _unless_another():
+            return await _write(self.store, [Check(presence.RESTORING, self._mark), *ops])
+
+    async def remove(self) -> None:
+        with _unless_another():
+            await _write(self.store, [Delete(presence.RESTORING, self._mark)])
 
 
 async def _put_aside(store: EtcdStore, place: Place, passphrase: str, clock: Clock, entropy: Entropy, cost: Cost) -> Path:
@@ -137,18 +172,19 @@ async def _put_aside(store: EtcdStore, place: Place, passphrase: str, clock: Clo
     return path
 
 
-async def _clear(store: EtcdStore, revision: int) -> int:
+async def _clear(marked: Marked, revision: int) -> int:
     """Afterwards nothing is there but signs and the note of how far revisions are shifted from now on: that."""
+    store = marked.store
     offset = max(await shifting.read_offset(store), revision + MARGIN - store.revision)
     kept = {presence.RESTORING, shifting.KEY}
-    await _write(store, [Put(shifting.KEY, shifting.note(offset))])
+    await marked.write([Put(shifting.KEY, shifting.note(offset))])
     for root in (keys.ROOT, keys.OWN):
         start = ""
         while True:
             page = await store.range(root, start=start, limit=_PAGE)
             ops: list[Op] = [Delete(kv.key) for kv in page.items if kv.key not in kept and not kv.key.startswith(presence.ROOT)]
             if ops:
-                await _write(store, ops)
+                await marked.write(ops)
             if not page.more:
                 break
             start = page.items[-1].key + "\0"
@@ -156,7 +192,7 @@ async def _clear(store: EtcdStore, revision: int) -> int:
 
 
 async def _fill(
-    store: EtcdStore, found: Contents, place: Place, clock: Clock, entropy: Entropy, expected: int, progress: Progress
+    marked: Marked, found: Contents, place: Place, clock: Clock, entropy: Entropy, expected: int, progress: Progress
 ) -> Restored:
     done = over = size = first = 0
     ops: list[Op] = []
@@ -164,14 +200,14 @@ async def _fill(
     async def send() -> None:
         nonlocal size, first
         if ops:
-            revision = await _write(store, ops)
+            revision = await marked.write(ops)
             first = first or revision
             progress(done, expected)
         ops.clear()
         size = 0
 
     for key, value in found.notes.items():
-        await _write(store, [Put(key, value)])
+        await marked.write([Put(key, value)])
     envelope = found.material.envelope(entropy)
     for entry, value in sealed(found.objects, envelope, place.etcd.prefix):
         now = clock.time()
@@ -186,7 +222,7 @@ async def _fill(
         if len(ops) >= _OPS:
             await send()
     await send()
-    return Restored(done, over, first or store.revision, None)
+    return Restored(done, over, first or marked.store.revision, None)
 
 
 def _seconds(entry: Object, now: float) -> int:
@@ -203,7 +239,7 @@ async def _write(store: EtcdStore, ops: list[Op]) -> int:
             left: list[Op] = [op for op in ops if not isinstance(op, Delete) or await store.get(op.key) is not None]
             if isinstance(error, Mismatch) and len(left) == len(ops):
                 raise
-            if not left:
+            if all(isinstance(op, Check) for op in left):
                 return store.revision
             ops = left
     raise StoreError("etcd loses too many answers: repeat the restore when it is well")
