@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,4 +84,19 @@ def _tell(backup: Backup, restored: Restored, data_dir: Path, sharing: Sharing) 
         click.echo(f"{restored.over:,} more had a time to live, which is over.")
     if restored.aside is not None:
         click.echo(f"What was there is kept in {restored.aside}.")
+    if sharing.etcd is None and (owner := _other_owner(data_dir)):
+        click.echo(f"The new files are not yet {owner}'s, as the directory is: chown -R {owner}: {data_dir.absolute()}")
     click.echo("Start the server: remuda serve, with the options that it had.")
+
+
+def _other_owner(data_dir: Path) -> str:
+    """Whose the directory is, when it is not ours: root restores for a service that has a user of its own."""
+    import pwd
+
+    found = data_dir.stat().st_uid
+    if found == os.geteuid():
+        return ""
+    try:
+        return pwd.getpwuid(found).pw_name
+    except KeyError:
+        return str(found)

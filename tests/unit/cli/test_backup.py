@@ -77,6 +77,18 @@ def test_the_passphrase_comes_from_a_file_that_only_its_owner_reads(shell: Shell
         assert done.returncode == 2 and why in done.stderr and len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root restores for somebody else")
+def test_who_restores_for_a_service_is_told_to_hand_the_files_over(shell: Shell, state: Path) -> None:
+    shell.environ["REMUDA_PASSPHRASE"] = PASSPHRASE
+    path, there = shell.home / "x.backup", shell.home / "new"
+    assert shell.run("backup", str(path)).returncode == 0
+    there.mkdir()
+    os.chown(there, 54321, 54321)
+    done = shell.run("restore", str(path), "--data-dir", str(there))
+    assert done.returncode == 0 and f": chown -R 54321: {there}\nStart the server" in done.stdout, done
+    assert "chown" not in shell.run("restore", str(path), "--data-dir", str(shell.home / "own")).stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
