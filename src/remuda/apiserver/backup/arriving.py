@@ -108,6 +108,8 @@ def _settle(data_dir: Path) -> None:
                 path.rename(data_dir / path.name)
             sync_directory(data_dir)
             cleared.unlink()
+            # Before the rest goes: who finds the word and not what it speaks of could not go on.
+            sync_directory(place)
         if place.exists():
             shutil.rmtree(place)
     except OSError as error:
