@@ -177,5 +177,5 @@ async def _create(store: Store, noted: Noted, expect: int = 0) -> None:
 def _decoded(found: KeyValue) -> Noted:
     try:
         return msgspec.json.decode(found.value, type=Noted)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         raise PkiError(f"{_WHERE} is damaged: restore etcd from a backup") from None

@@ -106,7 +106,7 @@ async def test_a_wrong_token_is_refused_and_changes_nothing(store: MemoryStore, 
     assert await stored(store) == before
 
 
-@pytest.mark.parametrize("value", [b"", b"{}", b"nonsense", b'{"fingerprints": 1}'])
+@pytest.mark.parametrize("value", [b"", b"{}", b"nonsense", b'{"fingerprints": 1}', b'{"fingerprints": {"ca": "\xff"}}'])
 async def test_a_damaged_value_is_refused_and_not_replaced(store: MemoryStore, clock: VirtualClock, value: bytes) -> None:
     await store.write([Put(KEY, value)])
     with pytest.raises(PkiError, match="is damaged"):

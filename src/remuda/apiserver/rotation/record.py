@@ -68,7 +68,7 @@ def note_of(found: KeyValue | None) -> Note | None:
     """None also for what can't be read: another version's."""
     try:
         return None if found is None else msgspec.json.decode(found.value, type=Note)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
@@ -78,7 +78,7 @@ async def read(store: Store) -> Found:
         return Found(Record(), 0)
     try:
         return Found(msgspec.json.decode(found.value, type=Record), found.mod_revision)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         raise PkiError(f"the state of rotations in the store ({KEY}) is damaged: restore the store from a backup") from None
 
 
