@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -66,6 +68,28 @@ async def ended(reader: asyncio.StreamReader) -> bool:
     except ConnectionError:
         pass
     return True
+
+
+async def test_of_the_addresses_of_a_name_those_are_listened_on_that_the_machine_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = ["192.0.2.1", "127.0.0.1"]
+
+    def getaddrinfo(*_: object, **__: object) -> list[tuple[object, ...]]:
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in named]
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    found = Place(Room())
+    await found.listener.open("some.example", 0)
+    monkeypatch.undo()
+    try:
+        _, writer = await found.connect()
+        writer.close()
+    finally:
+        await found.listener.close(0.0)
+    named.pop()
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    with pytest.raises(OSError, match=r"no address of some\.example") as refused:
+        await Place(Room()).listener.open("some.example", 0)
+    assert refused.value.errno == errno.EADDRNOTAVAIL
 
 
 async def test_a_head_that_never_ends() -> None:

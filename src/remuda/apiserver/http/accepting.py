@@ -28,6 +28,8 @@ _AT_ONCE = 64
 # The process or the machine has no files, or no memory, for one more.
 _EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 _REST_SECONDS = 0.5
+# The kernel does not know such addresses, or the machine does not have this one.
+_NOT_HERE = frozenset((errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.EADDRNOTAVAIL))
 
 Admit = Callable[[str], Seat | None]
 Protocols = Callable[[Seat | None], asyncio.BaseProtocol]
@@ -53,13 +55,14 @@ class Acceptor:
         try:
             for family, _, _, _, address in dict.fromkeys(found):
                 try:
-                    made = socket.socket(family, socket.SOCK_STREAM)
+                    made = _listening(family, (address[0], self.port or address[1], *address[2:]))
                 except OSError as error:
-                    # A name may have addresses of a kind that this kernel does not know.
+                    if error.errno not in _NOT_HERE:
+                        raise
+                    # A name may have addresses that are none here: localhost's ::1, where IPv6 is switched off.
                     log.debug("%s can't be listened on: %s", address[0], error)
                     continue
                 self._sockets.append(made)
-                _listen(made, (address[0], self.port or address[1], *address[2:]))
                 self.port = made.getsockname()[1]
             if not self._sockets:
                 raise OSError(errno.EADDRNOTAVAIL, f"there is no address of {host} to listen on")
@@ -138,13 +141,19 @@ class Acceptor:
             log.debug("a connection was not made: %s", error)
 
 
-def _listen(made: socket.socket, address: tuple[object, ...]) -> None:
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    with contextlib.suppress(OSError):
-        # What is accepted inherits it.
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if made.family == socket.AF_INET6:
-        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    made.bind(address)
-    made.listen(_BACKLOG)
-    made.setblocking(False)
+def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):
+            # What is accepted inherits it.
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if made.family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+        made.listen(_BACKLOG)
+        made.setblocking(False)
+    except OSError:
+        made.close()
+        raise
+    return made
