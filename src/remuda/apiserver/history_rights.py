@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from remuda.kube.clock import yield_to_loop
 from remuda.kube.objects import Key
 
 from . import keys
@@ -63,6 +64,8 @@ class Rights:
                 # What was before is forgotten; since it did not begin here, it was there.
                 return 0 if looked else since
             for version in page:
+                # Roles may be large, and so many are read one after the other.
+                await yield_to_loop()
                 if version.kv is None or not gives(self._read(version.kv)):
                     return since
                 since = version.revision
