@@ -11,6 +11,7 @@ One example in a few is run under tracemalloc: what comes from outside may not m
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import random
 import sys
@@ -162,6 +163,15 @@ def summarize(reporter: pytest.TerminalReporter) -> None:
     for name, count, seconds, first in sorted(found):
         reporter.line(f"{count:>10,}  {seconds / 60:6.1f} min  {name}  seed {first}")
     reporter.line(f"{sum(each[1] for each in found):>10,}  {sum(each[2] for each in found) / 60:6.1f} min  in all")
+
+
+def complaints(records: list[logging.LogRecord]) -> list[str]:
+    """Errors that we told of. What an earlier test left to asyncio is complained about whenever it happens to be collected."""
+    return [record.getMessage() for record in records if record.levelno >= logging.ERROR and is_ours(record)]
+
+
+def is_ours(record: logging.LogRecord) -> bool:
+    return record.name.startswith(("remuda", "aiohttp"))
 
 
 def _size(value: Any) -> int:

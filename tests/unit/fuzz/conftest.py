@@ -143,8 +143,7 @@ def _prepare(target: Target) -> None:
     kind = {"Content_Type": "application/json"}
     crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     assert target.send("POST", crds, json.dumps(HORSE_CRD).encode(), **kind)[0] == 201
-    for _ in range(200):
-        if target.send("GET", "/apis/ranch.example.com/v1/horses")[0] == 200:
-            return
+    end = time.monotonic() + 90
+    while target.send("GET", "/apis/ranch.example.com/v1/horses")[0] != 200:
+        assert time.monotonic() < end, "the horses are not served"
         time.sleep(0.05)
-    raise AssertionError("the horses are not served")

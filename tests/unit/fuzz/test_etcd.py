@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import logging
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,7 +28,7 @@ from remuda.apiserver.store.etcd.rpc import TXN as TXN_CALL
 from remuda.apiserver.store.etcd.rpc import WATCH as WATCH_CALL
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 
-from .budget import fuzzing
+from .budget import complaints, fuzzing
 from .shapes import changed, encoded, mangled, shaped, values
 
 Obj = dict[str, Any]
@@ -334,4 +333,4 @@ def test_a_store_on_an_etcd_that_has_gone_mad(
             await store.close()
 
     runner.run(use())
-    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
+    assert complaints(caplog.records) == []

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from remuda.apiserver.server import Config, Server
 
-from .budget import fuzzing
+from .budget import fuzzing, is_ours
 from .shapes import mangled, numbers, texts
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -39,7 +39,8 @@ class _Errors(logging.Handler):
         self.said: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(self.format(record))
+        if is_ours(record):
+            self.said.append(self.format(record))
 
 
 class Served:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -21,7 +20,7 @@ from remuda.tunnel.errors import FrameError
 from remuda.tunnel.frames import Kind, encode
 from tests.unit.tunnel.pair import TOKEN, Door, echo, listening, read_exactly, stopped, until
 
-from .budget import fuzzing
+from .budget import complaints, fuzzing
 from .shapes import mangled
 
 streams = st.one_of(st.integers(0, 5), st.sampled_from([-1, 2**63 - 1, -(2**63)]))
@@ -79,7 +78,7 @@ class World:
 
     def heard(self, caplog: pytest.LogCaptureFixture) -> None:
         assert self.complaints == []
-        assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
+        assert complaints(caplog.records) == []
         caplog.clear()
 
 
