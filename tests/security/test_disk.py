@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import socket
@@ -50,24 +51,28 @@ def test_what_a_server_writes_is_its_owners_whatever_the_umask(lived: Gateway, t
     _remuda(tmp_path, "login", lived.url, "--username", "somebody", "--ca-file", str(lived.ca), "--password-stdin", said=PASSWORD)
     found = _remuda(tmp_path, "token", "create", "-o", "json")
     assert json.loads(found)
-    assert not _others_may(lived.directory), _others_may(lived.directory)
-    assert not _others_may(tmp_path / "home")
+    assert _others_may(lived.directory) == []
+    assert _others_may(tmp_path / "home") == []
 
 
 def test_secrets_are_not_in_the_database_as_they_are(lived: Gateway) -> None:
     eventually(lambda: lived.endpoint.request("GET", "/api/v1/namespaces/default/secrets/marked").status == 200)
     for path in sorted(lived.directory.rglob("*")):
-        if path.is_file():
-            held = path.read_bytes()
-            for form in (MARK.encode(), base64.b64encode(MARK.encode())):
-                assert form not in held, path
+        held = b""
+        # The server goes on: what was there a moment ago may have got its name.
+        with contextlib.suppress(FileNotFoundError):
+            held = path.read_bytes() if path.is_file() else b""
+        for form in (MARK.encode(), base64.b64encode(MARK.encode())):
+            assert form not in held, path
 
 
 @pytest.mark.parametrize("version", [TLS_1_0, TLS_1_1])
 def test_old_tls_is_refused_on_the_port_itself(lived: Gateway, version: int) -> None:
     with socket.create_connection((lived.host, lived.port), timeout=60) as connection:
         connection.sendall(hello(version, OLD))
-        told = connection.recv(64)
+        told = b""
+        with contextlib.suppress(ConnectionError):
+            told = connection.recv(64)
     # Closed, with or without a word on why.
     assert not told or (told[0], told[6]) == (ALERT, PROTOCOL_VERSION)
     modern = ssl.create_default_context(cafile=str(lived.ca))
@@ -85,7 +90,10 @@ def _others_may(directory: Path) -> list[str]:
         inside = path.relative_to(directory).parts
         if len(inside) > 2 and inside[0] == HOSTS:
             continue
-        mode = path.lstat().st_mode
+        try:
+            mode = path.lstat().st_mode
+        except FileNotFoundError:
+            continue
         if not stat.S_ISLNK(mode) and mode & 0o077:
             found.append(f"{stat.filemode(mode)} {path.relative_to(directory)}")
     return found
