@@ -79,9 +79,12 @@ def explain(error: Exception) -> tuple[str, Code]:
 
 
 def _with_advice(message: str) -> str:
-    """What one meets first of all, on a server that was stopped or never started, and there is one thing to do about it."""
-    nobody_there = message.endswith("can't be reached: Connection refused")
-    return f"{message}; nothing listens there: start the server, or correct the address" if nobody_there else message
+    """What one meets first of all, and what there is to do: a server that does not run, and one that is something else."""
+    if message.endswith("can't be reached: Connection refused"):
+        return f"{message}; nothing listens there: start the server, or correct the address"
+    if message == "the server could not find the requested resource":
+        return f"{message}: it is not Remuda's, or serves its API only; say which is meant with --login or --kubeconfig"
+    return message
 
 
 def _api_code(error: object) -> Code:

@@ -79,11 +79,30 @@ def parse_interval(text: str | float) -> float:
     return sum(float(number) * {**_UNITS, "ms": 0.001}[unit] for number, unit in _PART.findall(text))
 
 
+def owner_of(path: Path) -> str:
+    """The name of the user that it belongs to, or the number."""
+    try:
+        return path.owner()
+    except KeyError:
+        return str(path.stat().st_uid)
+
+
+class _DataDir(click.Path):
+    """A directory; of one that is somebody else's it says whose, since that is who the command is for."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        path = Path(value)
+        # Who may not even look what is there is told when it is opened.
+        if os.path.isdir(path) and not os.access(path, os.R_OK):  # noqa: PTH112
+            self.fail(f"{path} is for the user {owner_of(path)} only: run this as that user, or say another one", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def data_dir_option(function: _Function) -> _Function:
     """`--data-dir`; the function gets a `data_dir: Path`."""
     return click.option(
         "--data-dir",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=_DataDir(file_okay=False, path_type=Path),
         default=default_data_dir,
         envvar="REMUDA_DATA_DIR",
         help="Where the server keeps its state.  [default: /var/lib/remuda for root, else $XDG_DATA_HOME/remuda]",

@@ -77,12 +77,20 @@ def remote_of(kubeconfig: Path | None, login: str) -> Remote:
     if os.access(own, os.R_OK):
         return Remote(select(load([own])))
     # Whoever has just started a server elsewhere, or as another user, meets this.
-    why = "can't be read" if os.path.lexists(own) else "is not there"
+    why = "is not there" if _is_missing(own) else "this user can't read"
     raise Failure(
         "you are not logged in: remuda login URL, or say --kubeconfig FILE; "
         f"that of a server here would be {own} (REMUDA_DATA_DIR), which {why}",
         Code.NOT_FOUND,
     )
+
+
+def _is_missing(path: Path) -> bool:
+    try:
+        path.stat()
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
+    return False
 
 
 def remote_options(function: _Function) -> _Function:

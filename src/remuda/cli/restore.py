@@ -13,7 +13,7 @@ from .counting import Counter, counting
 from .etcd_options import Sharing, etcd_options
 from .exits import Failure
 from .passphrases import passphrase_option, read_passphrase
-from .places import data_dir_option
+from .places import data_dir_option, owner_of
 
 if TYPE_CHECKING:
     from remuda.apiserver.backup.restored import Restored
@@ -84,19 +84,8 @@ def _tell(backup: Backup, restored: Restored, data_dir: Path, sharing: Sharing) 
         click.echo(f"{restored.over:,} more had a time to live, which is over.")
     if restored.aside is not None:
         click.echo(f"What was there is kept in {restored.aside}.")
-    if sharing.etcd is None and (owner := _other_owner(data_dir)):
+    if sharing.etcd is None and data_dir.stat().st_uid != os.geteuid():
+        # Root restores for a service that has a user of its own.
+        owner = owner_of(data_dir)
         click.echo(f"The new files are not yet {owner}'s, as the directory is: chown -R {owner}: {data_dir.absolute()}")
     click.echo("Start the server: remuda serve, with the options that it had.")
-
-
-def _other_owner(data_dir: Path) -> str:
-    """Whose the directory is, when it is not ours: root restores for a service that has a user of its own."""
-    import pwd
-
-    found = data_dir.stat().st_uid
-    if found == os.geteuid():
-        return ""
-    try:
-        return pwd.getpwuid(found).pw_name
-    except KeyError:
-        return str(found)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
 import pytest
 
-from remuda.cli.places import Listen, default_data_dir, parse_duration, parse_interval, parse_listen
+from remuda.cli.places import Listen, data_dir_option, default_data_dir, parse_duration, parse_interval, parse_listen
 
 
 def test_the_data_directory_is_the_systems_for_root_and_xdgs_for_others() -> None:
@@ -15,6 +16,19 @@ def test_the_data_directory_is_the_systems_for_root_and_xdgs_for_others() -> Non
     assert default_data_dir({"HOME": "/home/me"}, 1000) == Path("/home/me/.local/share/remuda")
     assert default_data_dir({"HOME": "/home/me", "XDG_DATA_HOME": "/data"}, 1000) == Path("/data/remuda")
     assert default_data_dir({"HOME": "/home/me", "XDG_DATA_HOME": "relative"}, 1000) == Path("/home/me/.local/share/remuda")
+
+
+def test_whose_a_data_directory_is_that_can_t_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    @data_dir_option
+    def command(data_dir: Path) -> None:
+        """Nothing."""
+
+    assert command.make_context("x", ["--data-dir", str(tmp_path / "new")]).params["data_dir"] == tmp_path / "new"
+    # As root there is none.
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(click.BadParameter, match=f"{tmp_path} is for the user .+ only: run this as that user"):
+        command.make_context("x", ["--data-dir", str(tmp_path)])
 
 
 @pytest.mark.parametrize(
