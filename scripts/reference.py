@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import click
@@ -22,6 +23,7 @@ from remuda.kube.objects import dig
 Obj = dict[str, Any]
 
 DOCS = Path(__file__).parents[1] / "docs"
+_WIDTH = 134
 
 # --- fields -------------------------------------------------------------------------------------------------------------------
 
@@ -181,7 +183,7 @@ def _row(option: click.Option, context: click.Context) -> str:
 
 
 def _default(found: re.Match[str]) -> str:
-    bounds = found[2] or found[3]
+    bounds = re.sub(r"(\d+)<=x<=(\d+)", r"\1 to \2", found[2] or found[3] or "")
     return f" Default: {found[1]}{f'; {bounds}' if bounds else ''}."
 
 
@@ -195,7 +197,7 @@ def _prose(text: str) -> str:
         elif all(line.startswith("  ") for line in paragraph.splitlines()):
             shown.append(f"```\n{inspect.cleandoc(paragraph)}\n```")
         else:
-            shown.append(_plain(" ".join(paragraph.split())))
+            shown.append("\n".join(wrap(_plain(paragraph), _WIDTH, break_long_words=False, break_on_hyphens=False)))
     return "\n\n".join(shown)
 
 

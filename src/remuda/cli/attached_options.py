@@ -77,12 +77,14 @@ def attached_options(*, webhook_port: int, health_port: int) -> Callable[[_Funct
         leader_options,
         click.option(
             "--system-namespace",
+            metavar="NAMESPACE",
             default="",
             help=f"Where the Lease and the certificates are; made if missing.  [default: the pod's own, else {_NAMESPACE}]",
         ),
-        click.option("--webhook-host", default="", help="Address for the webhooks to listen on.  [default: all]"),
+        click.option("--webhook-host", metavar="HOST", default="", help="Address for the webhooks to listen on.  [default: all]"),
         click.option(
             "--webhook-port",
+            metavar="PORT",
             type=click.IntRange(1, 65535),
             default=webhook_port,
             show_default=True,

@@ -56,10 +56,13 @@ service_account_option = click.option(
     type=click.Path(dir_okay=False, path_type=Path),
     help="Of the cluster to connect, as its administrator.  [default: the pod's own cluster]",
 )
-@click.option("--context", default="", help="The context of the kubeconfig.  [default: the current one]")
+@click.option("--context", metavar="NAME", default="", help="The context of the kubeconfig.  [default: the current one]")
 @click.option("--server", envvar="CATTLE_SERVER", default="", metavar="URL", help="The server to connect to.")
 @click.option(
-    "--token", default="", help="The cluster's registration token. Better in a file, or in $REMUDA_CLUSTER_AGENT_TOKEN."
+    "--token",
+    metavar="TOKEN",
+    default="",
+    help="The cluster's registration token. Better in a file, or in $REMUDA_CLUSTER_AGENT_TOKEN.",
 )
 @click.option("--token-file", type=click.Path(dir_okay=False, path_type=Path), help="A file with it; may change.")
 @click.option("--ca-checksum", envvar="CATTLE_CA_CHECKSUM", default="", metavar="HEX", help="SHA-256 of the server's CA.")

@@ -38,8 +38,15 @@ def _patterns(text: str | tuple[re.Pattern[str], ...]) -> tuple[re.Pattern[str],
 
 
 _OPTIONS = (
-    click.option("--namespace", default="", help="Look after Cluster API's objects of this namespace only.  [default: all]"),
-    click.option("--watch-filter", default="", help="Only objects whose label cluster.x-k8s.io/watch-filter says this."),
+    click.option(
+        "--namespace",
+        metavar="NAMESPACE",
+        default="",
+        help="Look after Cluster API's objects of this namespace only.  [default: all]",
+    ),
+    click.option(
+        "--watch-filter", metavar="VALUE", default="", help="Only objects whose label cluster.x-k8s.io/watch-filter says this."
+    ),
     click.option(
         "--sync-period",
         type=parse_interval,
@@ -50,6 +57,7 @@ _OPTIONS = (
     ),
     click.option(
         "--concurrency",
+        metavar="COUNT",
         type=click.IntRange(1, 1000),
         default=10,
         show_default=True,

@@ -28,7 +28,14 @@ _SHOWN_FIELDS = 3
 @click.argument("name", default="", required=False)
 @click.option("-n", "--namespace", default="", metavar="NAME", help="The namespace.  [default: the kubeconfig's, or default]")
 @click.option("--diff", is_flag=True, help="Show what each step changed, as YAML.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=20, show_default=True, help="How many steps, the newest first.")
+@click.option(
+    "--limit",
+    metavar="COUNT",
+    type=click.IntRange(1, 100_000),
+    default=20,
+    show_default=True,
+    help="How many steps, the newest first.",
+)
 @click.option("--before", type=click.IntRange(1), metavar="REVISION", help="Only steps from before this revision.")
 @remote_options
 @output_option(TABLE, JSON, YAML)

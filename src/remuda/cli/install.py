@@ -27,9 +27,9 @@ _ENGINES = ("docker", "podman")
 
 
 def name_option(function: _Function) -> _Function:
-    return click.option("--name", default="remuda", show_default=True, help="The service, and its directory in /var/lib.")(
-        function
-    )
+    return click.option(
+        "--name", metavar="NAME", default="remuda", show_default=True, help="The service, and its directory in /var/lib."
+    )(function)
 
 
 def check_name(name: str) -> None:
@@ -45,7 +45,9 @@ def need_root(what: str) -> None:
 @click.command()
 @click.option("--systemd", is_flag=True, help="As a service of systemd.")
 @name_option
-@click.option("--user", default="remuda", show_default=True, help="Whom it runs as; made if there is no such user.")
+@click.option(
+    "--user", metavar="NAME", default="remuda", show_default=True, help="Whom it runs as; made if there is no such user."
+)
 @click.option(
     "--local-machines",
     is_flag=True,

@@ -35,7 +35,7 @@ def _address(text: str | tuple[str, int]) -> tuple[str, int]:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Of the cluster, as one who may read clusterauthtokens and clusteruserattributes.  [default: the pod's cluster]",
 )
-@click.option("--context", default="", help="The context of the kubeconfig.  [default: the current one]")
+@click.option("--context", metavar="NAME", default="", help="The context of the kubeconfig.  [default: the current one]")
 @click.option(
     "--listen",
     type=_address,

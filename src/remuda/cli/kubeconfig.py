@@ -38,7 +38,11 @@ _ACTION = "?action=generateKubeconfig"
 @click.option("--merge", is_flag=True, help="Add it to your kubeconfig; the old file is kept beside it.")
 @click.option("--into", type=click.Path(dir_okay=False, path_type=Path), help="With --merge: the file to add it to.")
 @click.option(
-    "--name", default="remuda", show_default=True, help="With --merge: the name of the administrator's cluster and context."
+    "--name",
+    metavar="NAME",
+    default="remuda",
+    show_default=True,
+    help="With --merge: the name of the administrator's cluster and context.",
 )
 @click.option("--use", is_flag=True, help="With --merge: make it the current context.")
 @click.option("--force", is_flag=True, help="With --merge: replace another cluster of that name. With --output: an old file.")

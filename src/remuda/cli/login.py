@@ -22,13 +22,13 @@ _CHANGE = "/v3/users?action=changepassword"
 
 @click.command()
 @click.argument("url", required=False, default="")
-@click.option("-u", "--username", default="", help="Who to log in as; asked for if it is not said.")
+@click.option("-u", "--username", metavar="NAME", default="", help="Who to log in as; asked for if it is not said.")
 @click.option("--password-stdin", is_flag=True, help="Read the password from stdin, and from a second line the new one, if due.")
 @click.option("--token", default="", metavar="TOKEN", help="A token in place of a password; - reads it from stdin.")
 @click.option("--ca-file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Trust this CA.")
 @click.option("--ca-checksum", default="", metavar="SHA256", help="Trust the server's CA if it has this checksum.")
 @click.option("--insecure-skip-tls-verify", "insecure", is_flag=True, help="Trust whoever answers.")
-@click.option("--name", default="", help="What to call this login.  [default: the server's host]")
+@click.option("--name", metavar="NAME", default="", help="What to call this login.  [default: the server's host]")
 @click.option("--use", default="", metavar="NAME", shell_complete=complete_names, help="Make another login the current one.")
 @click.option("--list", "listing", is_flag=True, help="Print the logins there are.")
 def command(

@@ -15,14 +15,20 @@ _COUNT = click.IntRange(1, 20)
 
 
 @click.command()
-@click.option("--image", required=True, help="The image of this program, where the cluster's nodes can pull it.")
+@click.option("--image", metavar="IMAGE", required=True, help="The image of this program, where the cluster's nodes can pull it.")
 @click.option("--hostname", default="", metavar="HOST[:PORT]", help="How users, hosts and agents reach the gateway (server-url).")
-@click.option("--namespace", default="remuda-system", show_default=True, help="Where everything is put.")
+@click.option("--namespace", metavar="NAME", default="remuda-system", show_default=True, help="Where everything is put.")
 @click.option(
-    "--replicas", type=_COUNT, default=2, show_default=True, help="How many of the controllers run; one works at a time."
+    "--replicas",
+    metavar="COUNT",
+    type=_COUNT,
+    default=2,
+    show_default=True,
+    help="How many of the controllers run; one works at a time.",
 )
 @click.option(
     "--gateway-replicas",
+    metavar="COUNT",
     type=_COUNT,
     default=1,
     show_default=True,

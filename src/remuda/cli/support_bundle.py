@@ -29,7 +29,9 @@ _MIB = 1 << 20
 @click.option("--login", default="", metavar="NAME", shell_complete=complete_names, help="The login to use.")
 @data_dir_option
 @listen_option
-@click.option("--unit", default="remuda", show_default=True, help="The service of systemd whose journal is taken.")
+@click.option(
+    "--unit", metavar="NAME", default="remuda", show_default=True, help="The service of systemd whose journal is taken."
+)
 @click.option(
     "--log-file",
     "log_files",
@@ -38,10 +40,20 @@ _MIB = 1 << 20
     help="A log to take in place of the journal; may be given several times.",
 )
 @click.option(
-    "--hours", type=click.IntRange(1, 24 * 365), default=24, show_default=True, help="How far back the journal is taken."
+    "--hours",
+    metavar="COUNT",
+    type=click.IntRange(1, 24 * 365),
+    default=24,
+    show_default=True,
+    help="How far back the journal is taken.",
 )
 @click.option(
-    "--max-size", type=click.IntRange(1, 4096), default=256, show_default=True, help="At most so many MiB, uncompressed."
+    "--max-size",
+    metavar="COUNT",
+    type=click.IntRange(1, 4096),
+    default=256,
+    show_default=True,
+    help="At most so many MiB, uncompressed.",
 )
 def command(
     file: Path | None,
