@@ -110,6 +110,8 @@ class Collector:
             return False
         async with self._part("a look at Secrets, so values are only hidden by their form"):
             await objects.learn_secrets(client, self.scrubber)
+        if self.scrubber.overflowed:
+            self.lacks("a look for all that Secrets hold", "too many have blanks or signs in them: look before you share it")
         return True
 
     async def of_server(self, client: HttpsClient) -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remuda.support import scrubbing
 from remuda.support.scrubbing import SHORTEST, Scrubber
 
 KEY = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIBl0dGxlU2VjcmV0Tm9ib2R5S25vd3M5\n-----END EC PRIVATE KEY-----"
@@ -88,6 +89,15 @@ def test_names_that_everybody_sees_are_forgotten() -> None:
     scrubber.learn("fleet-default")
     scrubber.forget(["fleet-default"])
     assert scrubber.text("in fleet-default") == "in fleet-default"
+
+
+def test_more_phrases_than_can_be_looked_for_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scrubbing, "_MOST_PHRASES", 1)
+    scrubber = Scrubber()
+    scrubber.learn_data({"last-apply-time": encoded("Mon Nov 16 13:50:10 UTC 2026"), "a": encoded("one of them")})
+    assert not scrubber.overflowed and scrubber.text("it is one of them") == "it is [hidden]"
+    scrubber.learn("one too many")
+    assert scrubber.overflowed
 
 
 WORDS = st.text(alphabet="abcXYZ0189-_.+~!$%^*", min_size=SHORTEST, max_size=40)
