@@ -366,14 +366,21 @@ async def test_with_a_directory_for_each_server_somebody_copies_the_new_key(tmp_
             pass
 
 
+async def pause(server: Server) -> None:
+    """For so long that nobody waits for it: it does nothing for rotations, and does not say that it is there."""
+    names = ("upkeep Presence.keep", "upkeep Rotations.run")
+    pausing = [each for each in server.upkeep._tasks if each.get_name() in names]
+    assert len(pausing) == len(names)
+    for each in pausing:
+        each.cancel()
+    await asyncio.gather(*pausing, return_exceptions=True)
+    assert server.presence is not None
+    await server.presence.leave()
+
+
 async def test_a_server_that_was_away_looks_for_a_key_that_others_use_already(tmp_path: Path, shared: MemoryStore) -> None:
     async with serving(tmp_path / "a", token=TOKEN) as one, serving(tmp_path / "b", token=TOKEN) as two:
-        # Paused for so long that nobody waits for it.
-        assert two.rotations is not None
-        (pausing,) = [each for each in two.upkeep._tasks if each.get_name() == "upkeep Rotations.run"]
-        pausing.cancel()
-        assert two.presence is not None
-        await two.presence.leave()
+        await pause(two)
         await begin(one, kinds.ENCRYPTION_KEY)
         await reached(one, kinds.ENCRYPTION_KEY, KEEPING)
         await make_secrets(one, 1)
