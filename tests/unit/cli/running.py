@@ -29,7 +29,7 @@ class Shell:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.arguments(*arguments), env=self.environment(), capture_output=True, text=True, timeout=60, check=False
+            self.arguments(*arguments), env=self.environment(), capture_output=True, text=True, timeout=180, check=False
         )
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:

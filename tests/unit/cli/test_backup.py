@@ -38,7 +38,7 @@ def typed(shell: Shell, arguments: list[str], *lines: str) -> tuple[int, str]:
     end = time.monotonic() + 120
     try:
         while time.monotonic() < end and (chunk := os.read(leader, 65536)):
-            shown += chunk.decode()
+            shown += chunk.decode(errors="replace")
             while asked < len(lines) and shown.count("assphrase:") + shown.count("confirmation:") > asked:
                 os.write(leader, lines[asked].encode() + b"\n")
                 asked += 1

@@ -186,7 +186,7 @@ KILLED = textwrap.dedent(
 
 @pytest.mark.parametrize("where", ["step", "copy"])
 async def test_killed_in_the_middle_it_begins_again(old: Path, clock: VirtualClock, where: str) -> None:
-    done = subprocess.run([sys.executable, "-c", KILLED, str(old), where], capture_output=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(old), where], capture_output=True, timeout=180, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert meta_of(old)["schema"] == 1
     store = await SqliteStore.open(old, clock)
