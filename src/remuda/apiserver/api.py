@@ -23,6 +23,7 @@ from .calls import Call
 from .entries import Entry, encode
 from .guards import Guarded, Taken
 from .resources import Registry, Resource
+from .rotation.record import still_used
 from .source import Listener
 from .store import Check, Delete, Mismatch, Op, Put, StoreError, Unavailable, Unknown
 
@@ -98,22 +99,35 @@ class Api:
         plain = encode(obj)
         if len(plain) > _VALUE_LIMIT:
             raise _too_large(len(plain))
-        sealed = self.cache.seal(resource.bucket.prefix, key, plain, obj)
-        op = Put(key, sealed, 0 if before is None else before.revision, ttl, attribution.writer())
-        try:
-            if resource.holds is None or not self.cache.shared:
-                revision = await self._write([op, *checks])
-            else:
-                old = None if before is None else before.object()
-                revision = await self._write_guarded(op, resource, old, obj, checks)
-        finally:
-            self.cache.forget_sealed(sealed)
+        revision = await self._put_sealed(resource, key, plain, obj, before, ttl, checks)
         entry = resource.bucket.get(key)
         if entry is not None and entry.revision == revision:
             return entry
         # Somebody has changed it again already, or the feed is late; the caller gets what it wrote.
         namespace, name = obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
         return Entry(key, namespace, name, revision, plain)
+
+    async def _put_sealed(
+        self, resource: Resource, key: str, plain: bytes, obj: Obj, before: Entry | None, ttl: int, checks: Sequence[Check]
+    ) -> int:
+        for late in (False, True):
+            sealed = self.cache.seal(resource.bucket.prefix, key, plain, obj)
+            used = still_used(sealed) if self.cache.shared else ()
+            op = Put(key, sealed, 0 if before is None else before.revision, ttl, attribution.writer())
+            try:
+                if resource.holds is None or not self.cache.shared:
+                    return await self._write([op, *checks, *used])
+                old = None if before is None else before.object()
+                return await self._write_guarded(op, resource, old, obj, [*checks, *used])
+            except Mismatch as mismatch:
+                if mismatch.key not in [each.key for each in used]:
+                    raise
+                # This server was away while the keys were rotated.
+                if not late and self.cache.on_unknown_key is not None:
+                    await self.cache.on_unknown_key()
+            finally:
+                self.cache.forget_sealed(sealed)
+        raise errors.unavailable("the key that this server encrypts with was dropped by the others", retry_after=1)
 
     async def remove(self, resource: Resource, entry: Entry) -> int:
         op = Delete(entry.key, entry.revision, attribution.writer())

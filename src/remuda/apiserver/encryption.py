@@ -50,6 +50,13 @@ class BadConfiguration(EncryptionError):
     """A keys file that can't be used."""
 
 
+def key_name(data: bytes) -> str:
+    """Which key it is sealed with; empty for what is not sealed by us."""
+    if not data.startswith(PREFIX):
+        return ""
+    return data[len(PREFIX) :].partition(b":")[0].decode(errors="replace")
+
+
 class Envelope:
     """Seals with the first of `keys`, opens with any. At most 2^32 values should ever be sealed with one key.
 

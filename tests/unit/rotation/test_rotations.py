@@ -390,6 +390,21 @@ async def test_a_server_that_was_away_looks_for_a_key_that_others_use_already(tm
         assert found["data"]["a"] == "dmFsdWUgMA=="
 
 
+async def test_nothing_is_sealed_with_a_key_that_was_dropped_while_a_server_was_away(tmp_path: Path, shared: MemoryStore) -> None:
+    async with serving(tmp_path / "a", token=TOKEN) as one, serving(tmp_path / "b", token=TOKEN) as two:
+        await pause(two)
+        await begin(one, kinds.ENCRYPTION_KEY)
+        await reached(one, kinds.ENCRYPTION_KEY, KEEPING)
+        await finish(one, kinds.ENCRYPTION_KEY)
+        await reached(one, kinds.ENCRYPTION_KEY)
+        assert two.envelope is not None and two.envelope.seal("k", b"").startswith(PREFIX + b"key1:")
+        await make_secrets(two, 2)
+        assert await sealed_with(one) == {"key2"}
+        async with deadline(SYSTEM_CLOCK, 60):
+            await one.cache.reached(shared.revision)
+        assert (await InProcessClient(one).get(SECRETS, "s1", "default"))["data"]["a"] == "dmFsdWUgMQ=="
+
+
 async def test_what_was_asked_for_is_remembered(tmp_path: Path) -> None:
     """Asked for, and killed before anything was made."""
     async with serving(tmp_path) as server:

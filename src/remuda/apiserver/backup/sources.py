@@ -43,6 +43,7 @@ _PASSING = (
     presence.ROOT,
     presence.RESTORING,
     record.NOTES,
+    record.DROPPED,
     shifted.KEY,
     f"{keys.OWN}fences/",
 )

@@ -6,19 +6,24 @@ stage begins when every server has said that it has taken over the one before.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from .. import keys
+from ..encryption import key_name
 from ..material import Material
 from ..signing import PkiError
-from ..store import KeyValue, Put, Store
+from ..store import Check, KeyValue, Put, Store
 from . import kinds
 
 KEY: Final = keys.OWN + "rotation"
 # By the name of a server's record in :mod:`..presence`, which says that it is alive.
 NOTES: Final = keys.OWN + "keys-of/"
+# The encryption keys that nothing may be sealed with any more, by name. A server that was paused while one went knows nothing of
+# that when it wakes up, and what it sealed then nobody could ever open: so the store itself refuses that.
+DROPPED: Final = keys.OWN + "dropped/"
 
 # The new key is made; all servers get it; all use it; what the old one has sealed is written anew; both are good; the old goes.
 MAKING, SPREADING, SWITCHING = "making", "spreading", "switching"
@@ -80,6 +85,12 @@ async def read(store: Store) -> Found:
         return Found(msgspec.json.decode(found.value, type=Record), found.mod_revision)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise PkiError(f"the state of rotations in the store ({KEY}) is damaged: restore the store from a backup") from None
+
+
+def still_used(sealed: bytes) -> Sequence[Check]:
+    """To be held to when it is stored: that what it is sealed with was not dropped."""
+    name = key_name(sealed)
+    return (Check(DROPPED + name, 0),) if name else ()
 
 
 def changed(found: Found, record: Record) -> Put:

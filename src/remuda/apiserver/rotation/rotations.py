@@ -243,11 +243,17 @@ class Rotations:
         elif stage == KEEPING:
             if rotation.finish or 0 < rotation.keep_until <= self._clock.time():
                 if kind == kinds.ENCRYPTION_KEY:
-                    # What was under way when the keys were switched.
+                    await self._forbid(rotation.old)
+                    # What was under way when the keys were switched. From here on nothing comes after it.
                     await rewrite(self._server)
                 await self._begin_stage(found, kind, rotation, DROPPING)
         elif await self._all(lambda holds: bool(holds) and not set(holds) & set(rotation.old), kind):
             await self._write([record.changed(found, record.without(found.record, kind, self._clock.time()))])
+
+    async def _forbid(self, old: Sequence[str]) -> None:
+        """One server alone writes in the order in which it seals, so it has nothing to refuse."""
+        if self._store.shared:
+            await self._store.write([Put(record.DROPPED + name, b"") for name in old])
 
     async def _make(self, found: Found, kind: str, rotation: Rotation) -> None:
         material = await self._place.read()
