@@ -577,8 +577,10 @@ def _reason(error: BaseException) -> str:
     # TLS has its own words and numbers; the rest is an errno that uvloop and asyncio word differently.
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         return str(error.args[-1])
-    if isinstance(error, aiohttp.ClientConnectorError) and (error.os_error.errno or 0) > 0:
-        return os.strerror(error.os_error.errno or 0)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        # A name that nobody knows has no errno, or one of its own.
+        known = os.strerror(error.os_error.errno or 0) if (error.os_error.errno or 0) > 0 else error.os_error.strerror
+        return known or str(error)
     return str(error) or type(error).__name__
 
 

@@ -61,6 +61,6 @@ def _looked_at(program: Path) -> tuple[str, str]:
     try:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=_SECONDS, check=False)
     except (OSError, subprocess.SubprocessError) as error:
-        return "", f"can't be run: {error}"
+        return "", f"can't be run: {getattr(error, 'strerror', None) or error}"
     first = done.stdout.partition("\n")[0]
     return first.rpartition(" ")[2], version_problem(done.stdout, demo=False)
