@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from tests.api.harness import Answer
 from tests.e2e.serving import config_map, make_namespace, send
 
-from .disks import Housed, image_disk
+from .disks import Disk, Housed, image_disk
 
 pytestmark = pytest.mark.skipif(
     not shutil.which("mkfs.ext4") or not shutil.which("chattr"), reason="there is no mkfs.ext4 or chattr (e2fsprogs)"
@@ -25,9 +26,22 @@ def _refused(answer: Answer) -> None:
     assert "state.db: disk I/O error" in answer.json["message"] and "kernel's log" in answer.json["message"]
 
 
+def _breakable(disk: Disk) -> Path:
+    """Where the kernel is told that it has met an error; the test is skipped where nobody may tell it, or mark files."""
+    device = Path(disk.run("findmnt", "-no", "SOURCE", str(disk.place)).strip()).name
+    found = Path(f"/sys/fs/ext4/{device}/trigger_fs_error")
+    (disk.seen / "marked").touch()
+    marks = [[*disk.entering, "chattr", sign, str(disk.place / "marked")] for sign in ("+i", "-i")]
+    refused = [subprocess.run(each, capture_output=True, check=False).returncode for each in marks]
+    if not os.access(found, os.W_OK) or any(refused):
+        pytest.skip(f"files can't be marked as immutable here, or {found} can't be written")
+    return found
+
+
 def test_a_disk_that_becomes_read_only_costs_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     image = tmp_path / "image"
     with image_disk(tmp_path / "disk", image) as disk:
+        error = _breakable(disk)
         served = Housed(disk, tmp_path / "server.log")
         try:
             served.start()
@@ -46,8 +60,7 @@ def test_a_disk_that_becomes_read_only_costs_nothing_that_was_acknowledged(tmp_p
                 assert send(endpoint, "POST", collection, config_map("second")).status == 201
                 assert json.loads(watch.readline())["object"]["metadata"]["name"] == "second"
                 # For good: the kernel has met an error and lets nobody write.
-                device = Path(disk.run("findmnt", "-no", "SOURCE", str(disk.place)).strip()).name
-                Path(f"/sys/fs/ext4/{device}/trigger_fs_error").write_text("1")
+                error.write_text("1")
                 for number in range(3):
                     _refused(send(endpoint, "POST", collection, config_map(f"nor{number}")))
                 assert endpoint.request("GET", f"{collection}/second").status == 200
