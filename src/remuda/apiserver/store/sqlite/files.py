@@ -26,6 +26,8 @@ _ADVICE = {
     errno.ENOSPC: ". Free some space on its disk and try again",
     errno.EDQUOT: ". Free some space on its disk and try again",
     errno.EROFS: ". Look for errors of its disk in the kernel's log",
+    # The other words for the same are in `failure`: sqlite meets it where the system does not.
+    errno.EACCES: ". Check the owner and mode of it and of its directory",
 }
 
 
