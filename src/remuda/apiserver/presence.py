@@ -3,6 +3,9 @@
 For whoever must not work on a store beside a server: a restore. That has such a record, too, and before it changes anything it
 puts up a mark, which stays until all is done. Each first puts up its own sign and then looks for those of others. So however
 close they come, one of them sees the other.
+
+A server that is cut off for longer than its record lasts is seen by nobody. When it is back, it looks whether the store was
+restored meanwhile: then what it knows, its keys and how revisions are counted, is of a state that is gone, and it ends.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from remuda.kube.clock import Clock, Entropy, deadline
 
 from . import keys
 from .store import Delete, Put, Store, StoreError, Unavailable, Unknown
+from .store.shifted import KEY as SHIFT
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +48,8 @@ class Presence:
         self._key = f"{ROOT}{entropy.uuid()}"
         self._value = msgspec.json.encode(Record(socket.gethostname(), restoring))
         self._seconds = RESTORE_SECONDS if restoring else SECONDS
+        # Of the note that every restore writes anew; None for who restores.
+        self._restored: int | None = None
 
     @property
     def id(self) -> str:
@@ -52,6 +58,7 @@ class Presence:
     async def announce(self) -> None:
         """As a server does. Raises StoreError when the store is being restored, or can't be asked."""
         await self.put()
+        self._restored = await self._last_restore()
         if await self._store.get(RESTORING) is None and not any(other.restoring for other in await self.others()):
             return
         await self.leave()
@@ -72,13 +79,27 @@ class Presence:
         return [_decoded(kv.value) for kv in found.items if kv.key != self._key]
 
     async def keep(self) -> None:
-        """Until it is cancelled."""
+        """Until it is cancelled. Raises StoreError when the store is another than the one that was announced to."""
         while True:
             await self._clock.sleep(self._seconds / 3)
             try:
+                if is_another := await self._is_another():
+                    break
                 await self.put()
             except StoreError as error:
                 logger.debug("this server's record could not be renewed: %s", error)
+        raise StoreError(f"{is_another}, and this server was cut off from it: what it knows is of the state before")
+
+    async def _is_another(self) -> str:
+        if self._restored is None:
+            return ""
+        if await self._store.get(RESTORING) is not None:
+            return "the store is being restored from a backup"
+        return "the store was restored from a backup" if await self._last_restore() != self._restored else ""
+
+    async def _last_restore(self) -> int:
+        found = await self._store.get(SHIFT)
+        return 0 if found is None else found.mod_revision
 
     async def leave(self) -> None:
         try:

@@ -47,11 +47,13 @@ class Upkeep:
             loops.append(self._prune)
         if self._server.store.shared:
             loops.append(self._ask)
-        if self._server.presence is not None:
-            loops.append(self._server.presence.keep)
         if self._server.rotations is not None:
             loops += [self._server.rotations.run, self._renew]
         self._run(*loops)
+        if self._server.presence is not None:
+            self._run(self._server.presence.keep)
+            self._tasks[-1].set_name("the record of this server in its store")
+            self._server.vital.append(self._tasks[-1])
         metrics = self._server.metrics
         metrics.gauge("apiserver_storage_objects", "Objects in the store.", self._objects)
         metrics.gauge("apiserver_registered_watchers", "Watches that are open.", self._watchers)

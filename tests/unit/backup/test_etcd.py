@@ -18,13 +18,13 @@ from remuda.apiserver.backup.sealed import Backup
 from remuda.apiserver.backup.sources import of_etcd
 from remuda.apiserver.backup.taking import take
 from remuda.apiserver.presence import Presence
-from remuda.apiserver.server import Config, Server
+from remuda.apiserver.server import Config, PartFailed, Server
 from remuda.apiserver.store import Compacted, Delete, Op, Put, StoreError
 from remuda.apiserver.store.etcd import EtcdConfig, EtcdStore
 from remuda.apiserver.store.shifted import read_offset
 from remuda.client.inprocess import InProcessClient
 from remuda.kcm.watches import SECRETS
-from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
+from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng, deadline
 
 from .making import PASSPHRASE, QUICK, back_up, fill, gathered, no_progress, read_state, state_of
 
@@ -206,6 +206,29 @@ async def test_a_restore_that_sleeps_while_another_is_done_writes_nothing_when_i
         with pytest.raises(InUse, match="another restore into this etcd has begun since"):
             await asleep.write(late)
     assert await read_etcd(config) == await asyncio.to_thread(read_state, data)
+
+
+async def test_a_server_that_was_cut_off_while_its_store_was_restored_ends_when_it_is_back(
+    made: tuple[Path, Path, int], config: EtcdConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "SECONDS", 3)
+    await restore(made[1], config, tmp_path)
+    async with opened(config) as store:
+        own = Presence(store, SYSTEM_CLOCK, Entropy())
+        await own.announce()
+        # Its record goes, since it can't renew it.
+        await own.leave()
+        await restore(made[1], config, tmp_path, force=True)
+        with pytest.raises(StoreError, match="the store was restored from a backup, and this server was cut off from it"):
+            async with deadline(SYSTEM_CLOCK, 60):
+                await own.keep()
+        assert await presence.alive(store) == {}
+    async with serving(config, tmp_path / "server") as server:
+        async with opened(config) as store:
+            await store.write([Put(presence.RESTORING, b"x")])
+        with pytest.raises(PartFailed, match="the store is being restored from a backup"):
+            async with deadline(SYSTEM_CLOCK, 60):
+                await server.serve_forever(asyncio.Event())
 
 
 async def test_a_backup_needs_the_keys_of_the_servers(made: tuple[Path, Path, int], config: EtcdConfig, tmp_path: Path) -> None:
