@@ -78,6 +78,9 @@ async def find(client: Client, namespace: str, name: str) -> Obj:
         managed = await _if_any(client.get(management.CLUSTERS, name))
         ref = dig(managed or {}, "status", "info", "provisioningClusterRef") or {}
         if not ref.get("name"):
+            # Else it is the kind that is not there.
+            if f'"{name}"' in error.message:
+                error.message = f"cluster {name} was not found in the workspace {namespace}: remuda cluster ls lists them"
             raise error from None
         return await client.get(provisioning.CLUSTERS, ref["name"], ref.get("namespace") or "")
 
