@@ -142,7 +142,7 @@ class Client:
         self.uid = answer.json["metadata"]["uid"]
         self.made = answer.json["metadata"]["creationTimestamp"]
         self.user_token = ""
-        eventually(lambda: self._logs_in(PASSWORD), 120, "the first user was not made")
+        eventually(lambda: self._logs_in(PASSWORD), 240, "the first user was not made")
         change = json.dumps({"currentPassword": PASSWORD, "newPassword": NEW_PASSWORD}).encode()
         told = {**JSON, "Authorization": f"Bearer {self.user_token}"}
         changed = self.endpoint.request("POST", "/v3/users?action=changepassword", change, told, anonymous=True)
@@ -150,7 +150,7 @@ class Client:
         eventually(lambda: self.endpoint.request("GET", "/api/v1/namespaces/default/serviceaccounts/default").status == 200)
         path = "/api/v1/namespaces/default/serviceaccounts/default/token"
         self.account_token = send(self.endpoint, "POST", path, {"spec": {"expirationSeconds": 3600}}).json["status"]["token"]
-        eventually(lambda: self._who(self.user_token) != "", 60, "the user's token is not known")
+        eventually(lambda: self._who(self.user_token) != "", 120, "the user's token is not known")
         self.user = self._who(self.user_token)
         assert self._who(self.account_token) == "system:serviceaccount:default:default"
 
@@ -177,7 +177,7 @@ class Client:
         assert base64.b64decode(secret["data"]["a"]) == b"behind seven seals"
         assert (secret["metadata"]["uid"], secret["metadata"]["creationTimestamp"]) == (self.uid, self.made)
         # Whoever looks after users may still be starting.
-        eventually(lambda: self._who(self.user_token) == self.user, 60, "the user's token is not good any more")
+        eventually(lambda: self._who(self.user_token) == self.user, 120, "the user's token is not good any more")
         assert self._who(self.account_token) == "system:serviceaccount:default:default"
         listed = self.endpoint.request("GET", MAPS).json
         assert {*acknowledged} <= {item["metadata"]["name"] for item in listed["items"]}
