@@ -363,6 +363,9 @@ async def test_members_that_go_answer_what_they_were_asked() -> None:
         gate.set()
         assert (await write).header.revision == 7
         members.close()
+        # Who tries again meanwhile opens nothing that nobody would close.
+        with pytest.raises(Failed, match="it is not asked any more"):
+            await members.pick().call(SYSTEM_CLOCK, RANGE.path, b"", 30.0)
 
 
 async def test_a_member_that_goes_before_it_could_be_asked_cancels_nobody() -> None:

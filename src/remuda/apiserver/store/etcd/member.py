@@ -86,6 +86,9 @@ class Member:
         """The connection for all calls; whoever comes while it is opened waits for the same one."""
         if self._rpc is not None and self._rpc.usable:
             return self._rpc
+        if self._retired:
+            # Who was in the middle of trying again must not open what nobody would close.
+            raise Failed("it is not asked any more", sent=False)
         if self._opening is None:
             self._opening = asyncio.create_task(self.open_rpc(clock), name="etcd-connection")
             self._opening.add_done_callback(self._opened)
