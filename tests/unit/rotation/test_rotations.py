@@ -368,7 +368,7 @@ async def test_with_a_directory_for_each_server_somebody_copies_the_new_key(tmp_
 
 async def pause(server: Server) -> None:
     """For so long that nobody waits for it: it does nothing for rotations, and does not say that it is there."""
-    names = ("upkeep Presence.keep", "upkeep Rotations.run")
+    names = ("the record of this server in its store", "upkeep Rotations.run")
     pausing = [each for each in server.upkeep._tasks if each.get_name() in names]
     assert len(pausing) == len(names)
     for each in pausing:
