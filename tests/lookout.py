@@ -108,7 +108,8 @@ class Lookout:
     def leaks(self) -> list[str]:
         """What was found in all logs, told without the secret."""
         for directory in self.directories:
-            self.learn_database(directory)
+            with contextlib.suppress(OSError):
+                self.learn_database(directory)
         return [told for path, test in self._files() for told in self.leaks_in(path, test)]
 
     def _files(self) -> Iterator[tuple[Path, str]]:
