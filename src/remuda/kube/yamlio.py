@@ -170,7 +170,7 @@ def loads_all(text: str | bytes) -> Iterator[Any]:
     try:
         loader = _Loader(text)
         try:
-            while loader.check_data():
+            while loader.check_data():  # type: ignore[no-untyped-call]
                 # What is bounded is a document: a stream of them may be long.
                 loader.values = loader.merged = 0
                 document = loader.get_data()
