@@ -106,7 +106,9 @@ async def test_a_refused_token_is_shown_again_but_not_in_a_hurry(gate: Gate, ser
         for _ in range(120):
             await life.clock.advance(1)
             await asyncio.sleep(0.01)
-        assert 6 <= len(gate.contacts) <= 16
+        assert len(gate.contacts) <= 16
+        # A slow machine has not had the time for all of them that passed for the agent.
+        await life.pass_time_until(lambda: len(gate.contacts) >= 6)
         gate.tokens = {TOKEN}
         await life.pass_time_until(gate.connected)
         assert life.said
@@ -253,10 +255,9 @@ async def test_a_tunnel_does_not_wait_for_the_api_nor_end_with_it(gate: Gate, se
         with pytest.raises(ApiError):
             await InProcessClient(server).get(SECRETS, "stv-aggregation", "cattle-system")
         api.refusing = ""
-        for _ in range(60):
-            await life.clock.advance(1)
-            await asyncio.sleep(0.005)
-        assert await told(server) == f"stv-cluster-{TOKEN}"
+        telling = asyncio.create_task(told(server))
+        await life.pass_time_until(telling.done, most=3000)
+        assert await telling == f"stv-cluster-{TOKEN}"
 
 
 async def test_replicas_have_tunnels_of_their_own(gate: Gate, server: Server) -> None:

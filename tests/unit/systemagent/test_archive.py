@@ -241,7 +241,7 @@ def test_an_agent_that_is_told_to_end_ends_what_fetches_for_it(host: Path) -> No
         (host / "var/plans/x.plan").write_bytes(plan)
         agent = start(host)
         try:
-            assert reached.wait(20)
+            assert reached.wait(60)
             children = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
         finally:
             agent.terminate()

@@ -121,7 +121,7 @@ def _lives(pid: int) -> bool:
     try:
         # One that has ended and was not waited for lives no more.
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
