@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -21,6 +20,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from remuda.kube import yamlio
 from remuda.kube.clock import Entropy
+
+from .pki import write_private
 
 ANY = b"k8s:enc:"
 PREFIX = b"k8s:enc:aesgcm:v1:"
@@ -193,19 +194,6 @@ def load_or_create(path: Path, entropy: Entropy) -> Envelope:
 
 def _create(path: Path, entropy: Entropy) -> Envelope:
     keys = [("key1", entropy.token_bytes(32))]
-    text = render_keys(keys).encode()
-    partial = path.with_name(path.name + ".partial")
-    partial.unlink(missing_ok=True)
-    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(text)
-        file.flush()
-        # What is sealed with a key that a power cut takes away is lost, so the key is durable first.
-        os.fsync(file.fileno())
-    partial.rename(path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    # What is sealed with a key that a power cut takes away is lost, so the key is durable first.
+    write_private(path, render_keys(keys).encode())
     return Envelope(keys, entropy)

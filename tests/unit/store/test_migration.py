@@ -177,8 +177,8 @@ KILLED = textwrap.dedent(
     if where == "step":
         schema.MIGRATIONS[1] = half
     else:
-        real = files.sync_directory
-        files.sync_directory = lambda directory: die() if directory.name == "backups" else real(directory)
+        real = files.sync
+        files.sync = lambda directory: die() if directory.name == "backups" else real(directory)
     asyncio.run(SqliteStore.open(Path(sys.argv[1]), SYSTEM_CLOCK))
     """
 )

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from ..pki import write_private
 from ..store import StoreError
-from ..store.sqlite.files import Lock, sync_directory
+from ..store.sqlite.files import Lock, sync
 from .keyring import DATABASE, PKI
 
 PLACE = ".restoring"
@@ -78,20 +78,12 @@ def decide(data_dir: Path, aside: str) -> None:
     staged = data_dir / PLACE / _STAGED
     for directory, _, files in os.walk(staged):
         for name in files:
-            _sync(Path(directory, name))
-        sync_directory(Path(directory))
-    sync_directory(staged.parent)
-    sync_directory(data_dir)
+            sync(Path(directory, name))
+        sync(Path(directory))
+    sync(staged.parent)
+    sync(data_dir)
     write_private(data_dir / PLACE / _DECIDED, aside.encode())
     _settle(data_dir)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _settle(data_dir: Path) -> None:
@@ -101,15 +93,15 @@ def _settle(data_dir: Path) -> None:
         if decided.exists():
             _put_aside(data_dir, data_dir / decided.read_text())
             decided.rename(cleared)
-            sync_directory(place)
+            sync(place)
         if cleared.exists():
             staged = place / _STAGED
             for path in sorted(staged.iterdir()):
                 path.rename(data_dir / path.name)
-            sync_directory(data_dir)
+            sync(data_dir)
             cleared.unlink()
             # Before the rest goes: who finds the word and not what it speaks of could not go on.
-            sync_directory(place)
+            sync(place)
         if place.exists():
             shutil.rmtree(place)
     except OSError as error:
@@ -124,5 +116,5 @@ def _put_aside(data_dir: Path, aside: Path) -> None:
     aside.mkdir(mode=0o700, exist_ok=True)
     for name in there:
         (data_dir / name).rename(aside / name)
-    sync_directory(aside)
-    sync_directory(data_dir)
+    sync(aside)
+    sync(data_dir)

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from remuda.kube.clock import Entropy
 
-from ..store.sqlite.files import sync_directory
+from ..store.sqlite.files import sync
 from .errors import BackupError
 
 
@@ -43,7 +43,7 @@ def appearing(path: Path, entropy: Entropy, force: bool = False) -> Iterator[Bin
                 os.fsync(file.fileno())
                 check_free(path, force)
                 partial.rename(path)
-            sync_directory(path.parent)
+            sync(path.parent)
         except BaseException:
             with contextlib.suppress(OSError):
                 partial.unlink(missing_ok=True)

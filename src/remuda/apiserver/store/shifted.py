@@ -27,7 +27,7 @@ from remuda.apiserver.store import (
     Store,
     StoreError,
 )
-from remuda.apiserver.store.sqlite.files import shift_copy, sync_directory
+from remuda.apiserver.store.sqlite.files import shift_copy, sync
 
 KEY = "/remuda/revisions"
 
@@ -169,7 +169,7 @@ class Shifted:
             await self.inner.snapshot(beside)
             await asyncio.to_thread(shift_copy, beside, self._offset)
             beside.rename(path)
-            await asyncio.to_thread(sync_directory, path.parent)
+            await asyncio.to_thread(sync, path.parent)
         finally:
             beside.unlink(missing_ok=True)
 

@@ -82,7 +82,7 @@ def open_writer(path: Path, backups: Path, now: float) -> sqlite3.Connection:
             connection.close()
             raise
     if fresh:
-        sync_directory(path.parent)
+        sync(path.parent)
     return connection
 
 
@@ -109,7 +109,7 @@ def _prepare(connection: sqlite3.Connection, path: Path, backups: Path, fresh: b
             raise damaged(path, backups, "; ".join(str(row[0]).splitlines()[-1] for row in found))
     if older:
         backups.mkdir(mode=0o700, parents=True, exist_ok=True)
-        sync_directory(backups.parent)
+        sync(backups.parent)
         migration.migrate(connection, path, backups, now, back_up)
     with transaction(connection):
         schema.set_meta(connection, {"clean": 0})
@@ -181,8 +181,9 @@ def speaking(path: Path, backups: Path, doing: str) -> Iterator[None]:
         raise failure(error, path, backups, doing) from error
 
 
-def sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+def sync(path: Path) -> None:
+    """A file's content, or which names a directory has, survives a power cut from now on."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
@@ -201,13 +202,9 @@ def arriving(path: Path) -> Iterator[sqlite3.Connection]:
             yield connection
         finally:
             connection.close()
-        handle = os.open(partial, os.O_RDWR)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        sync(partial)
         partial.rename(path)
-        sync_directory(path.parent)
+        sync(path.parent)
     except BaseException:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
