@@ -96,6 +96,9 @@ def masked(value: Any, namespace: str, key: str = "") -> Any:
         # Over HTTP the list of a custom resource says that it does not go on; in-process it says nothing.
         kept = {name: each for name, each in value.items() if (name, each) != ("continue", "")}
         return {_UID.sub("UID", name): masked(each, namespace, name) for name, each in kept.items()}
+    if key == "managedFields" and isinstance(value, list):
+        # Sorted by time, so that two ways differ when one of them crosses a second.
+        value = sorted(value, key=lambda entry: [str(entry.get(name)) for name in ("operation", "manager", "subresource")])
     if isinstance(value, list | tuple):
         return [masked(each, namespace, key) for each in value]
     if not isinstance(value, str):
