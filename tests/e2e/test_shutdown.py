@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import signal
@@ -16,6 +17,10 @@ import pytest
 from .serving import Served, config_map, eventually, make_namespace, send
 
 WATCHES = 200
+# A server waits for a handshake for some seconds only, so not all of them begin theirs at once.
+HANDSHAKES = 8
+# What is under way when a server is told to stop has five seconds. A test that took longer for its own part has shown nothing.
+GRACE = 5.0
 
 
 def _refuses(served: Served) -> bool:
@@ -23,10 +28,11 @@ def _refuses(served: Served) -> bool:
         return probe.connect_ex(("127.0.0.1", served.port)) != 0
 
 
-async def _watch(served: Served, collection: str, opened: asyncio.Semaphore) -> bytes:
+async def _watch(served: Served, collection: str, room: asyncio.Semaphore, opened: asyncio.Semaphore) -> bytes:
     """Everything that one watch says, to its end."""
-    context = served.endpoint.context
-    reader, writer = await asyncio.open_connection("127.0.0.1", served.port, ssl=context, server_hostname="127.0.0.1")
+    async with room:
+        context = served.endpoint.context
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port, ssl=context, server_hostname="127.0.0.1")
     writer.write(f"GET {collection}?watch=1&resourceVersion=0 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     head = await reader.readuntil(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200"), head
@@ -41,26 +47,40 @@ async def _watch(served: Served, collection: str, opened: asyncio.Semaphore) -> 
 async def test_watches_end_as_whole_answers(serve: Callable[..., Served], count: int) -> None:
     served = serve()
     collection = make_namespace(served, "ends")
-    opened = asyncio.Semaphore(0)
-    watches = [asyncio.create_task(_watch(served, collection, opened)) for _ in range(count)]
-    async with asyncio.timeout(60):
+    room, opened = asyncio.Semaphore(HANDSHAKES), asyncio.Semaphore(0)
+    watches = [asyncio.create_task(_watch(served, collection, room, opened)) for _ in range(count)]
+    async with asyncio.timeout(150):
         for _ in range(count):
             await opened.acquire()
     assert served.process is not None
     # What was acknowledged before the end is told before the end.
     assert send(served.endpoint, "POST", collection, config_map("last-words")).status == 201
     served.process.send_signal(signal.SIGTERM)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(90):
         heard = await asyncio.gather(*watches)
     assert all(each.endswith(b"0\r\n\r\n") for each in heard), "a watch was cut instead of ended"
     assert all(b"last-words" in each for each in heard)
-    assert served.process.wait(30) == 0, served.told()
+    assert served.process.wait(90) == 0, served.told()
     assert served.tracebacks() == [], served.told()
 
 
 def test_a_request_under_way_is_finished(serve: Callable[..., Served]) -> None:
-    served = serve()
-    collection = make_namespace(served, "finish")
+    for number in range(5):
+        served = serve(f"data{number}")
+        collection = make_namespace(served, "finish")
+        received, took = _finish_late(served, collection)
+        assert served.process is not None and served.process.wait(90) == 0, served.told()
+        if received or took < GRACE / 2:
+            break
+    assert received.startswith(b"HTTP/1.1 201"), received[:300]
+    served.start()
+    assert served.endpoint.request("GET", f"{collection}/slow").status == 200
+    assert served.stop() == 0
+    assert served.tracebacks() == [], served.told()
+
+
+def _finish_late(served: Served, collection: str) -> tuple[bytes, float]:
+    """The answer to a request of which the rest comes when nobody else is listened to any more, and how long that took us."""
     body = json.dumps(config_map("slow", a="x" * 1000)).encode()
     with served.connect() as connection:
         head = f"POST {collection} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -68,18 +88,17 @@ def test_a_request_under_way_is_finished(serve: Callable[..., Served]) -> None:
         # It has the beginning when it answers somebody who came later.
         assert served.endpoint.request("GET", "/readyz").status == 200
         assert served.process is not None
+        began = time.monotonic()
         served.process.send_signal(signal.SIGTERM)
         eventually(lambda: _refuses(served))
-        connection.sendall(body[500:])
         received = b""
-        while part := connection.recv(65536):
-            received += part
-    assert received.startswith(b"HTTP/1.1 201"), received[:300]
-    assert served.process.wait(30) == 0, served.told()
-    served.start()
-    assert served.endpoint.request("GET", f"{collection}/slow").status == 200
-    assert served.stop() == 0
-    assert served.tracebacks() == [], served.told()
+        with contextlib.suppress(OSError):
+            connection.sendall(body[500:])
+        took = time.monotonic() - began
+        with contextlib.suppress(OSError):
+            while part := connection.recv(65536):
+                received += part
+    return received, took
 
 
 def test_an_idle_connection_is_closed_at_once(serve: Callable[..., Served]) -> None:
@@ -95,8 +114,8 @@ def test_an_idle_connection_is_closed_at_once(serve: Callable[..., Served]) -> N
             began = time.monotonic()
             served.process.send_signal(signal.SIGTERM)
             assert connection.recv(4096) == b""
+            took.append(time.monotonic() - began)
         assert served.process.wait(90) == 0, served.told()
-        took.append(time.monotonic() - began)
     assert min(took) < 3
 
 
