@@ -25,6 +25,7 @@ from remuda.clusteragent.settings import Given, Source
 from remuda.gateway.certificates import ca_checksum
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Rng, VirtualClock
 from remuda.tunnel import Refused, Stream, TunnelServer
+from tests.real.ports import free_port
 from tests.unit.tunnel.pair import stopped, until
 
 TOKEN, OTHER_TOKEN = "t" * 54, "n" * 54
@@ -50,7 +51,8 @@ class Gate:
         self.contacts: list[Contact] = []
         self.ca = pki.ca_pem.decode()
         self.ping = "pong"
-        self.port = 0
+        # Nobody else is given it while the gate is closed.
+        self.port = free_port()
         self.asked: list[str] = []
         self._runner: web.AppRunner | None = None
         self.tunnels = TunnelServer(self._authorize, SYSTEM_CLOCK, Rng(1))

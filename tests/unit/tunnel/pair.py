@@ -76,7 +76,7 @@ class Door:
         client = self.client(key, allow=allow, serve=serve)
         task = asyncio.create_task(client.run())
         self._clients.push_async_callback(stopped, task)
-        assert await wait_until(SYSTEM_CLOCK, lambda: len(self.tunnels.sessions(key)) > before, 20)
+        assert await wait_until(SYSTEM_CLOCK, lambda: len(self.tunnels.sessions(key)) > before, 60)
         return client, task
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from remuda.kube.clock import SYSTEM_CLOCK, Rng, VirtualClock
 from remuda.tunnel import Refused, Server, TunnelClient, TunnelError
+from tests.real.ports import free_port
 
 from .pair import TOKEN, Door, echo, listening, read_exactly, stopped, until
 
@@ -117,8 +118,11 @@ async def test_a_silent_session_is_passed_over_before_it_counts_as_dead() -> Non
 
 async def test_a_client_comes_back_to_a_server_that_was_restarted() -> None:
     clock = VirtualClock()
-    async with Door(clock) as door:
-        port = door.port
+    # Nobody else is given it while nobody listens there.
+    port = free_port()
+    door = Door(clock)
+    door.port = port
+    async with door:
         client = door.client()
         task = asyncio.create_task(client.run())
         await until(lambda: door.tunnels.has_session("c-test"))
