@@ -327,9 +327,10 @@ async def test_a_watch_is_told_when_it_begins_and_when_it_ends(place: Standing) 
 
 async def test_one_token_has_so_many_requests_at_once(place: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PER_TOKEN", 1)
-    gate = asyncio.Event()
+    entered, gate = asyncio.Event(), asyncio.Event()
 
     async def waiting(asked: Asked) -> web.StreamResponse:
+        entered.set()
         await gate.wait()
         return web.Response(text="done")
 
@@ -343,7 +344,7 @@ async def test_one_token_has_so_many_requests_at_once(place: Standing, monkeypat
     token, other = await place.token("u-1"), await place.token("u-1")
     place.url = f"http://127.0.0.1:{listener.port}"
     first = asyncio.create_task(place.get("/v1/waiting", token))
-    await asyncio.sleep(0.1)
+    await entered.wait()
     assert (await place.get("/v1/echo/a", token)).status == 429
     assert (await place.get("/v1/echo/a", other)).status == 200
     gate.set()

@@ -302,8 +302,8 @@ async def test_half_an_answer_never_looks_like_a_whole_one(said: bytes) -> None:
         head, _, body = said.partition(b"\r\n\r\n")
         writer.write(head + b"\r\n\r\n")
         await writer.drain()
-        # Sent later, so that the head has been passed on by then.
-        await asyncio.sleep(0.05)
+        # Sent when the head has been passed on.
+        await client.heard.wait()
         writer.write(body)
 
     async with upstream(serve) as port, gate(port) as door, caller(door.port) as client:

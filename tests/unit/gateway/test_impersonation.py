@@ -163,7 +163,7 @@ async def _gone(found: World) -> bool:
 
 
 async def _until_gone(found: World) -> None:
-    for _ in range(500):
+    for _ in range(6000):
         if await _gone(found):
             return
         await SYSTEM_CLOCK.sleep(0.01)

@@ -108,12 +108,15 @@ class Caller:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+        self.heard = asyncio.Event()
 
     def send(self, data: bytes) -> None:
         self.writer.write(data)
 
     async def head(self) -> bytes:
-        return await self.reader.readuntil(b"\r\n\r\n")
+        found = await self.reader.readuntil(b"\r\n\r\n")
+        self.heard.set()
+        return found
 
     async def answer(self) -> tuple[int, dict[str, str], bytes]:
         """A whole answer, its framing undone. EOFError when it ends before its end."""
