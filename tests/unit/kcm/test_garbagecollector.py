@@ -31,14 +31,16 @@ async def test_in_the_foreground_the_owner_goes_last(cluster: Cluster) -> None:
     await cluster.config_map("b", owner(a, blockOwnerDeletion=True), finalizers=["example.com/hold"])
     await cluster.config_map("free", owner(a), finalizers=["example.com/hold"])
     await cluster.client.delete(CONFIG_MAPS, "a", "default", propagation="Foreground")
+
+    async def going() -> bool:
+        dependents = [await cluster.client.get(CONFIG_MAPS, name, "default") for name in ("b", "free")]
+        return all("deletionTimestamp" in dependent["metadata"] for dependent in dependents)
+
+    await cluster.until(going)
     await asyncio.sleep(0.3)
     held = await cluster.find(CONFIG_MAPS, "a", "default")
     assert held is not None
     assert held["metadata"]["finalizers"] == ["foregroundDeletion"]
-    for name in ("b", "free"):
-        dependent = await cluster.find(CONFIG_MAPS, name, "default")
-        assert dependent is not None
-        assert dependent["metadata"]["deletionTimestamp"]
     await cluster.client.patch(CONFIG_MAPS, "b", {"metadata": {"finalizers": None}}, "default")
     await cluster.until_gone(CONFIG_MAPS, "a", "default")
     assert await cluster.find(CONFIG_MAPS, "free", "default") is not None
