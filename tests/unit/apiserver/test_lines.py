@@ -169,7 +169,9 @@ async def test_one_address_has_so_many_connections() -> None:
         assert here.told == ["there are too many connections"]
         writer.close()
         assert await ended(first)
-        await asyncio.sleep(0.02)
+        async with asyncio.timeout(60):
+            while len(here.lines) > 1:
+                await asyncio.sleep(0.01)
         reader, writer = await here.connect()
         writer.write(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         assert b"200 OK" in await reader.read()

@@ -56,10 +56,13 @@ async def test_a_request_under_way_is_finished_and_its_connection_closed(server:
     reader, writer = await connect(server)
     body = json.dumps(config_map("slow", a="x" * 1000)).encode()
     start = f"POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    writer.write(start.encode() + body[:500])
-    await asyncio.sleep(0.1)
-    stopping = asyncio.create_task(server.close())
-    await asyncio.sleep(0.1)
+    # When what came before it is answered, it is under way.
+    writer.write(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n" + start.encode() + body[:500])
+    await head(reader)
+    await reader.readexactly(2)
+    stopping = asyncio.create_task(server.close(60))
+    while not server.handler.stopping:
+        await asyncio.sleep(0.01)
     writer.write(body[500:])
     lines = await head(reader)
     assert lines[0] == "http/1.1 201 created"
