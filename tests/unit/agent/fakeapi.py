@@ -68,7 +68,7 @@ class FakeApi:
     def text(self, key: str) -> str:
         return self.data().get(key, b"").decode()
 
-    def wait(self, condition: Callable[[FakeApi], bool], seconds: float = 10) -> None:
+    def wait(self, condition: Callable[[FakeApi], bool], seconds: float = 60) -> None:
         with self.changed:
             assert self.changed.wait_for(lambda: condition(self), seconds), self.secret["data"]
 

@@ -275,7 +275,7 @@ def test_what_a_killed_agent_left_running_is_stopped_before_it_runs_again(tmp_pa
     journal.run = "r1"
     journal.running(orphan.pid)
     apply(engine(tmp_path), plan_bytes(instructions=[shell("true")]))
-    assert orphan.wait(10) == -9
+    assert orphan.wait(60) == -9
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
         journal = host.journal("test")

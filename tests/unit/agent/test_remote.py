@@ -269,7 +269,7 @@ def running(agent: Remote) -> Iterator[threading.Thread]:
     finally:
         agent.stop.set()
         agent.watch.wake.set()
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
 
 

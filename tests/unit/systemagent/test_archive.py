@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import io
 import json
@@ -75,7 +76,7 @@ def wait_for(path: Path) -> None:
 
 
 def wait_until(true: Callable[[], bool]) -> None:
-    for _ in range(2000):
+    for _ in range(9000):
         if true():
             return
         time.sleep(0.01)
@@ -90,9 +91,10 @@ def test_an_agent_killed_in_the_middle_goes_on_and_ends_what_it_left(host: Path)
     try:
         wait_for(host / "pid")
         refused = start(host)
-        assert b"another agent runs" in refused.communicate(timeout=20)[1]
+        assert b"another agent runs" in refused.communicate(timeout=90)[1]
         assert refused.returncode == 1
-        time.sleep(0.05)  # until its number is in the journal
+        number = (host / "pid").read_text().strip()
+        wait_until(lambda: any(number in path.read_text() for path in (host / "var/journal").glob("*.json")))
     finally:
         first.send_signal(signal.SIGKILL)
         first.communicate()
@@ -102,11 +104,12 @@ def test_an_agent_killed_in_the_middle_goes_on_and_ends_what_it_left(host: Path)
         wait_until(lambda: not list((host / "var/journal").iterdir()))
     finally:
         second.terminate()
-        second.communicate(timeout=20)
+        second.communicate(timeout=90)
     assert second.returncode == 0
     assert (host / "runs").read_text() == "1\n2\n2\n3\n"
-    orphan = Path(f"/proc/{(host / 'pid').read_text().strip()}/cmdline")
-    assert not orphan.exists() or not orphan.read_bytes().startswith(b"sleep")
+    # No such file, or no such process, when it went a moment ago.
+    with contextlib.suppress(OSError):
+        assert not Path(f"/proc/{number}/cmdline").read_bytes().startswith(b"sleep")
 
 
 def test_an_agent_whose_file_was_replaced_by_a_good_one_ends(host: Path) -> None:
@@ -225,7 +228,7 @@ def test_images_are_fetched_by_the_version_that_runs_though_the_plan_brings_the_
             assert (host / "agent.pyz").read_bytes() == b"something else"
         finally:
             agent.terminate()
-            agent.communicate(timeout=20)
+            agent.communicate(timeout=90)
     assert (host / "said").read_text() == "hello there\n"
 
 
@@ -245,7 +248,7 @@ def test_an_agent_that_is_told_to_end_ends_what_fetches_for_it(host: Path) -> No
             children = Path(f"/proc/{agent.pid}/task/{agent.pid}/children").read_text().split()
         finally:
             agent.terminate()
-            agent.communicate(timeout=20)
+            agent.communicate(timeout=90)
             over.set()
     assert len(children) == 1
     assert not Path(f"/proc/{children[0]}").exists()

@@ -225,10 +225,10 @@ def _run_unit(root: Path, env: dict[str, str], api: FakeApi) -> None:
     given = dict(line.partition("=")[2].split("=", 1) for line in lines if line.startswith("Environment="))
     agent = subprocess.Popen(command.split(), env={**env, **given}, stderr=subprocess.PIPE)
     try:
-        api.wait(lambda a: a.text("plan-state") == "succeeded", 20)
+        api.wait(lambda a: a.text("plan-state") == "succeeded", 90)
     finally:
         agent.send_signal(signal.SIGTERM)
-        said = agent.communicate(timeout=20)[1].decode()
+        said = agent.communicate(timeout=90)[1].decode()
     assert agent.returncode == 0, said
     assert (root / "applied").exists()
 
