@@ -55,7 +55,7 @@ def new_prefix() -> str:
 def clear(etcd: EtcdCluster, prefix: str) -> None:
     """Also what would go by itself: the next test counts revisions."""
     low, high = (base64.b64encode(text.encode()).decode() for text in (prefix, after_prefix(prefix)))
-    etcd.call("/v3/kv/deleterange", {"key": low, "range_end": high})
+    etcd.call("/v3/kv/deleterange", {"key": low, "range_end": high}, timeout=60)
 
 
 @pytest.fixture(params=["memory", "sqlite", "etcd", "shifted"])

@@ -96,7 +96,8 @@ async def test_kill_9_under_concurrent_writers_costs_nothing_that_was_acknowledg
     assert all(len(keys) == 1 for keys in sharing.values()), "a revision was used for two transactions"
     newest = {key: (at, value) for (at, key), value in logged.items()}
     assert held == {key: entry for key, entry in newest.items() if entry[1] != "-"}
-    assert revision >= max(place[0] for place in acknowledged)
+    # Each was killed before it had written anything, when the machine had no time for them.
+    assert revision >= max((place[0] for place in acknowledged), default=0)
     assert seen == list(logged)[: len(seen)], "the resumed watch has a gap or a repeat"
     print(f"{ROUNDS} kills, {len(acknowledged)} acknowledged, {len(logged)} in the log, {len(seen)} watched")
 

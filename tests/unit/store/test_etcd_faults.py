@@ -19,7 +19,7 @@ from tests.real.etcd import EtcdCluster
 from tests.real.proxy import Proxy
 
 from .conftest import new_prefix
-from .test_etcd import opened, until
+from .test_etcd import opened, persistently, until
 from .test_store_suite import fill, take
 
 pytestmark = [pytest.mark.real, pytest.mark.replicated, pytest.mark.timeout(600)]
@@ -62,19 +62,6 @@ def first_first(cluster: EtcdCluster, index: int, prefix: str) -> EtcdConfig:
 
 async def soon(events: AsyncIterator[list[Event]], count: int) -> list[Event]:
     return await asyncio.wait_for(take(events, count), 90)
-
-
-async def persistently(store: EtcdStore, key: str, value: bytes) -> int:
-    """As a client does that tries again; each try is of the same key, which must be there once in the end."""
-    for _ in range(10):
-        try:
-            return await store.write([Put(key, value, expect=0)])
-        except Mismatch as mismatch:
-            assert mismatch.current is not None and mismatch.current.value == value
-            return mismatch.current.mod_revision
-        except (Unavailable, Unknown):
-            continue
-    raise AssertionError("never")
 
 
 # Members
@@ -374,7 +361,7 @@ async def test_closing_while_etcd_hangs_is_quick(etcd: EtcdCluster) -> None:
         writing = asyncio.create_task(store.write([Put("/a", b"")]))
         asking = asyncio.create_task(store.current())
         await asyncio.sleep(0.1)
-        await asyncio.wait_for(store.close(), 5)
+        await asyncio.wait_for(store.close(), 9)
         writing.cancel()
         answers = await asyncio.gather(writing, asking, return_exceptions=True)
         assert isinstance(answers[1], StoreError)

@@ -284,7 +284,7 @@ class EtcdMachine(StoreMachine):
         self.runner.run(self._level())
 
     async def _level(self) -> None:
-        for _ in range(1000):
+        for _ in range(12_000):
             if self.store.floor == self.floor and self.store.revision >= self.newest:
                 return
             await asyncio.sleep(0.005)
