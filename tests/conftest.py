@@ -13,14 +13,19 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests import lookout
 from tests.unit.fuzz import budget
 
 # A test asserts no wall time, and neither does hypothesis: an example may be slow because the machine is busy. The same sources
 # are given the same examples; to look for others is what `make soak` is for.
-settings.register_profile("remuda", deadline=None, derandomize=os.environ.get("REMUDA_SOAK") != "1")
+settings.register_profile(
+    "remuda",
+    deadline=None,
+    derandomize=os.environ.get("REMUDA_SOAK") != "1",
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("remuda")
 
 _ENVIRONMENT = "REMUDA_CHECK_MUTATION"
