@@ -150,7 +150,7 @@ async def papers(*, local: bool = True, begin: bool = True) -> AsyncIterator[Pap
         yield Papers(world)
 
 
-async def eventually(check: Any, seconds: float = 30.0) -> None:
+async def eventually(check: Any, seconds: float = 120.0) -> None:
     """For tests with real processes."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
