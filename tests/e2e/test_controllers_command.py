@@ -70,7 +70,7 @@ class Replica:
             )
 
     def page(self, port: int, path: str) -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -91,7 +91,7 @@ class Replica:
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(40)
+        return self.process.wait(120)
 
     def end(self) -> None:
         if self.process.poll() is None:
@@ -103,7 +103,7 @@ class Replica:
 def replica(kubeconfig: Path, directory: Path, name: str) -> Iterator[Replica]:
     made = Replica(kubeconfig, directory, name)
     try:
-        end = time.monotonic() + 120
+        end = time.monotonic() + 240
         while not made.ready:
             assert time.monotonic() < end, made.log.read_text()
             time.sleep(0.05)
@@ -119,7 +119,7 @@ def real() -> Iterator[RealCluster]:
         yield found
 
 
-async def until(found: Callable[[], Awaitable[Any]], seconds: float = 60) -> Any:
+async def until(found: Callable[[], Awaitable[Any]], seconds: float = 180) -> Any:
     async with asyncio.timeout(seconds):
         while True:
             try:
@@ -277,7 +277,11 @@ async def test_the_next_replica_goes_on_when_the_leader_is_told_to_stop(
     real: RealCluster, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     namespace = "herd-replicas"
-    with replica(real.kubeconfig, tmp_path, "first") as first, replica(real.kubeconfig, tmp_path, "second") as second:
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(replica(real.kubeconfig, tmp_path, "first"))
+        # One that is ready answers, and may still be on its way to lead.
+        await until(lambda: asyncio.to_thread(lambda: first.leading))
+        second = stack.enter_context(replica(real.kubeconfig, tmp_path, "second"))
         async with HttpsClient.from_kubeconfig(real.kubeconfig) as client:
             await furnish(client, namespace)
             assert (first.leading, second.leading) == (True, False)
@@ -315,7 +319,7 @@ async def attached(client: HttpsClient, **settings: Any) -> AsyncIterator[Attach
     stop = asyncio.Event()
     running = asyncio.create_task(made.run(stop))
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(180):
             while not made.ready:
                 assert not running.done(), running.exception()
                 await asyncio.sleep(0.05)
@@ -351,6 +355,8 @@ async def test_everybody_trusts_new_certificates_as_soon_as_they_are_shown(real:
         (bundle,) = await until(bundles)
         assert b"BEGIN CERTIFICATE" in base64.b64decode(bundle)
         await until(lambda: defaulted(client, namespace))
+        # Who converts is learned on another way than who admits.
+        await until(lambda: client.create(OLD_MACHINES, old_machine("m1", namespace), dry_run=True))
         await client.create(OLD_MACHINES, old_machine("m1", namespace))
         assert (await client.get(MACHINES, "m1", namespace))["spec"]["deletion"]["nodeDrainTimeoutSeconds"] == 90
 
