@@ -59,7 +59,7 @@ async def replica(kubeconfig: Path, number: int) -> AsyncIterator[tuple[Elector,
             await asyncio.gather(running, return_exceptions=True)
 
 
-async def until(condition: Callable[[], Awaitable[Any]], seconds: float = 60) -> Any:
+async def until(condition: Callable[[], Awaitable[Any]], seconds: float = 180) -> Any:
     async with asyncio.timeout(seconds):
         while not (found := await condition()):
             await asyncio.sleep(0.05)
