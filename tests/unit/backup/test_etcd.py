@@ -193,7 +193,7 @@ async def test_nobody_works_beside_a_restore(made: tuple[Path, Path, int], confi
         await asyncio.gather(kept, return_exceptions=True)
         await other.leave()
         # Neither has left a sign of itself; who leaves does not wait for an etcd that is slow, and then that goes by itself.
-        async with asyncio.timeout(2 * presence.SECONDS):
+        async with asyncio.timeout(60 + 2 * presence.SECONDS):
             while await other.others():
                 await asyncio.sleep(0.1)
         assert await read_offset(store) == 0
