@@ -14,7 +14,7 @@ from remuda.apiserver.server import Config, Server
 from remuda.client.api import Client
 from remuda.client.https import HttpsClient
 from remuda.client.inprocess import InProcessClient
-from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
+from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng, SystemClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 from remuda.runtime.admission import install
@@ -27,8 +27,20 @@ from tests.real.ports import free_ports
 from .widgets import CRD, OLD_WIDGETS, TYPE, WIDGETS, widget
 
 Obj = dict[str, Any]
-# Short enough to see a CA and several certificates go by.
-SHORT = Lives(authority=12, serving=8, settle=2)
+SECRETS = GroupVersionResource("", "v1", "secrets")
+# In the test's own time, which moves on only when everybody had the chance to learn what is new: to those who verify, and have
+# the time of day, nothing ever comes near its end.
+SHORT = Lives(authority=1200, serving=800, settle=200)
+STEP = 25.0
+
+
+class Ahead(SystemClock):
+    """The time of day, and how far the test has moved on from it."""
+
+    ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +75,9 @@ async def hooked(cluster: RealCluster, warnings: list[str], **options: Any) -> A
     async with HttpsClient(target, on_warning=warnings.append) as client:
         with contextlib.suppress(ApiError):
             await client.create(CRDS, CRD)
-        lives = options.pop("lives", Lives())
+        lives, clock = options.pop("lives", Lives()), options.pop("clock", SYSTEM_CLOCK)
         certificates = SharedCertificates(
-            client, SYSTEM_CLOCK, Entropy(), namespace="default", name="hook-certificates", names=address.names(), lives=lives
+            client, clock, Entropy(), namespace="default", name="hook-certificates", names=address.names(), lives=lives
         )
         registration = Registration(client, "remuda-test", [TYPE], address)
         hooks = WebhookServer([TYPE], certificates, registration, SYSTEM_CLOCK, Rng(1), every=0.2)
@@ -82,7 +94,7 @@ async def hooked(cluster: RealCluster, warnings: list[str], **options: Any) -> A
 
 async def served(client: Client) -> None:
     """Until the type is served and admitted as it should be."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while True:
             with contextlib.suppress(ApiError):
                 for resource in (OLD_WIDGETS, WIDGETS):
@@ -90,6 +102,18 @@ async def served(client: Client) -> None:
                 if made["spec"].get("size") == 1:
                     return
             await asyncio.sleep(0.1)
+
+
+async def published(client: Client) -> Obj:
+    """What is in the Secret, once those who call the webhooks are told to trust it."""
+    async with asyncio.timeout(180):
+        while True:
+            data: Obj = (await client.get(SECRETS, "hook-certificates", "default"))["data"]
+            hook = (await client.get(MUTATING, "remuda-test"))["webhooks"][0]["clientConfig"]
+            crd = (await client.get(CRDS, CRD["metadata"]["name"]))["spec"]["conversion"]["webhook"]["clientConfig"]
+            if hook["caBundle"] == crd["caBundle"] == data["ca.crt"]:
+                return data
+            await asyncio.sleep(0.05)
 
 
 async def told(call: Any) -> Any:
@@ -140,19 +164,20 @@ async def test_both_ways_give_the_same_answers(cluster: RealCluster) -> None:
 
 @pytest.mark.real
 async def test_certificates_rotate_under_load_and_what_is_broken_is_put_back(cluster: RealCluster) -> None:
-    secrets = GroupVersionResource("", "v1", "secrets")
     with contextlib.suppress(ApiError):
         cluster.request("DELETE", "/api/v1/namespaces/default/secrets/hook-certificates")
-    async with hooked(cluster, [], lives=SHORT) as client:
+    clock = Ahead()
+    async with hooked(cluster, [], lives=SHORT, clock=clock) as client:
         shown: set[str] = set()
         trusted: set[str] = set()
         for number in range(60):
             made = await client.create(OLD_WIDGETS, widget(f"r{number}", "v1"), dry_run=True)
             assert made["spec"] == {"count": 1}
-            data = (await client.get(secrets, "hook-certificates", "default"))["data"]
+            data = await published(client)
             shown.add(data["tls.crt"])
             trusted.add(data["ca.crt"])
             await asyncio.sleep(0.25)
+            clock.ahead += STEP
         assert len(shown) >= 3 and len(trusted) >= 3
         await client.patch(
             MUTATING,
