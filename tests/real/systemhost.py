@@ -123,7 +123,7 @@ class SystemHost:
     def files(self) -> set[str]:
         """Everything on its disk but what Debian itself writes now and then."""
         left_out = " -o ".join(f"-path {each}" for each in _WRITTEN)
-        return set(self.said(f"find / -xdev \\( {left_out} \\) -prune -o -print").splitlines())
+        return set(self.said(f"find / -ignore_readdir_race -xdev \\( {left_out} \\) -prune -o -print").splitlines())
 
     def units(self) -> set[str]:
         """Those that it knows, or that failed."""
