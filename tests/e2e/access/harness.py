@@ -40,6 +40,8 @@ Obj = dict[str, Any]
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 READY = b"Ctrl-C stops."
+# More than what is on its way at any moment.
+LARGE = 8 << 20
 PASSWORD = "correct horse battery staple"
 CLUSTERS = "/apis/provisioning.cattle.io/v1/namespaces/fleet-default/clusters"
 MANAGEMENT = "/apis/management.cattle.io/v3"
@@ -119,6 +121,12 @@ class Person:
         connection = self.connect()
         try:
             return Endpoint._exchange(connection, method, path, data, {"Accept": "application/json", **sent})
+        except (BrokenPipeError, ConnectionResetError):
+            if data is None or len(data) < LARGE:
+                raise
+            # Whoever is hung up on before all is sent was told why.
+            response = connection.getresponse()
+            return Answer(response.status, {key.lower(): value for key, value in response.headers.items()}, [], response.read())
         finally:
             connection.close()
 
@@ -288,14 +296,17 @@ class Gateway(Served):
         return str(next(user["metadata"]["name"] for user in users if user.get("username") == person.name))
 
     def posted(self, path: str, obj: Obj) -> Answer:
-        """Once more whenever that is what the answer asks for: who has just started does not know yet what to allow."""
+        """Once more whenever that is what the answer asks for: who has just started does not know yet what to allow, and who
+        looks into caches may not have heard of what was made a moment ago."""
         answers: list[Answer] = []
 
         def settled() -> bool:
             answers.append(self.endpoint.request("POST", path, json.dumps(obj).encode(), {"Content-Type": "application/json"}))
-            return not (answers[-1].status == 503 and answers[-1].json.get("details", {}).get("retryAfterSeconds"))
+            details = answers[-1].json.get("details") or {}
+            unheard_of = any(each.get("reason") == "FieldValueNotFound" for each in details.get("causes") or ())
+            return not (answers[-1].status == 503 and details.get("retryAfterSeconds")) and not unheard_of
 
-        eventually(settled, 240)
+        eventually(settled, 240, "it was not taken")
         return answers[-1]
 
     def made(self, path: str, obj: Obj) -> Obj:
@@ -344,7 +355,7 @@ class Gateway(Served):
 
         eventually(lambda: bool(identity()), why="the cluster has got no name")
         cluster = Cluster(self, name, identity())
-        eventually(lambda: bool(cluster.token()), why="the cluster has got no registration token")
+        eventually(cluster.is_known, why="the gateway does not know the cluster's registration tokens")
         return cluster
 
     def imported(self, downstream: Downstream, name: str = "", **agent: Any) -> Imported:
@@ -377,8 +388,12 @@ class Cluster:
     def managed(self) -> Obj:
         return dict(self.gateway.endpoint.request("GET", f"{MANAGED}/{self.id}").json)
 
+    def status(self) -> Obj:
+        """What is known of it so far, which may be nothing."""
+        return dict(self.managed().get("status") or {})
+
     def condition(self, kind: str) -> Obj:
-        found = self.managed().get("status", {}).get("conditions", [])
+        found = self.status().get("conditions", [])
         return next((dict(each) for each in found if each["type"] == kind), {})
 
     def until(self, kind: str, status: str, seconds: float = 120) -> Obj:
@@ -389,6 +404,22 @@ class Cluster:
                 raise AssertionError(f"{kind} of {self.id} did not become {status}: {shown}\n{self.gateway.told()[-3000:]}")
             time.sleep(0.1)
         return found
+
+    def is_known(self) -> bool:
+        """Whether the gateway, which looks into caches of its own, has got both of its tokens, too."""
+        listed = self.gateway.endpoint.request("GET", f"/v3/clusterregistrationtokens?clusterId={self.id}").json.get("data") or []
+        return len(listed) == 2 and all(each["token"] and each["nodeCommand"] for each in listed)
+
+    def manifest(self) -> Answer:
+        """What is applied to import it, once the gateway knows of the cluster."""
+        found: list[Answer] = []
+
+        def given() -> bool:
+            found.append(self.gateway.nobody().request("GET", f"/v3/import/{self.token()}_{self.id}.yaml"))
+            return found[-1].status == 200
+
+        eventually(given, why="there is no manifest to import the cluster with")
+        return found[-1]
 
     def token(self, kind: str = "default-token") -> str:
         answer = self.gateway.endpoint.request("GET", f"/api/v1/namespaces/{self.id}/secrets/crt-token-{kind}")
@@ -409,6 +440,11 @@ class Imported:
     def id(self) -> str:
         return self.cluster.id
 
+    def lets_in(self, administrator: Person) -> None:
+        """Waits for it: who may do everything may do so in a cluster a moment after that is there."""
+        path = self.path("/api/v1/secrets")
+        until(lambda: administrator.request("GET", path).status == 200, log=self.cluster.gateway)
+
     def __enter__(self) -> Self:
         return self
 
@@ -417,7 +453,10 @@ class Imported:
 
 
 class Agent(Program):
-    """`remuda cluster-agent` beside a cluster. The token is in a file, which may change under it."""
+    """`remuda cluster-agent` beside a cluster. The token is in a file, which may change under it.
+
+    Another one for the same cluster is `called` something else, and has a log and a token of its own.
+    """
 
     def __init__(
         self,
@@ -430,8 +469,10 @@ class Agent(Program):
         prefix: Sequence[str] | None = None,
         environ: dict[str, str] | None = None,
         options: Sequence[str] = (),
+        called: str = "",
     ) -> None:
-        super().__init__(f"agent-{cluster.name}", downstream.directory, downstream.prefix if prefix is None else prefix, environ)
+        prefix = downstream.prefix if prefix is None else prefix
+        super().__init__(called or f"agent-{cluster.name}", downstream.directory, prefix, environ)
         self.cluster = cluster
         self.downstream = downstream
         self.server = server or cluster.gateway.url
@@ -519,6 +560,17 @@ def kubectl(kubeconfig: Path, *arguments: str, prefix: Sequence[str] = (), check
     return f"{done.stdout}{done.stderr}"
 
 
+def to_its_end(response: http.client.HTTPResponse) -> None:
+    """Read what has no end of its own until it is cut, wherever in a line that may be. Raises TimeoutError when it goes on."""
+    try:
+        while response.readline():
+            pass
+    except TimeoutError:
+        raise
+    except (http.client.HTTPException, OSError):
+        return
+
+
 def until(
     true: Callable[[], object],
     seconds: float = 120,
@@ -545,5 +597,6 @@ __all__ = [
     "Program",
     "Real",
     "kubectl",
+    "to_its_end",
     "until",
 ]

@@ -51,6 +51,10 @@ def tenant(gateway: Gateway, called: str) -> Tenant:
     until(known_as, log=gateway)
     identity = known_as()
     until(lambda: person.request("GET", f"{MANAGED}/{identity}").status == 200, log=gateway)
+    # What they may do in its namespace comes apart from that.
+    for kind in ("clusterroletemplatebindings", "clusterregistrationtokens"):
+        path = f"/apis/management.cattle.io/v3/namespaces/{identity}/{kind}"
+        until(lambda path=path: person.request("GET", path).status == 200, log=gateway)  # type: ignore[misc]
     return Tenant(person, gateway.user_id(person), name, identity)
 
 
