@@ -11,6 +11,8 @@ from typing import Any, Self
 
 import asyncssh
 
+from tests.real.ports import free_port
+
 _SHIMS = {
     "hostname": 'cat "$HOST/name"',
     "hostnamectl": 'echo "$2" >"$HOST/name"',
@@ -28,7 +30,8 @@ class SshHost:
         self.directory = directory
         self.key = directory / "client_key"
         self.user = user
-        self.port = 0
+        # Nobody else is given it while the host is away.
+        self.port = free_port()
         self.commands: list[str] = []
         # The connection is cut when a command that contains this has said something, as often as it says.
         self.cut: dict[str, int] = {}

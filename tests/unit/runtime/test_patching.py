@@ -55,7 +55,7 @@ async def client() -> AsyncIterator[Counting]:
     await found.update(
         CRDS, {**made, "status": {"conditions": accepted, "acceptedNames": names, "storedVersions": ["v1"]}}, subresource="status"
     )
-    for _ in range(200):
+    for _ in range(6000):
         if server.registry.find(*WIDGETS) is not None:
             break
         await asyncio.sleep(0.01)
