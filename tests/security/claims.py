@@ -18,6 +18,7 @@ _SOURCES = "tests/security/test_sources.py"
 _HOLES = "tests/security/test_holes.py"
 _DISK = "tests/security/test_disk.py"
 _PEOPLE = "tests/unit/machines/nodedrivers/test_people.py"
+_BODIES = "tests/unit/apiserver/test_bodies.py"
 _JOBS = "tests/unit/machines/runner/test_parts.py"
 
 TESTS: dict[str, tuple[str, ...]] = {
@@ -229,11 +230,18 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/unit/backup/test_format.py::test_the_header_is_read_without_the_passphrase_and_nothing_else_is",
         "tests/unit/backup/test_format.py::test_a_changed_byte_is_found_wherever_it_is",
         "tests/unit/backup/test_format.py::test_a_forged_file_is_found_though_its_checksum_is_right",
+        "tests/unit/backup/test_format.py::test_a_header_can_t_ask_for_all_memory",
         "tests/e2e/operating/test_support_bundle.py::test_a_bundle_tells_how_it_is_and_no_secret_with_the_server_up_or_down",
     ),
     "S40": (
         "tests/unit/rotation/test_rotations.py::test_every_secret_is_sealed_with_the_new_key_and_stays_readable",
         "tests/unit/rotation/test_rotations.py::test_certificates_of_the_old_ca_are_good_until_it_is_dropped",
         "tests/unit/rotation/test_rotations.py::test_tokens_of_the_old_key_are_good_until_it_is_dropped",
+    ),
+    "S41": (
+        f"{_BODIES}::test_each_user_has_so_many_bytes_and_all_of_them_together",
+        f"{_BODIES}::test_who_has_too_many_bytes_under_way_is_told_to_try_again",
+        f"{_BODIES}::test_bodies_that_wait_for_a_webhook_are_counted",
+        f"{_BODIES}::test_however_a_request_ends_its_bytes_are_given_back",
     ),
 }

@@ -20,6 +20,8 @@ from contextvars import ContextVar
 
 from remuda.kube import errors
 
+from .http.seats import BodyRoom
+
 
 class _Seat:
     """One request's seat, which it may leave for a while."""
@@ -159,9 +161,10 @@ class Turns:
 
 
 class Flow:
-    """The gates of one server."""
+    """The gates of one server, and the room for what is sent to it."""
 
     def __init__(self) -> None:
+        self.bodies = BodyRoom()
         self.pieces = Turns(2)
         self.lists = Gate("lists", seats=2, queue=200)
         self.writes = Gate("writes", seats=256, queue=4096)

@@ -60,6 +60,8 @@ class Upkeep:
         metrics.gauge("process_resident_memory_bytes", "Resident memory.", lambda: [({}, _resident())])
         metrics.gauge("process_cpu_seconds_total", "Processor time used.", lambda: [({}, _cpu())], "counter")
         metrics.gauge("apiserver_current_inqueue_requests", "Requests that wait for a seat.", self._queued)
+        bodies = self._server.flow.bodies
+        metrics.gauge("apiserver_request_body_bytes", "Bytes of requests under way.", lambda: [({}, float(bodies.bytes))])
 
     def start_serving(self) -> None:
         """What only matters to clients that come over the network."""

@@ -88,6 +88,8 @@ class Handler:
             user = self._impersonate(request, target, asker)
             request[WHO] = (asker, user)
             only = self._authorize(target, user)
+            if request.method != "GET":
+                reading.begin(request, self.flow.bodies, user.name)
             if self.api.cache.shared:
                 known = target
                 response = await self.api.surely(lambda: self._respond(request, known, user, only))
@@ -108,6 +110,9 @@ class Handler:
         except Exception:
             logger.exception("%s %s failed", request.method, request.path)
             response = responses.error(errors.internal("the server met an error of its own; its log has the details"), request)
+        finally:
+            if request.method != "GET":
+                reading.end(request)
         if self.stopping and not response.prepared:
             # The client must not send its next request here.
             response.force_close()

@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from remuda.kube import errors, jsonio, yamlio
+from remuda.kube.errors import ApiError
 from remuda.kube.jsonio import JsonError
 from remuda.kube.objects import GroupVersionKind
 
@@ -20,6 +21,7 @@ from ..calls import Call
 from ..verbs.bodies import not_an_object, not_registered, unrecognized
 from ..verbs.patch import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH
 from . import negotiation
+from .seats import BodyRoom, HeldBody
 
 Obj = dict[str, Any]
 
@@ -32,6 +34,20 @@ _LONG_PROTOBUF = 64 * 1024
 
 # Where a body is kept that has been read: a request may be attempted twice.
 _BODY = web.RequestKey("remuda.body", bytes)
+# What it takes of the room that its user has.
+_HELD = web.RequestKey("remuda.held", HeldBody)
+
+
+def begin(request: web.BaseRequest, room: BodyRoom, user: str) -> None:
+    """From now on the body counts as this user's, until :func:`end`."""
+    request[_HELD] = HeldBody(room, user)
+
+
+def end(request: web.BaseRequest) -> None:
+    """The request is answered: its body is not kept while somebody reads the answer."""
+    request.pop(_BODY, None)
+    if (held := request.pop(_HELD, None)) is not None:
+        held.leave()
 
 
 def has_body(request: web.BaseRequest) -> bool:
@@ -39,7 +55,7 @@ def has_body(request: web.BaseRequest) -> bool:
 
 
 async def read_limited(request: web.BaseRequest) -> bytes:
-    """The whole body, refused with the right Status when it is too large."""
+    """The whole body, refused with the right Status when it is too large, or when its user has too many of them under way."""
     if _BODY in request:
         return request[_BODY]
     declared = request.content_length
@@ -47,6 +63,9 @@ async def read_limited(request: web.BaseRequest) -> bytes:
         raise errors.too_large(f"limit is {BODY_LIMIT}")
     if request.headers.get("Content-Encoding", "identity") not in ("", "identity"):
         raise errors.unsupported_media_type("compressed request bodies are not accepted")
+    held = request.get(_HELD)
+    if held is not None and not held.reach(declared or 0):
+        raise _no_room()
     content = request.content
     pieces: list[bytes] = []
     size = 0
@@ -57,9 +76,15 @@ async def read_limited(request: web.BaseRequest) -> bytes:
         size += len(piece)
         if size > BODY_LIMIT:
             raise errors.too_large(f"limit is {BODY_LIMIT}")
+        if held is not None and not held.reach(size):
+            raise _no_room()
         pieces.append(piece)
     request[_BODY] = body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
     return body
+
+
+def _no_room() -> ApiError:
+    return errors.too_many_requests("too many bytes of requests are under way, please try again later")
 
 
 async def read_object(request: web.BaseRequest, call: Call) -> tuple[Any, list[str]]:

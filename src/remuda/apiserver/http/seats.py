@@ -1,6 +1,7 @@
-"""How much one caller may hold open: so many places for each, so many in all.
+"""How much one caller may hold: so many places for each, so many in all (:class:`ConnectionCaps`), and so many bytes of what they
+have sent (:class:`BodyRoom`).
 
-Whoever counts says what a caller is: an address (:func:`network_of`), a token's name.
+Whoever counts says what a caller is: an address (:func:`network_of`), a token's name, a user's.
 """
 
 from __future__ import annotations
@@ -73,3 +74,72 @@ class ConnectionCaps:
             del self._held[key]
         else:
             self._held[key] -= 1
+
+
+BYTES_PER_USER, BYTES_IN_ALL = 64 << 20, 256 << 20
+# Bodies up to this are small: nearly all are.
+SMALL_BODY = 16 << 10
+
+
+class BodyRoom:
+    """So many bytes of request bodies for one user, and so many in all, from when a body is read until its request is answered.
+
+    Who waits for a webhook that hangs keeps no seat but keeps its body, so the number of requests does not bound memory. A
+    quarter is for small bodies alone: who sends large ones can still write small ones, Leases above all.
+    """
+
+    def __init__(self, each: int = BYTES_PER_USER, in_all: int = BYTES_IN_ALL) -> None:
+        self._each = each
+        self._in_all = in_all
+        self._held: dict[str, int] = {}
+        self.bytes = 0
+        self.rejected = 0
+
+    def held(self, user: str) -> int:
+        return self._held.get(user, 0)
+
+    def _grow(self, user: str, size: int, more: int) -> bool:
+        """Whether a body that has `size` bytes may have so many more."""
+        held = self._held.get(user, 0)
+        each, in_all = self._each, self._in_all
+        if size + more > SMALL_BODY:
+            each, in_all = each - each // 4, in_all - in_all // 4
+        if held + more > each or self.bytes + more > in_all:
+            self.rejected += 1
+            return False
+        self._held[user] = held + more
+        self.bytes += more
+        return True
+
+    def _left(self, user: str, size: int) -> None:
+        self.bytes -= size
+        if self._held[user] == size:
+            del self._held[user]
+        else:
+            self._held[user] -= size
+
+
+class HeldBody:
+    """The body of one request, and what it takes of the room."""
+
+    __slots__ = ("_room", "_size", "_user")
+
+    def __init__(self, room: BodyRoom, user: str) -> None:
+        self._room = room
+        self._user = user
+        self._size = 0
+
+    def reach(self, size: int) -> bool:
+        """Whether it may be so large; if not it stays as it is."""
+        more = size - self._size
+        if more <= 0:
+            return True
+        if not self._room._grow(self._user, self._size, more):
+            return False
+        self._size = size
+        return True
+
+    def leave(self) -> None:
+        if self._size:
+            self._room._left(self._user, self._size)
+            self._size = 0
