@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import click
 
+from remuda import __version__
+
 
 class Entry(NamedTuple):
     """Where a command lives, and the line `--help` shows without loading it."""
@@ -87,5 +89,6 @@ def _suggestion(name: str) -> str:
     context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "REMUDA", "max_content_width": 100},
     epilog="Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 conflict, 5 not allowed, 124 timeout, 130 interrupted.",
 )
+@click.version_option(__version__, prog_name="remuda", message="%(prog)s %(version)s", help="Print the version and exit.")
 def cli() -> None:
     """Declarative Kubernetes clusters: a Kubernetes API on one machine, with nothing but Python."""

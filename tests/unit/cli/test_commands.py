@@ -37,7 +37,7 @@ def test_help_lists_every_command_with_its_own_summary(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["version"], ["--help"], ["version", "-o", "json"], ["serve", "--help"], ["completion", "bash"]]
+    "arguments", [["version"], ["--version"], ["--help"], ["version", "-o", "json"], ["serve", "--help"], ["completion", "bash"]]
 )
 def test_quick_commands_import_no_server_and_no_http_library(shell: Shell, arguments: list[str]) -> None:
     program = (
@@ -49,6 +49,11 @@ def test_quick_commands_import_no_server_and_no_http_library(shell: Shell, argum
         [*shell.arguments()[:2], program], env=shell.environment(), capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_version_as_an_option_is_one_line(shell: Shell) -> None:
+    done = shell.run("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"remuda {__version__}\n", "")
 
 
 def test_version_without_a_server_is_the_clients(shell: Shell) -> None:
