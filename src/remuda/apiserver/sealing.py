@@ -21,16 +21,29 @@ SHORTEST_TOKEN = 16
 _NONCE = 12
 # Bound into the ciphertext: a value of another purpose or format does not open.
 _PURPOSE = b"remuda shared keys, version 1"
-# What the numbers of a stored document may be at most, so that a forged one can't take the machine's memory.
-_LARGEST_N, _LARGEST_RP = 2**20, 64
+# What the numbers of a stored document may ask for, so that a forged one can't take the machine's memory and time: four times
+# of each what we ask for ourselves.
+MOST_MEMORY = 256 << 20
+MOST_ROUNDS = 8
 
 
 class Cost(NamedTuple):
-    """scrypt's numbers; memory is 128 * n * r bytes."""
+    """scrypt's numbers; memory is 128 * n * r bytes, and that is gone through p times."""
 
     n: int = 2**16
     r: int = 8
     p: int = 2
+
+    def problem(self) -> str:
+        """Why nobody should pay it; empty where one can."""
+        n, r, p = self
+        if n < 2 or n & (n - 1) or r < 1 or p < 1:
+            return f"scrypt has no such numbers as n {n}, r {r}, p {p}"
+        if 128 * n * r > MOST_MEMORY:
+            return f"it asks for {128 * n * r >> 20:,} MiB of memory, and {MOST_MEMORY >> 20} are the most that is needed"
+        if p > MOST_ROUNDS:
+            return f"it asks for {p:,} rounds of scrypt, and {MOST_ROUNDS} are the most that is needed"
+        return ""
 
 
 class Sealed(msgspec.Struct, frozen=True):
@@ -93,9 +106,8 @@ def unseal_bytes(sealed: Sealed, token: str, where: str, purpose: bytes) -> byte
 
     check_token(token)
     cost = Cost(sealed.n, sealed.r, sealed.p)
-    power_of_two = cost.n > 1 and cost.n & (cost.n - 1) == 0
-    if not (power_of_two and cost.n <= _LARGEST_N and cost.r > 0 and cost.p > 0 and cost.r * cost.p <= _LARGEST_RP):
-        raise _damaged(where)
+    if problem := cost.problem():
+        raise Damaged(f"{where} is damaged: {problem}; restore etcd from a backup")
     key, check = _stretched(token, sealed.salt, cost, purpose)
     if not hmac.compare_digest(check, sealed.check):
         raise WrongToken(f"{where} was sealed with another token: start with the token of the servers that run already")

@@ -158,8 +158,26 @@ def test_a_forged_file_is_found_though_its_checksum_is_right(path: Path, what: s
         read(path)
 
 
-def test_a_header_can_t_ask_for_all_memory(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("n", "r", "p", "sentence"),
+    [
+        (2**30, 1, 1, "it asks for 131,072 MiB of memory, and 256 are the most that is needed"),
+        # Each alone is small enough.
+        (2**20, 64, 1, "it asks for 8,192 MiB of memory"),
+        (2**20, 1, 64, "it asks for 64 rounds of scrypt, and 8 are the most that is needed"),
+        (2**18, 8, 9, "it asks for 9 rounds"),
+        (2**18, 9, 1, "it asks for 288 MiB of memory"),
+        (1000, 8, 1, "scrypt has no such numbers as n 1000, r 8, p 1"),
+        (-16, 1, 1, "scrypt has no such numbers"),
+        (16, 0, 1, "scrypt has no such numbers"),
+        (16, 1, 0, "scrypt has no such numbers"),
+    ],
+)
+def test_a_header_can_t_ask_for_all_memory(path: Path, n: int, r: int, p: int, sentence: str) -> None:
     head, chunks = frames(path)
-    forge(path, head.replace(b'"n":16', b'"n":1073741824'), chunks)
-    with pytest.raises(Damaged, match="asks for what no backup needs"):
-        read(path)
+    asked = head.replace(b'"n":16,"r":1,"p":1', b'"n":%d,"r":%d,"p":%d' % (n, r, p))
+    assert asked != head
+    forge(path, asked, chunks)
+    with pytest.raises(Damaged) as refused:
+        Backup.open(path)
+    assert str(refused.value).startswith(f"{path} is damaged: its header can't be right, {sentence}")

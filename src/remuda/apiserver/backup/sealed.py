@@ -27,6 +27,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
+from ..sealing import Cost
 from .errors import BackupError, Damaged, NotABackup, TooNew, WrongPassphrase
 from .records import FORMAT, MAGIC, End, File, Header, Note, Object, Record, Stretching
 
@@ -38,8 +39,6 @@ _LONGEST_HEADER = 64 * 1024
 _DIGEST = 32
 _BLOCK = 1024 * 1024
 _LEVEL = 3
-# What the numbers of a header may be at most, so that a forged one can't take the machine's memory.
-_LARGEST_N, _LARGEST_RP = 2**20, 64
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Record])
@@ -129,9 +128,6 @@ class Backup:
 
     def key(self, passphrase: str) -> bytes:
         how = self.header.scrypt
-        power_of_two = how.n > 1 and how.n & (how.n - 1) == 0
-        if not (power_of_two and how.n <= _LARGEST_N and how.r > 0 and how.p > 0 and how.r * how.p <= _LARGEST_RP):
-            raise _damaged(self.path, "its header asks for what no backup needs")
         key, check = _stretched(passphrase, how)
         if not hmac.compare_digest(check, how.check):
             raise WrongPassphrase(f"the passphrase is not the one that {self.path} was sealed with: give that one")
@@ -197,9 +193,12 @@ def _read_header(file: BinaryIO, path: Path) -> tuple[bytes, Header]:
         )
     second = file.readline(_LONGEST_HEADER)
     try:
-        return first + second, msgspec.json.decode(second, type=Header)
+        header = msgspec.json.decode(second, type=Header)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise _damaged(path, "its header can't be read") from None
+    if problem := Cost(header.scrypt.n, header.scrypt.r, header.scrypt.p).problem():
+        raise _damaged(path, f"its header can't be right, {problem}")
+    return first + second, header
 
 
 def _check_sum(path: Path) -> None:
