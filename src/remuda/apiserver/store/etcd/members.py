@@ -248,9 +248,15 @@ class Members:
             if not self._accept_old:
                 _check_version(member.url, _decoded(member, answer.body, VersionAnswer).etcdserver)
         if untrusted == len(self._members):
-            raise StoreError(f"no etcd member can be used: {self.troubles()}")
+            raise StoreError(
+                f"no etcd member can be used: {self.troubles()}; see that --etcd-cafile is the authority of their certificates, "
+                "and that they trust --etcd-certfile"
+            )
         if not answered:
-            raise Unavailable(f"no etcd member answers: {self.troubles()}")
+            raise Unavailable(
+                f"no etcd member answers: {self.troubles()}; see that etcd runs there, that these are the URLs where it serves "
+                "clients, and that nothing between here and there keeps them apart"
+            )
 
 
 class _NotSent(Unsure):
