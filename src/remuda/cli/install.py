@@ -10,11 +10,13 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from socket import gethostname
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from .exits import Code, Failure
+from .places import Listen, parse_listen
 
 if TYPE_CHECKING:
     from remuda.installing.program import Program
@@ -86,13 +88,31 @@ def command(
     from remuda.installing.unit import unit_file
 
     program = this_program()
-    service = _service(program, name, user, local_machines, serve_options)
+    given = _given(serve_options)
+    service = _service(program, name, user, local_machines, serve_options, given)
     if dry_run:
         click.echo(unit_file(service), nl=False)
         return
     need_root("install")
     _check_program(program, service)
     _install(service, start=not no_start)
+    if not no_start:
+        click.echo(ways_in(service.data_dir, given))
+
+
+def ways_in(data_dir: Path, given: dict[str, Any]) -> str:
+    """How to use what has been installed: as root, and as anybody else, since nobody else can read the kubeconfig."""
+    from remuda.management.users.first import FILE
+
+    own = data_dir / "kubeconfig"
+    if given.get("only") or "-access" in str(given.get("wanted", "")).split(","):
+        others = f"sudo remuda kubeconfig --data-dir {data_dir} --output FILE, to be given to whoever may do everything"
+    else:
+        listen = given.get("listen") or parse_listen("")
+        host = gethostname() if listen.host in ("0.0.0.0", "::") else listen.host
+        url = f"https://{Listen(host, listen.port)}"
+        others = f"remuda login {url} --username admin, with the password of: sudo cat {data_dir / FILE}"
+    return f"Try:     sudo kubectl --kubeconfig {own} get namespaces\nOthers:  {others}"
 
 
 def _install(service: Service, *, start: bool) -> None:
@@ -111,14 +131,14 @@ def _install(service: Service, *, start: bool) -> None:
         install(service, click.echo, start=start)
     except InstallError as error:
         raise Failure(str(error)) from error
-    if start:
-        click.echo(f"Try:  kubectl --kubeconfig {service.data_dir / 'kubeconfig'} get namespaces")
 
 
-def _service(program: Program, name: str, user: str, local_machines: bool, options: tuple[str, ...]) -> Service:
+def _service(
+    program: Program, name: str, user: str, local_machines: bool, options: tuple[str, ...], given: dict[str, Any]
+) -> Service:
+    """`given` is what the options of serve say."""
     from remuda.installing.unit import Service
 
-    given = _given(options)
     data_dir = given.get("data_dir") or Path("/var/lib") / name
     named = [path for key, path in given.items() if isinstance(path, Path) and key in ("data_dir", "pki_dir")]
     return Service(

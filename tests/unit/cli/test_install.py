@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from remuda import __version__
+from remuda.cli.install import _given, ways_in
 from remuda.installing.unit import Service, quoted, unit_file
 
 from .running import Shell
@@ -100,3 +102,19 @@ def test_a_dry_run_prints_the_unit(shell: Shell) -> None:
     assert done.returncode == 0, done.stderr
     assert "serve --data-dir /var/lib/remuda --listen 0.0.0.0:443\n" in done.stdout
     assert "AmbientCapabilities=CAP_NET_BIND_SERVICE\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "others"),
+    [
+        ((), "remuda login https://127.0.0.1:8443 --username admin, with the password of: sudo cat /srv/r/bootstrap-password"),
+        (("--listen", "0.0.0.0:443"), f"remuda login https://{socket.gethostname()}:443 --username admin"),
+        (("--listen", "[2001:db8::1]:443"), "remuda login https://[2001:db8::1]:443 --username admin"),
+        (("--only", "api"), "sudo remuda kubeconfig --data-dir /srv/r --output FILE"),
+        (("--controllers", "*,-access"), "sudo remuda kubeconfig --data-dir /srv/r --output FILE"),
+    ],
+)
+def test_the_last_lines_say_how_root_and_how_others_get_in(options: tuple[str, ...], others: str) -> None:
+    first, second = ways_in(Path("/srv/r"), _given(options)).splitlines()
+    assert first == "Try:     sudo kubectl --kubeconfig /srv/r/kubeconfig get namespaces"
+    assert second.startswith(f"Others:  {others}")
