@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .counting import counting
-from .etcd_options import Sharing, etcd_options
+from .etcd_options import Sharing, etcd_backup_options
 from .exits import Failure
 from .passphrases import passphrase_option, read_passphrase
 from .places import data_dir_option
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @data_dir_option
-@etcd_options
+@etcd_backup_options
 @passphrase_option
 @click.option("--force", is_flag=True, help="Replace FILE if it is there.")
 def command(file: Path, data_dir: Path, sharing: Sharing, passphrase_file: Path | None, force: bool) -> None:

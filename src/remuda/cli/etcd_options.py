@@ -36,44 +36,64 @@ def _path(name: str, metavar: str, text: str) -> Callable[[_Function], _Function
     return click.option(name, type=click.Path(path_type=Path), metavar=metavar, envvar=envvar, help=text)
 
 
-_OPTIONS = (
-    click.option(
-        "--etcd",
-        "urls",
-        multiple=True,
-        metavar="URL[,URL…]",
-        envvar="REMUDA_ETCD",
-        help="Keep the state in this etcd, which other servers may share; its members, such as https://10.0.0.1:2379.",
-    ),
-    _path("--etcd-cafile", "FILE", "The authority of etcd's certificates.  [default: those that the system trusts]"),
-    _path("--etcd-certfile", "FILE", "The certificate to show to etcd."),
-    _path("--etcd-keyfile", "FILE", "Its key."),
-    click.option(
-        "--etcd-prefix",
-        metavar="PATH",
-        default=DEFAULT_PREFIX,
-        show_default=True,
-        envvar="REMUDA_ETCD_PREFIX",
-        help="Where in etcd the objects are; must end in /registry.",
-    ),
-    _path(
-        "--pki-dir",
-        "DIR",
-        "The keys that all servers share, in a directory with the same content on every machine; made if it is empty.",
-    ),
-    _path("--token-file", "FILE", "Or: keep those keys in etcd, sealed with the token in this file."),
-    click.option(
-        "--token",
-        metavar="TOKEN",
-        default="",
-        envvar="REMUDA_TOKEN",
-        help="The token itself. Every user of the machine can see it here: better use --token-file.",
-    ),
+def _options(etcd: str, pki_dir: str, token_file: str) -> tuple[Callable[..., Any], ...]:
+    """All of them; three mean something else for each command."""
+    return (
+        click.option("--etcd", "urls", multiple=True, metavar="URL[,URL…]", envvar="REMUDA_ETCD", help=etcd),
+        _path("--etcd-cafile", "FILE", "The authority of etcd's certificates.  [default: those that the system trusts]"),
+        _path("--etcd-certfile", "FILE", "The certificate to show to etcd."),
+        _path("--etcd-keyfile", "FILE", "Its key."),
+        click.option(
+            "--etcd-prefix",
+            metavar="PATH",
+            default=DEFAULT_PREFIX,
+            show_default=True,
+            envvar="REMUDA_ETCD_PREFIX",
+            help="Where in etcd the objects are; must end in /registry.",
+        ),
+        _path("--pki-dir", "DIR", pki_dir),
+        _path("--token-file", "FILE", token_file),
+        click.option(
+            "--token",
+            metavar="TOKEN",
+            default="",
+            envvar="REMUDA_TOKEN",
+            help="The token itself. Every user of the machine can see it here: better use --token-file.",
+        ),
+    )
+
+
+_SERVING = _options(
+    "Keep the state in this etcd, which other servers may share; its members, such as https://10.0.0.1:2379.",
+    "The keys that all servers share, in a directory with the same content on every machine; made if it is empty.",
+    "Or: keep those keys in etcd, sealed with the token in this file.",
+)
+_BACKING_UP = _options(
+    "Back up what is in this etcd instead of the data directory; its members, as the servers on it were given.",
+    "Where the servers' shared keys are, as they were given; they go into the backup, too.",
+    "Or: their keys are in etcd, sealed with the token in this file.",
+)
+_RESTORING = _options(
+    "Restore into this etcd instead of the data directory; its members, such as https://10.0.0.1:2379.",
+    "Put the keys of the backup into this directory, for all servers that will share them; empty, or with these keys.",
+    "Or: put them into etcd, sealed with the token in this file.",
 )
 
 
 def etcd_options(function: _Function) -> Callable[..., Any]:
-    """Adds them; the function gets one `sharing: Sharing`."""
+    """Adds them, for a server; the function gets one `sharing: Sharing`."""
+    return _added(function, _SERVING)
+
+
+def etcd_backup_options(function: _Function) -> Callable[..., Any]:
+    return _added(function, _BACKING_UP)
+
+
+def etcd_restore_options(function: _Function) -> Callable[..., Any]:
+    return _added(function, _RESTORING)
+
+
+def _added(function: _Function, options: tuple[Callable[..., Any], ...]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def with_options(
@@ -95,7 +115,7 @@ def etcd_options(function: _Function) -> Callable[..., Any]:
         return function(*args, sharing=sharing, **others)
 
     found: Callable[..., Any] = with_options
-    for option in reversed(_OPTIONS):
+    for option in reversed(options):
         found = option(found)
     return found
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .counting import Counter, counting
-from .etcd_options import Sharing, etcd_options
+from .etcd_options import Sharing, etcd_restore_options
 from .exits import Failure
 from .passphrases import passphrase_option, read_passphrase
 from .places import data_dir_option, owner_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @data_dir_option
-@etcd_options
+@etcd_restore_options
 @passphrase_option
 @click.option("--force", is_flag=True, help="Restore also where something is; that is kept aside.")
 @click.option("--verify-only", is_flag=True, help="Check that FILE is whole and opens, and restore nothing.")
