@@ -100,7 +100,7 @@ class Management:
 
 async def _served(client: InProcessClient) -> None:
     """On the system's clock definitions take a moment."""
-    for _ in range(200):
+    for _ in range(3000):
         with contextlib.suppress(ApiError):
             await client.list(CLUSTERS)
             return

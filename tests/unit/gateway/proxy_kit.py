@@ -116,13 +116,13 @@ class World:
             Rng(2),
         )
         self.agents[cluster] = (client, asyncio.create_task(client.run()))
-        assert await wait_until(SYSTEM_CLOCK, lambda: self.services.tunnels.has_session(cluster), 10, 0.01)
+        assert await wait_until(SYSTEM_CLOCK, lambda: self.services.tunnels.has_session(cluster), 60, 0.01)
 
     async def leave(self, cluster: str = CLUSTER) -> None:
         _, task = self.agents.pop(cluster)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        assert await wait_until(SYSTEM_CLOCK, lambda: not self.services.tunnels.has_session(cluster), 10, 0.01)
+        assert await wait_until(SYSTEM_CLOCK, lambda: not self.services.tunnels.has_session(cluster), 60, 0.01)
 
     def session(self, token: str = "token-a:admin") -> aiohttp.ClientSession:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -134,7 +134,7 @@ class World:
 
     async def known(self) -> None:
         """Until the caches know the cluster."""
-        assert await wait_until(SYSTEM_CLOCK, lambda: self.downstreams.reach(CLUSTER) is not None, 10, 0.01)
+        assert await wait_until(SYSTEM_CLOCK, lambda: self.downstreams.reach(CLUSTER) is not None, 60, 0.01)
 
     # --- the gateway's listener, with just enough of a door -----------------------------------------------------------
 
@@ -175,7 +175,7 @@ async def world(path: Path) -> AsyncIterator[World]:
         for crd in crds([GROUP]):
             if crd["spec"]["names"]["plural"] in ("clusters", "users", "tokens"):
                 await client.create(CRDS, crd)
-        assert await wait_until(SYSTEM_CLOCK, lambda: _served(management), 10)
+        assert await wait_until(SYSTEM_CLOCK, lambda: _served(management), 60)
         made = await _assembled(management, client, below, there, pki, stack)
         await made.known()
         yield made

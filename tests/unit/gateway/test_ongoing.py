@@ -77,10 +77,13 @@ async def test_a_watch_ends_with_its_token(how: str) -> None:
             await asyncio.wait_for(ending, 60)
             await until(lambda: len(ongoing) == 1, 60)
             assert not going.done()
-            told = [
-                record for record in place.audit.records if record.token == token.name and record.result is not Result.STARTED
-            ]
-            assert [record.why for record in told] == [GONE]
+
+            def told() -> list[str]:
+                records = [record for record in place.audit.records if record.result is not Result.STARTED]
+                return [record.why for record in records if record.token == token.name]
+
+            await until(lambda: bool(told()), 60)
+            assert told() == [GONE]
         await until(lambda: len(ongoing) == 0, 60)
 
 

@@ -275,7 +275,7 @@ async def test_whoever_resumes_where_their_watch_ended_is_told_nothing_twice(tmp
         await here.gives("mine")
         listed = await here.list()
         await here.touch("mine", "1")
-        watch = await here.watch(f"&resourceVersion={listed['metadata']['resourceVersion']}&timeoutSeconds=1")
+        watch = await here.watch(f"&resourceVersion={listed['metadata']['resourceVersion']}&timeoutSeconds=3")
         await asyncio.wait_for(watch.task, 60)
         assert watch.told == [("MODIFIED", "mine")]
         last = watch.events[-1]["object"]["metadata"]["resourceVersion"]
@@ -283,7 +283,7 @@ async def test_whoever_resumes_where_their_watch_ended_is_told_nothing_twice(tmp
         await asyncio.wait_for(again.task, 60)
         assert again.told == []
         # Of a revision at which nobody ended it is not known what was seen there.
-        unknown = await here.watch(f"&resourceVersion={int(listed['metadata']['resourceVersion']) - 1}&timeoutSeconds=1")
+        unknown = await here.watch(f"&resourceVersion={int(listed['metadata']['resourceVersion']) - 1}&timeoutSeconds=3")
         await asyncio.wait_for(unknown.task, 60)
         assert set(unknown.told) <= {("ADDED", "mine"), ("MODIFIED", "mine")} and ("ADDED", "mine") in unknown.told
 

@@ -34,6 +34,7 @@ from remuda.kube.objects import GroupVersionResource
 from remuda.management.conditions import condition_of
 from remuda.tunnel import Refused, Stream, TunnelClient
 from remuda.tunnel import Server as At
+from tests.real.ports import free_port
 
 from .import_kit import Management, management
 from .test_contact import CA
@@ -79,7 +80,8 @@ async def downstream(directory: Path, keys_of: Path | None = None) -> AsyncItera
     if keys_of is not None:
         shutil.copy(keys_of / "service-account.key", directory / "service-account.key")
     pki = Pki.ensure(directory, ["127.0.0.1"], SYSTEM_CLOCK, Entropy())
-    server = await Server.open(Config(data_dir=None, port=0, pki=pki, default_roles=True))
+    # Of a port that was the system's choice another may be made when it is free again.
+    server = await Server.open(Config(data_dir=None, port=free_port(), pki=pki, default_roles=True))
     try:
         await server.listen()
         yield Downstream(server, pki)
@@ -128,7 +130,7 @@ class Place:
             await asyncio.gather(task, return_exceptions=True)
 
         self._stack.push_async_callback(leave)
-        assert await wait_until(SYSTEM_CLOCK, lambda: len(self.tunnels.sessions(key)) > before or task.done(), 20, 0.01)
+        assert await wait_until(SYSTEM_CLOCK, lambda: len(self.tunnels.sessions(key)) > before or task.done(), 60, 0.01)
         assert not task.done(), task.exception()
         return task
 
@@ -155,7 +157,7 @@ async def place(clock: Clock = SYSTEM_CLOCK) -> AsyncIterator[Place]:
         for name, crt, token in tokens:
             await made.client.create(SECRETS, crt_secret(name, crt, token=token), name)
         await made.settle()
-        assert await wait_until(SYSTEM_CLOCK, lambda: registrations.cluster_of(LOCAL) is not None, 20)
+        assert await wait_until(SYSTEM_CLOCK, lambda: registrations.cluster_of(LOCAL) is not None, 60)
         address = await stack.enter_async_context(made.door())
         yield Place(made, address, stack, tunnels)
 
@@ -466,7 +468,8 @@ async def test_of_several_gateways_the_one_takes_tunnels_whose_controllers_work(
 
 
 async def test_a_cluster_has_so_many_sessions_and_no_more() -> None:
-    async with place() as found:
+    # Who takes longer may try more often.
+    async with place(VirtualClock()) as found:
         for _ in range(MOST_SESSIONS):
             await found.connect(agents(), f"stv-cluster-{ID}")
         await found.turned_away(agents())

@@ -40,7 +40,7 @@ class Door:
         assert self.two.behind
         asked = self.two.line.asked
         task = asyncio.ensure_future(work)
-        assert await wait_until(SYSTEM_CLOCK, lambda: self.two.line.asked > asked or task.done(), 10, 0.005)
+        assert await wait_until(SYSTEM_CLOCK, lambda: self.two.line.asked > asked or task.done(), 60, 0.005)
         assert not task.done(), task
         self.two.line.release()
         return await task
