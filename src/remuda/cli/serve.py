@@ -133,6 +133,7 @@ def command(
     raise_file_limit()
     collect_seldom()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        _check(runner, data_dir, listen, tls)
         runner.run(_serve(config, listen, choice, options, term, tls, job_runner, controllers=only != "api"))
 
 
@@ -140,6 +141,25 @@ def _check_history(sharing: Sharing) -> None:
     given = click.get_current_context().get_parameter_source("history")
     if sharing.etcd is not None and given is click.core.ParameterSource.COMMANDLINE:
         raise click.BadParameter("is not for --etcd, which forgets what is older than --watch-window", param_hint="--history")
+
+
+def _check(runner: asyncio.Runner, data_dir: Path, listen: Listen, tls: Files | None) -> None:
+    """Whether the options name what there is, before anything is made for them."""
+    from remuda.apiserver.http.accepting import check_address
+
+    if tls is not None:
+        from remuda.gateway.certificates import CertificateError, check_files
+
+        try:
+            check_files(tls)
+        except CertificateError as error:
+            raise Failure(str(error)) from error
+    try:
+        runner.run(check_address(listen.host, listen.port))
+    except OSError as error:
+        # Where there is a server already, its data directory can tell more about it.
+        if error.errno != errno.EADDRINUSE or not data_dir.exists():
+            raise Failure(_explain(error, listen, data_dir)) from error
 
 
 async def _serve(

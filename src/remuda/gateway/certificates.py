@@ -146,12 +146,9 @@ class ServingCertificate:
 
     def _take(self, current: Serving | None) -> Serving:
         """Read and check the files, and show them to new connections."""
-        certificate, key = _read(self._files.certificate), _read(self._files.key)
-        ca = _authority(self._files.ca)
-        found = _checked(self._files, certificate, key, ca)
+        found, certificate, key = _pair(self._files)
         if current is not None and self._is_valid(current) and not self._is_valid(found):
             raise CertificateError(f"{self._invalid(found)}; the one before is served on")
-        _load(_context(), self._files, certificate, key)
         if self._client_ca is not None:
             # Added to those that were believed before; which of them are good is up to whoever looks at certificates.
             self._believe(self._client_ca)
@@ -178,6 +175,19 @@ class ServingCertificate:
         if problem and problem != self._problem:
             log.warning("%s", problem)
         self._problem = problem
+
+
+def check_files(files: Files) -> None:
+    """Raises CertificateError for what could not be served."""
+    _pair(files)
+
+
+def _pair(files: Files) -> tuple[Serving, bytes, bytes]:
+    """What the files say now, tried on a context that nobody uses; and the certificate and the key themselves."""
+    certificate, key = _read(files.certificate), _read(files.key)
+    found = _checked(files, certificate, key, _authority(files.ca))
+    _load(_context(), files, certificate, key)
+    return found, certificate, key
 
 
 def ca_text(pem: str) -> str:

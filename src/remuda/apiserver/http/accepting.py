@@ -50,12 +50,24 @@ class Acceptor:
 
     async def open(self, host: str, port: int) -> None:
         """Raises OSError. Port 0 is any that is free."""
+        await self._bind(host, port)
+        loop = asyncio.get_running_loop()
+        try:
+            for each in self._sockets:
+                each.listen(_BACKLOG)
+        except OSError:
+            await self.close()
+            raise
+        for each in self._sockets:
+            loop.add_reader(each.fileno(), self._accept, each)
+
+    async def _bind(self, host: str, port: int) -> None:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         try:
             for family, _, _, _, address in dict.fromkeys(found):
                 try:
-                    made = _listening(family, (address[0], self.port or address[1], *address[2:]))
+                    made = _bound(family, (address[0], self.port or address[1], *address[2:]))
                 except OSError as error:
                     if error.errno not in _NOT_HERE:
                         raise
@@ -69,8 +81,6 @@ class Acceptor:
         except OSError:
             await self.close()
             raise
-        for each in self._sockets:
-            loop.add_reader(each.fileno(), self._accept, each)
 
     async def close(self) -> None:
         """Take nobody any more; who has not shaken hands yet is let go."""
@@ -141,7 +151,14 @@ class Acceptor:
             log.debug("a connection was not made: %s", error)
 
 
-def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
+async def check_address(host: str, port: int) -> None:
+    """Raises OSError where :meth:`Acceptor.open` would now; nobody can connect meanwhile."""
+    acceptor = Acceptor(lambda seat: asyncio.Protocol(), None, None)
+    await acceptor._bind(host, port)
+    await acceptor.close()
+
+
+def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -151,7 +168,6 @@ def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
         if made.family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         made.bind(address)
-        made.listen(_BACKLOG)
         made.setblocking(False)
     except OSError:
         made.close()
