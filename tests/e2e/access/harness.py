@@ -175,6 +175,7 @@ class Gateway(Served):
         self.ca = directory / "pki" / "ca.crt"
         self.url = f"https://{host}:{self.port}"
         self._administrator: Person | None = None
+        self.is_announced = False
         self._told_before = 0
 
     def start(self) -> None:
@@ -326,6 +327,7 @@ class Gateway(Served):
     def announced(self) -> None:
         """Its own URL as the setting."""
         self.setting("server-url", self.url)
+        self.is_announced = True
 
     def there(self, path: str) -> None:
         """What a server makes by itself, the kinds of which it may not even serve yet."""
@@ -406,9 +408,11 @@ class Cluster:
         return found
 
     def is_known(self) -> bool:
-        """Whether the gateway, which looks into caches of its own, has got both of its tokens, too."""
+        """Whether the gateway, which looks into caches of its own, has got both of its tokens, too; and what is to be done with
+        them, if it can say where that leads to."""
         listed = self.gateway.endpoint.request("GET", f"/v3/clusterregistrationtokens?clusterId={self.id}").json.get("data") or []
-        return len(listed) == 2 and all(each["token"] and each["nodeCommand"] for each in listed)
+        fields = ("token", "nodeCommand") if self.gateway.is_announced else ("token",)
+        return len(listed) == 2 and all(each[field] for each in listed for field in fields)
 
     def manifest(self) -> Answer:
         """What is applied to import it, once the gateway knows of the cluster."""

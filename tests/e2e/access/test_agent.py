@@ -20,7 +20,7 @@ def registered(gateway: Gateway, name: str) -> Cluster:
     """A cluster that the server waits for."""
     gateway.made(MANAGED, {"kind": "Cluster", "metadata": {"name": name}, "spec": {"displayName": name}})
     cluster = Cluster(gateway, name, name)
-    until(cluster.token, why="the cluster has got no registration token")
+    until(cluster.is_known, why="the cluster has got no registration tokens")
     return cluster
 
 
@@ -49,7 +49,7 @@ def test_a_token_does_not_stay_on_the_command_line(gateway: Gateway, downstream:
     with AgentWithArguments(cluster, downstream) as agent:
         connected(agent)
         # The server looks at what the tunnel leads to after it stands.
-        until(lambda: "apiEndpoint" in cluster.managed()["status"], why="what the agent says of its cluster is not known")
+        until(lambda: "apiEndpoint" in cluster.status(), why="what the agent says of its cluster is not known")
         shown = Path(f"/proc/{agent.pid}/cmdline").read_bytes()
         assert b"--ca-checksum" in shown
         assert token.encode() not in shown

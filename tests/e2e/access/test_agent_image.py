@@ -25,7 +25,8 @@ from tests.real import need
 from .harness import Cluster, Embedded, Gateway, Program, until
 from .test_agent import connected, lines, registered
 
-pytestmark = pytest.mark.real
+# Whoever is first makes the images, and others wait for that.
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
 Obj = dict[str, Any]
 ACCOUNT = "var/run/secrets/kubernetes.io/serviceaccount"
@@ -102,10 +103,7 @@ def applied(downstream: Embedded, manifest: str) -> dict[str, Obj]:
 
 
 def pod(cluster: Cluster, downstream: Embedded, root: Path, directory: Path) -> Pod:
-    gateway = cluster.gateway
-    told = gateway.nobody().request("GET", f"/v3/import/{cluster.token()}_{cluster.id}.yaml")
-    assert told.status == 200
-    objects = applied(downstream, told.raw.decode())
+    objects = applied(downstream, cluster.manifest().raw.decode())
     container = objects["Deployment"]["spec"]["template"]["spec"]["containers"][0]
     environ = {each["name"]: str(each.get("value") or "") for each in container["env"]}
     credentials = root / "cattle-credentials"
@@ -139,7 +137,7 @@ def test_the_image_connects_its_cluster(gateway: Gateway, downstream: Embedded, 
     with pod(cluster, downstream, pulled, tmp_path) as running:
         connected(running)
         until(lambda: lines(gateway, cluster.id, "connected"))
-        until(lambda: "apiEndpoint" in cluster.managed()["status"], why="what the agent says of its cluster is not known")
+        until(lambda: "apiEndpoint" in cluster.status(), why="what the agent says of its cluster is not known")
         assert cluster.managed()["status"]["apiEndpoint"] == f"https://127.0.0.1:{downstream.port}"
         assert "uvloop" in Path(f"/proc/{running.pid}/maps").read_text()
         assert running.stop() == 0, running.told()

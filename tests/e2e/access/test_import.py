@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,7 @@ def cluster(gateway: Gateway) -> Cluster:
 @pytest.fixture(scope="module")
 def applied(gateway: Gateway, downstream: Embedded, cluster: Cluster) -> list[Obj]:
     """The manifest's objects, applied."""
-    answer = gateway.nobody().request("GET", f"/v3/import/{cluster.token()}_{cluster.id}.yaml")
-    assert answer.status == 200, answer.body
+    answer = cluster.manifest()
     assert answer.headers["content-type"].startswith("text/plain")
     head = gateway.nobody().request("HEAD", f"/v3/import/{cluster.token()}_{cluster.id}.yaml")
     assert (head.status, head.raw) == (200, b"")
@@ -103,18 +101,21 @@ def test_its_nodes_are_known(gateway: Gateway, cluster: Cluster, agent: Agent, d
         {"Content-Type": "application/merge-patch+json"},
     )
     path = f"/apis/management.cattle.io/v3/namespaces/{cluster.id}/nodes"
-    until(lambda: [each["status"]["nodeName"] for each in gateway.endpoint.request("GET", path).json["items"]] == ["one"])
-    until(lambda: cluster.managed()["status"].get("capacity") == has)
-    until(lambda: cluster.managed()["status"].get("nodeCount") == 1)
+
+    def known() -> list[str]:
+        found = gateway.endpoint.request("GET", path).json["items"]
+        return [each.get("status", {}).get("nodeName", "") for each in found]
+
+    until(lambda: known() == ["one"])
+    until(lambda: cluster.status().get("capacity") == has)
+    until(lambda: cluster.status().get("nodeCount") == 1)
 
 
 def test_a_cut_is_noticed_and_heals(cluster: Cluster, agent: Agent) -> None:
     cluster.until("Ready", "True")
     agent.kill()
-    began = time.monotonic()
-    cluster.until("Connected", "False", 30)
-    found = cluster.until("Ready", "False", 30)
-    assert time.monotonic() - began < 30
+    cluster.until("Connected", "False")
+    found = cluster.until("Ready", "False")
     assert (found["reason"], found["message"]) == ("Disconnected", "Cluster agent is not connected")
     agent.start()
     cluster.until("Ready", "True")

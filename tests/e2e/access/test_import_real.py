@@ -20,7 +20,7 @@ def real(place: Path) -> Iterator[Real]:
 
 def test_a_real_cluster_is_imported_and_left_clean(gateway: Gateway, real: Real) -> None:
     cluster = gateway.cluster("real")
-    manifest = gateway.nobody().request("GET", f"/v3/import/{cluster.token()}_{cluster.id}.yaml").raw.decode()
+    manifest = cluster.manifest().raw.decode()
     kubectl(real.kubeconfig, "apply", "--validate=strict", "-f", "-", input=manifest)
     with Agent(cluster, real):
         cluster.until("Ready", "True")

@@ -26,7 +26,8 @@ from tests.real import need, node
 from .harness import Cluster, Gateway, Person, Real, kubectl, until
 from .namespaces import Namespace
 
-pytestmark = pytest.mark.real
+# Whoever is first makes the images, and others wait for that.
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
 SCRIPT = """
 echo started
@@ -87,7 +88,7 @@ def real(place: Path, namespace: Namespace, gateway: Gateway) -> Iterator[Real]:
 def cluster(gateway: Gateway, namespace: Namespace, real: Real) -> Cluster:
     """Imported by one `kubectl apply` of what the gateway gives out, and by nothing else."""
     made = gateway.cluster("real")
-    manifest = gateway.nobody().request("GET", f"/v3/import/{made.token()}_{made.id}.yaml").raw.decode()
+    manifest = made.manifest().raw.decode()
     kubectl(real.kubeconfig, "apply", "-f", "-", prefix=namespace.prefix, input=manifest)
     try:
         made.until("Connected", "True", 180)
@@ -115,13 +116,15 @@ def pod(config: Path) -> str:
     until(lambda: "default" in kubectl(config, "get", "serviceaccounts", check=False))
     kubectl(config, "apply", "-f", "-", input=json.dumps(POD))
     kubectl(config, "wait", "--for=condition=Ready", "pod/one", "--timeout=150s")
+    # That is only its shell; by the first line it serves, too.
+    until(lambda: "line " in kubectl(config, "logs", "one"))
     return "one"
 
 
 def test_the_cluster_says_what_it_is(cluster: Cluster) -> None:
     cluster.until("Ready", "True")
-    until(lambda: cluster.managed()["status"].get("nodeCount") == 1, 120, "its node is not counted")
-    until(lambda: cluster.managed()["status"].get("requested", {}).get("pods", "0") != "0", 120, "its pods are not counted")
+    until(lambda: cluster.status().get("nodeCount") == 1, 120, "its node is not counted")
+    until(lambda: cluster.status().get("requested", {}).get("pods", "0") != "0", 120, "its pods are not counted")
     status = cluster.managed()["status"]
     assert status["version"]["gitVersion"] == "v1.36.3"
     assert {"cpu", "memory", "pods"} <= status["capacity"].keys()
