@@ -44,6 +44,11 @@ def get(config: Path, *arguments: str) -> Any:
     return json.loads(kubectl(config, "get", *arguments, "-o", "json"))
 
 
+def found(config: Path, *arguments: str) -> Any:
+    """The same of what may not be there yet, which is then empty."""
+    return json.loads(kubectl(config, "get", *arguments, "--ignore-not-found", "-o", "json") or "{}")
+
+
 def status(config: Path, name: str) -> Any:
     return get(config, "-n", "fleet-default", WANTED, name).get("status", {})
 
@@ -68,7 +73,7 @@ def test_the_columns_are_ranchers(config: Path) -> None:
 def test_what_follows_from_a_cluster_is_there(config: Path) -> None:
     identity = applied(config, "whole")
     assert get(config, MANAGED, identity)["spec"]["displayName"] == "whole"
-    until(lambda: "command" in get(config, "-n", identity, "clusterregistrationtokens", "default-token").get("status", {}))
+    until(lambda: "command" in found(config, "-n", identity, "clusterregistrationtokens", "default-token").get("status", {}))
     told = get(config, "-n", identity, "clusterregistrationtokens", "default-token")["status"]
     assert told["command"].startswith("kubectl apply -f https://") and told["command"].endswith(
         f"/v3/import/{{token}}_{identity}.yaml"
@@ -92,22 +97,22 @@ def test_the_commands_are_told_with_the_token_to_who_may_have_it(gateway: Gatewa
         return len(listed) == 2 and all(each["token"] and each["nodeCommand"] for each in listed)
 
     until(told)
-    found = {each["name"]: each for each in gateway.administrator().request("GET", path).json["data"]}
+    shown = {each["name"]: each for each in gateway.administrator().request("GET", path).json["data"]}
     opens, joins = cluster.token(), cluster.token("node-token")
-    assert found["default-token"]["command"] == f"kubectl apply -f {gateway.url}/v3/import/{opens}_{cluster.id}.yaml"
-    assert found["default-token"]["token"] == opens
-    for each in found.values():
+    assert shown["default-token"]["command"] == f"kubectl apply -f {gateway.url}/v3/import/{opens}_{cluster.id}.yaml"
+    assert shown["default-token"]["token"] == opens
+    for each in shown.values():
         assert joins in each["nodeCommand"] and opens not in each["nodeCommand"], "nodes never learn what opens the tunnel"
-    assert found["node-token"]["command"] == ""
+    assert shown["node-token"]["command"] == ""
     one = f"/v3/clusterregistrationtokens/{cluster.id}:default-token"
-    assert gateway.administrator().request("GET", one).json == found["default-token"]
+    assert gateway.administrator().request("GET", one).json == shown["default-token"]
     stranger = gateway.user("stranger")
     assert stranger.request("GET", path).json["data"] == []
     assert stranger.request("GET", one).status == 404
     assert gateway.nobody().request("GET", path).status == 401
     assert gateway.administrator().request("GET", "/v3/clusterregistrationtokens").status == 422
-    shown = kubectl(config, "-n", cluster.id, "get", "clusterregistrationtokens", "-o", "yaml")
-    assert opens not in shown and joins not in shown
+    written = kubectl(config, "-n", cluster.id, "get", "clusterregistrationtokens", "-o", "yaml")
+    assert opens not in written and joins not in written
 
 
 def test_a_token_is_replaced_and_made_worthless_as_the_page_says(gateway: Gateway, config: Path) -> None:
@@ -137,7 +142,7 @@ def test_deleting_either_of_the_two_deletes_both(config: Path, side: str) -> Non
 
 
 def test_local_is_known_from_both_sides(config: Path) -> None:
-    until(lambda: get(config, "-n", "fleet-local", WANTED, "local").get("status", {}).get("clusterName") == "local")
+    until(lambda: found(config, "-n", "fleet-local", WANTED, "local").get("status", {}).get("clusterName") == "local")
     assert get(config, MANAGED, "local")["spec"]["internal"] is True
     refusal = kubectl(config, "-n", "fleet-local", "delete", WANTED, "local", check=False)
     assert "it is the cluster that this server itself runs on, and can't be deleted" in refusal
