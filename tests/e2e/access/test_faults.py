@@ -15,7 +15,7 @@ import pytest
 from remuda.gateway.tunnels import keys_of
 from tests.real import need, pki
 
-from .harness import Agent, Cluster, Embedded, Gateway, Imported, Person, until
+from .harness import Agent, Cluster, Embedded, Gateway, Imported, Person, to_its_end, until
 from .test_agent import lines
 
 
@@ -31,11 +31,11 @@ def works(person: Person, imported: Imported) -> bool:
 def test_an_agent_that_is_killed_ends_what_goes_through_it_and_another_takes_its_place(
     gateway: Gateway, imported: Imported, admin: Person
 ) -> None:
+    imported.lets_in(admin)
     with admin.stream(imported.path("/api/v1/namespaces?watch=1")) as watch:
         assert watch.readline()
         imported.agent.kill()
-        while watch.readline():
-            pass
+        to_its_end(watch)
     found = imported.cluster.until("Connected", "False")
     assert found.get("message") or found.get("reason"), found
     answer = admin.request("GET", imported.path("/api/v1/namespaces"))
@@ -54,8 +54,7 @@ def standing(gateway: Gateway, key: str) -> int:
 def test_the_second_of_two_agents_goes_on_when_the_first_is_killed(
     gateway: Gateway, imported: Imported, downstream: Embedded, admin: Person
 ) -> None:
-    replica = Agent(imported.cluster, downstream)
-    replica.log = replica.log.with_name("replica.log")
+    replica = Agent(imported.cluster, downstream, called="replica")
     replica.start()
     first, before = imported.agent, imported.agent.told().count("connected to")
     for key in keys_of(imported.id):
@@ -74,10 +73,7 @@ def test_a_gateway_that_is_killed_finds_its_clusters_again(gateway: Gateway, imp
     with admin.stream(imported.path("/api/v1/namespaces?watch=1")) as watch:
         assert watch.readline()
         gateway.kill()
-        with pytest.raises((ConnectionError, OSError, AssertionError)):
-            while watch.readline():
-                pass
-            raise AssertionError("the end")
+        to_its_end(watch)
     gateway.start()
     # Its tokens and what it knows of the cluster are still good.
     until(lambda: works(admin, imported), log=imported.agent)
@@ -131,8 +127,8 @@ def test_an_agent_with_a_wrong_clock(gateway: Gateway, imported: Imported, downs
         downstream,
         prefix=["faketime", "-f", skew],
         environ={"FAKETIME_DONT_FAKE_MONOTONIC": "1", "DONT_FAKE_MONOTONIC": "1"},
+        called=f"skewed{skew}",
     )
-    agent.log = agent.log.with_name(f"skewed{skew}.log")
     with agent:
         if skew == "-3d":
             until(lambda: "not yet valid" in agent.told(), log=agent)
@@ -193,6 +189,7 @@ def test_a_server_with_another_ca_is_believed_when_its_checksum_is_known(
         authority(directory, "second")
         until(lambda: "second" in base64.b64decode(served_issuer(gateway)).decode("latin-1"), log=gateway)
         imported = Imported(cluster, agent)
+        imported.lets_in(admin)
         # What stands goes on. Who comes anew meets a CA that nobody has vouched for.
         assert works(admin, imported)
         gateway.kill()
