@@ -125,13 +125,13 @@ def test_a_first_start_that_is_killed_again_and_again_makes_one_administrator(tm
         # Whatever was printed, by whichever life, is the one that is good.
         printed = set(re.findall(r"its password (\S+)", gateway.told()))
         assert printed == {password}
-        assert gateway.login("admin", password).token
+        assert gateway.once("admin", password).token
         bindings = gateway.endpoint.request("GET", "/apis/management.cattle.io/v3/globalrolebindings").json["items"]
         assert [binding["userName"] for binding in bindings] == [admin["metadata"]["name"]]
         before = gateway.told().count("its password")
         gateway.kill()
         gateway.start()
-        assert gateway.login("admin", password).token
+        assert gateway.once("admin", password).token
         assert gateway.told().count("its password") == before
         assert gateway.tracebacks() == []
     finally:
