@@ -128,7 +128,7 @@ async def test_a_connection_that_nobody_uses_goes_and_leaves_nothing_behind(pki:
     async with Door() as door, api_server(pki) as target:
         await door.join()
         session = door.tunnels.sessions("c-test")[0]
-        async with through(door, target, keep=0.1, watches=0) as client:
+        async with through(door, target, keep=1.5, watches=0) as client:
             gc.disable()
             try:
                 with pytest.raises(ApiError, match="not found"):
