@@ -141,6 +141,18 @@ class Clients:
         return got
 
 
+async def end(store: EtcdStore) -> None:
+    """Once, also when members that have just come back are slow to answer."""
+    while True:
+        try:
+            await store.write([Put(f"{prefix}{END}", b"", expect=0) for prefix in ENDS])
+            return
+        except Mismatch:
+            return
+        except (Unavailable, Unknown):
+            continue
+
+
 async def run(trio: EtcdCluster, seed: int) -> tuple[Clients, list[Event], int, str]:
     chance = random.Random(seed)
     config = EtcdConfig(trio.urls, prefix=new_prefix())
@@ -165,7 +177,7 @@ async def run(trio: EtcdCluster, seed: int) -> tuple[Clients, list[Event], int, 
         told = f"{clients.history.told()}\n{chaos.told()}"
         print(told)
         # One transaction, so that every watcher has all when it has its end.
-        await stores[0].write([Put(f"{prefix}{END}", b"") for prefix in ENDS])
+        await end(stores[0])
         followed = await asyncio.wait_for(asyncio.gather(*watching), 60)
         whole = await stores[0].changes(base, await stores[0].current())
         for index, got in enumerate(followed):
