@@ -62,6 +62,14 @@ def held_below(directory: Path) -> list[str]:
     return sorted(found)
 
 
+def holder(address: str) -> Path | None:
+    """The directory of the host that has it now; None when nobody has."""
+    notes = _notes()
+    with _locked(notes):
+        noted = _noted(notes / address)
+    return Path(noted) if noted and _is_at(Place(Path(noted)), address) else None
+
+
 def listeners() -> dict[str, int]:
     """The addresses that somebody listens on, with one of the ports."""
     found: dict[str, int] = {}

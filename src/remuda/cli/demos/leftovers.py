@@ -60,7 +60,11 @@ def _below() -> Iterator[str]:
 def _addresses(seen: Seen) -> Iterator[str]:
     listening = addresses.listeners()
     for record in seen.records.values():
-        if record.address in listening:
+        if record.address not in listening:
+            continue
+        # What was given back may be the address of a host of somebody else by now; one that has just gone listens no more.
+        holder = addresses.holder(record.address)
+        if (holder is None or holder.parent == seen.hosts.absolute()) and record.address in addresses.listeners():
             yield f"somebody listens on {record.address}:{listening[record.address]}, which was host {record.name}'s"
     for address in addresses.held_below(seen.hosts):
         yield f"the address {address} is still noted as a host's"

@@ -57,6 +57,21 @@ def test_addresses_are_found_by_their_notes_and_by_who_listens(seen: leftovers.S
     assert noted not in leftovers.of_hosts(seen)
 
 
+def test_an_address_that_is_another_hosts_by_now_is_nothing_that_was_left(seen: leftovers.Seen, tmp_path: Path) -> None:
+    (tmp_path / "others").mkdir()
+    other = Place(tmp_path / "others" / "two")
+    other.furnish()
+    write(other.record, Record("two", "4567", ADDRESS, "2026-01-01T00:00:00Z"))
+    (seen.hosts / "one" / "host.json").unlink()
+    addresses.claim(other, ADDRESS)
+    with socket.socket() as listening:
+        listening.bind((ADDRESS, 0))
+        listening.listen()
+        assert not [line for line in leftovers.of_all(seen) if ADDRESS in line]
+        addresses.release(other, ADDRESS)
+        assert [line for line in leftovers.of_all(seen) if ADDRESS in line]
+
+
 def test_processes_are_found_by_their_mark_and_as_our_own(seen: leftovers.Seen) -> None:
     command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
