@@ -233,6 +233,8 @@ class UserApi:
         ):
             raise norman.invalid("the user name stays as it is, and a password is set by the action setpassword")
         changed = await self._services.client.patch(USERS, name_of(user), change) if change else user
+        # Whoever was disabled is let in no more once this is answered.
+        await self._sessions.seen(self._users.reach(resource_version_of(changed)))
         return norman.shown(self._resource(asked, changed))
 
     async def act_on(self, asked: Asked) -> web.StreamResponse:
