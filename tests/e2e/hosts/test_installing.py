@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from remuda.agent.plan import parse
 from remuda.hosts.hosts import Host
 from remuda.images import installer
 from remuda.rke.layout import Layout
@@ -24,6 +25,9 @@ from tests.real import need
 from tests.unit.gateway.standing import Standing, standing
 
 from .conftest import HostKit
+
+# Images are made, pulled and installed on the way, several times.
+pytestmark = pytest.mark.timeout(900)
 
 Obj = dict[str, Any]
 OLD, NEW = "v1.34.0+remuda1", "v1.34.1+remuda1"
@@ -98,10 +102,19 @@ class Installed:
                 }
             ],
         }
-        plans = self.root / "var/lib/rancher/agent/plans"
-        plans.mkdir(parents=True, exist_ok=True)
-        (plans / ".one.plan").write_text(json.dumps(plan))
-        (plans / ".one.plan").rename(plans / "one.plan")
+        self.plans.mkdir(parents=True, exist_ok=True)
+        (self.plans / ".one.plan").write_text(json.dumps(plan))
+        (self.plans / ".one.plan").rename(self.plans / "one.plan")
+
+    def is_done(self) -> bool:
+        """Whether the agent has put down that it did the present plan; before that it does it once more after a reboot."""
+        position = self.plans / "one.pos"
+        wanted = parse((self.plans / "one.plan").read_bytes()).checksum
+        return position.exists() and json.loads(position.read_text())["appliedChecksum"] == wanted
+
+    @property
+    def plans(self) -> Path:
+        return self.root / "var/lib/rancher/agent/plans"
 
     @property
     def data(self) -> str:
@@ -151,7 +164,7 @@ async def test_a_plan_installs_upgrades_and_takes_away(kit: HostKit, registry: S
     assert second != first
     one.plan(NEW, "second")
     await one.becomes(lambda: one.release() == NEW and one.show("remuda-server", "MainPID") not in ("0", second))
-    await one.becomes(lambda: one.show("remuda-server", "ActiveState") == "active")
+    await one.becomes(lambda: one.show("remuda-server", "ActiveState") == "active" and one.is_done())
 
     # A reboot: agent and distribution come up again.
     await asyncio.to_thread(kit.hosts.stop, "one")
