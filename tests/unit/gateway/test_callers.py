@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from remuda.api.management_cattle_io import TOKENS, USERS
+from remuda.gateway import callers as module
 from remuda.gateway.callers import NotLetIn, user_of
 from remuda.kube.errors import ApiError
 
@@ -28,7 +29,11 @@ async def refused(place: Standing, token: Any, cluster: str = "") -> str:
     return ""
 
 
-async def test_what_was_good_a_moment_ago_ends_with_the_objects_that_said_so(place: Standing) -> None:
+async def test_what_was_good_a_moment_ago_ends_with_the_objects_that_said_so(
+    place: Standing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # And not because the moment is over, which on a slow machine is soon.
+    monkeypatch.setattr(module, "_KNOWN_SECONDS", 600.0)
     await place.user("u-1")
     token = await place.token("u-1")
     callers = place.gateway.callers
@@ -74,6 +79,7 @@ async def test_names_that_nobody_has_are_not_asked_for_again_and_again(place: St
         return await get(resource, name, *args, **options)
 
     monkeypatch.setattr(place.gateway.services.client, "get", counted)
+    monkeypatch.setattr(module, "_NOT_THERE_SECONDS", 600.0)
     await place.user("u-1")
     good = await place.token("u-1")
     nobody = type(good)("token-nobody", "x" * 54)
