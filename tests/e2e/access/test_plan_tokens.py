@@ -18,7 +18,7 @@ from remuda.rke.plans import File, Instruction, Plan
 from tests.api.harness import Answer, Endpoint
 from tests.real.systemagents import KINDS, NAMESPACE, Agent, Api, PlanSecret, asking, both_possible, namespace
 
-from .harness import Gateway
+from .harness import Gateway, until
 from .test_door_kubernetes import Place, place
 
 __all__ = ["place"]
@@ -46,7 +46,11 @@ def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="module")
 def plans(api: Api, tmp_path_factory: pytest.TempPathFactory) -> list[PlanSecret]:
     directory = tmp_path_factory.mktemp("hosts")
-    return [api.plan(name, directory / name) for name in ("one", "two")]
+    made = [api.plan(name, directory / name) for name in ("one", "two")]
+    for plan in made:
+        # A real API server learns of a role a moment after it is made.
+        until(lambda plan=plan: asked(api, plan.token, "GET", plan.path).status == 200)  # type: ignore[misc]
+    return made
 
 
 def asked(api: Api, token: str, method: str, path: str, body: Any = None, **headers: str) -> Answer:
