@@ -22,13 +22,14 @@ CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 
 
 @pytest.fixture(scope="module")
-def admin(gateway: Gateway) -> Person:
-    return gateway.administrator()
+def admin(gateway: Gateway, imported: Imported) -> Person:
+    person = gateway.administrator()
+    imported.lets_in(person)
+    return person
 
 
 @pytest.fixture(scope="module")
 def config(admin: Person, imported: Imported, place: Path) -> Path:
-    imported.cluster.until("Ready", "True")
     return admin.kubeconfig(place, imported.id)
 
 
@@ -137,9 +138,8 @@ def test_an_agent_that_goes_and_comes_back(admin: Person, imported: Imported) ->
         with pytest.raises((http.client.HTTPException, OSError)):
             while watch.read(1):
                 pass
-    began = time.monotonic()
     answer = admin.request("GET", imported.path("/api"))
     assert answer.status == 503 and answer.json["message"] == "cluster agent disconnected"
-    assert int(answer.headers["retry-after"]) > 0 and time.monotonic() - began < 15
+    assert int(answer.headers["retry-after"]) > 0
     imported.agent.start()
     until(lambda: admin.request("GET", imported.path("/api")).status == 200)

@@ -61,7 +61,7 @@ def kubectl_homes(
         person = gateway.administrator()
         for side, name, kubeconfig in ((OURS, "embedded", remuda.kubeconfig), (REAL, "real", Path(real.kubeconfig))):
             imported = stack.enter_context(gateway.imported(There(name, place / name, kubeconfig)))
-            imported.cluster.until("Ready", "True")
+            imported.lets_in(person)
             write_config(homes[side], person.kubeconfig(place, imported.id))
         yield homes
         assert gateway.tracebacks() == [], gateway.told()[-8000:]
