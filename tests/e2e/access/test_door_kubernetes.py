@@ -22,7 +22,7 @@ from tests.real import need
 from tests.real.cluster import RealCluster
 from tests.real.ports import free_ports
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 PASSWORD = "first password of all"
 NEW_PASSWORD = "a password that is long enough"
@@ -68,7 +68,7 @@ class Place:
         except urllib.error.HTTPError as error:
             return error.code, _body(error.read())
 
-    def until(self, check: Any, seconds: float = 120) -> Any:
+    def until(self, check: Any, seconds: float = 240) -> Any:
         end = time.monotonic() + seconds
         while True:
             with contextlib.suppress(OSError):

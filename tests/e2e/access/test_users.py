@@ -22,6 +22,9 @@ from tests.e2e.serving import eventually
 
 from .harness import Gateway, kubectl
 
+# Each word on a command line is a program that starts.
+pytestmark = pytest.mark.timeout(600)
+
 Obj = dict[str, Any]
 
 NEW = "another password, a better one"
