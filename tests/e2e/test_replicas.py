@@ -117,6 +117,8 @@ def test_three_servers_share_keys_and_state(make: Callable[..., Replicas], keys:
 
 def test_what_one_has_written_all_read_at_once_and_see_in_order(make: Callable[..., Replicas]) -> None:
     all_ = three(make())
+    # What the leader makes there, so that all that follows is ours.
+    eventually(lambda: all_[0].ask("GET", f"{MAPS}/kube-root-ca.crt").status == 200)
     since = all_[0].ask("GET", MAPS).json["metadata"]["resourceVersion"]
     followers = [Follower([each], MAPS, since) for each in all_]
     for follower in followers:
@@ -153,7 +155,7 @@ def test_increments_through_all_of_them_lose_nothing(make: Callable[..., Replica
 
     count = 3
     with contextlib.contextmanager(running)(work, count):
-        eventually(lambda: all_[2].ask("GET", f"{MAPS}/sum").json["data"]["count"] == str(25 * count), 60)
+        eventually(lambda: all_[2].ask("GET", f"{MAPS}/sum").json["data"]["count"] == str(25 * count), 300)
 
 
 def test_a_server_with_another_token_or_other_keys_is_refused(make: Callable[..., Replicas], tmp_path: Path) -> None:
@@ -186,7 +188,8 @@ def _has_account(replica: Replica, name: str) -> bool:
 
 
 def test_after_a_leader_was_killed_another_leads(make: Callable[..., Replicas]) -> None:
-    replicas = make()
+    # Longer than elsewhere: the one that follows must not lose its lease again because it has to wait for its turn.
+    replicas = make("--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=12s")
     all_ = three(replicas)
     leader = replicas.wait_leader(all_[0])
     others = [each for each in all_ if each is not leader]
@@ -208,21 +211,21 @@ def test_after_a_leader_was_killed_another_leads(make: Callable[..., Replicas]) 
 
 
 def test_a_leader_that_stops_clean_is_followed_at_once(make: Callable[..., Replicas]) -> None:
-    replicas = make("--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s")
+    replicas = make("--leader-elect-lease-duration=3600s", "--leader-elect-renew-deadline=3000s")
     all_ = three(replicas)
     leader = replicas.wait_leader(all_[0])
     other = next(each for each in all_ if each is not leader)
     assert leader.stop() == 0, leader.told()
-    began = time.monotonic()
-    replicas.wait_leader(other, leader)
-    assert time.monotonic() - began < 10, "it did not wait for the lease to end"
+    # Long before the lease would have ended.
+    replicas.wait_leader(other, leader, seconds=180)
     _namespace(other, "next")
     eventually(lambda: _has_account(other, "next"))
 
 
 def test_a_leader_that_was_paused_writes_nothing_when_it_wakes(make: Callable[..., Replicas]) -> None:
     """Only the first makes service accounts, so that each of them says who has written it, and its revision when."""
-    replicas = make()
+    # Longer than elsewhere: nobody but who is paused must lose a lease, however long they have to wait for their turn.
+    replicas = make("--leader-elect-lease-duration=10s", "--leader-elect-renew-deadline=8s")
     first = replicas.add(controllers="-capi,-access")
     replicas.start(first)
     eventually(lambda: replicas.leader(first) is first)
@@ -252,7 +255,7 @@ def test_a_leader_that_was_paused_writes_nothing_when_it_wakes(make: Callable[..
         # And back: what was left is done when it is its turn again.
         assert second.stop() == 0, second.told()
         eventually(lambda: replicas.leader(first) is first)
-        eventually(lambda names=names: all(_has_account(first, name) for name in names), 60)  # type: ignore[misc]
+        eventually(lambda names=names: all(_has_account(first, name) for name in names), 180)  # type: ignore[misc]
         second.start()
     assert "does not lead" not in "".join(first.tracebacks())
 
@@ -290,9 +293,9 @@ def test_a_rolling_restart_under_load_loses_no_request(make: Callable[..., Repli
     with contextlib.contextmanager(running)(work, writers):
         time.sleep(1)
         for replica in (*all_, all_[0]):
-            before = sum(map(len, made))
             assert replica.stop() == 0, replica.told()
-            assert sum(map(len, made)) > before, "the others went on"
+            before = sum(map(len, made))
+            eventually(lambda before=before: sum(map(len, made)) > before, why="the others did not go on")  # type: ignore[misc]
             replica.start()
         time.sleep(1)
     troubles = [trouble for client in clients for trouble in client.troubles]
@@ -376,7 +379,7 @@ def test_a_server_that_starts_before_etcd_waits_for_it_and_may_be_stopped_meanwh
     eventually(lambda: one.log.exists() and "trying again, for " in one.told())
     assert "connection refused" in one.told()
     etcd.restore()
-    starting.join(30)
+    starting.join(150)
     assert one.ready()
     assert one.stop() == 0
     for index in range(3):
