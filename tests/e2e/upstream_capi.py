@@ -74,7 +74,7 @@ class Manager:
     def apply(self, obj: Obj, path: str) -> None:
         self.call("PATCH", f"{path}/{obj['metadata']['name']}?fieldManager=test&force=true", obj, "application/apply-patch+yaml")
 
-    def until(self, what: str, check: Callable[[], Any], seconds: float = 120.0) -> Any:
+    def until(self, what: str, check: Callable[[], Any], seconds: float = 300.0) -> Any:
         end = time.monotonic() + seconds
         while True:
             found = check()
@@ -154,7 +154,7 @@ class Manager:
         for crd in crds:
             self.apply(crd, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
         for crd in crds:
-            self.until(f"established {crd['metadata']['name']}", lambda crd=crd: self._established(crd), 30)
+            self.until(f"established {crd['metadata']['name']}", lambda crd=crd: self._established(crd))
 
     def more_definitions(self) -> list[Obj]:
         """What the test needs besides its own."""
@@ -263,6 +263,7 @@ class Story:
 
     def begin(self) -> None:
         self.call("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        self.manager.until("defaults", self._defaulted)
         for group, kind in ((INFRA, "TestMachineTemplate"), (BOOTSTRAP, "TestConfigTemplate")):
             template = {
                 "apiVersion": f"{group}/v1",
@@ -280,6 +281,18 @@ class Story:
         self.call("POST", path(INFRA, "v1", "testclusters"), infra)
         self.call("POST", path(CLUSTER, V, "clusters"), cluster())
         self.call("POST", path(CLUSTER, V, "machinedeployments"), machine_deployment(2))
+
+    def _defaulted(self) -> bool:
+        """Whether the manager is asked: a server hears of webhooks a moment after they were configured."""
+        spec = {
+            "clusterName": "c1",
+            "bootstrap": {"configRef": {"apiGroup": BOOTSTRAP, "kind": "TestConfig", "name": "probe"}},
+            "infrastructureRef": {"apiGroup": INFRA, "kind": "TestMachine", "name": "probe"},
+        }
+        machine = {"apiVersion": f"{CLUSTER}/{V}", "kind": "Machine", "metadata": {"name": "probe"}, "spec": spec}
+        where, body = path(CLUSTER, V, "machines") + "?dryRun=All", json.dumps(machine).encode()
+        answer = self.manager.endpoint.request("POST", where, body, {"Content-Type": "application/json"})
+        return answer.status == 201 and "deletion" in answer.json["spec"]
 
     def items(self, group: str, version: str, plural: str) -> list[Obj]:
         found: list[Obj] = self.call("GET", path(group, version, plural))["items"]
@@ -325,7 +338,7 @@ class Story:
                 time.sleep(1.5)
             return found if unchanged else None
 
-        found: Obj = self.manager.until("rest", same, 60)
+        found: Obj = self.manager.until("rest", same)
         return found
 
     def summary(self) -> Obj:
