@@ -130,7 +130,7 @@ async def _furnished(
         world = World(user, own, SYSTEM_CLOCK, clusters, namespace=namespace)
         await world.prepare([*sim_crds(), *definitions])
         await patiently(lambda: user.list(SIM_CLUSTERS))
-        await patiently(lambda: _defaulted(world))
+        await patiently(lambda: defaulted(world))
         task = asyncio.create_task(world.manager.run())
         try:
             yield world
@@ -141,7 +141,7 @@ async def _furnished(
             await asyncio.gather(task, return_exceptions=True)
 
 
-async def _defaulted(world: World) -> bool:
+async def defaulted(world: World) -> bool:
     """Whether the core's rules are there: they come a moment after its definitions."""
     await world.client.list(CLUSTERS._replace(version="v1beta1"))
     spec = {
@@ -153,7 +153,7 @@ async def _defaulted(world: World) -> bool:
     return bool(dig(made, "spec", "deletion", "nodeDeletionTimeoutSeconds") == 10)
 
 
-async def patiently(found: Callable[[], Awaitable[Any]], seconds: float = 60) -> Any:
+async def patiently(found: Callable[[], Awaitable[Any]], seconds: float = 240) -> Any:
     """What is found, once it is; answers of a server that still sets things up are no answers."""
     async with asyncio.timeout(seconds):
         while True:
@@ -161,6 +161,17 @@ async def patiently(found: Callable[[], Awaitable[Any]], seconds: float = 60) ->
                 if answer := await found():
                     return answer
             await asyncio.sleep(0.05)
+
+
+async def rested(look: Callable[[], Awaitable[Any]], quiet: float = 3.0, seconds: float = 300.0) -> None:
+    """Until what is seen has been the same for a while."""
+    before, still = await look(), SYSTEM_CLOCK.monotonic()
+    end = still + seconds
+    while SYSTEM_CLOCK.monotonic() - still < quiet:
+        assert SYSTEM_CLOCK.monotonic() < end, "it does not come to rest"
+        await asyncio.sleep(0.5)
+        if (now := await look()) != before:
+            before, still = now, SYSTEM_CLOCK.monotonic()
 
 
 # A control-plane Machine that never says whether it is up to date is not missed for its first ten seconds. When the Cluster is
@@ -198,7 +209,7 @@ class Tool:
         command = [str(self._program), *map(str, arguments)]
         self.calls.append((self._program.name, *command[1:]))
         done = await asyncio.to_thread(
-            subprocess.run, command, env=self._environ, capture_output=True, text=True, timeout=180, check=False
+            subprocess.run, command, env=self._environ, capture_output=True, text=True, timeout=600, check=False
         )
         assert done.returncode == 0, f"{' '.join(command)}:\n{done.stdout}\n{done.stderr}"
         return done.stdout

@@ -38,11 +38,12 @@ from tests.real import need
 from .places import BY_AGE, Place, Tool, attached, comparable, embedded, started, upstream, workloads
 from .reduction import Names, differences
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 
 Obj = dict[str, Any]
 NAME, NAMESPACE, THEIR_NAMESPACE = "c1", "herd", "ranch"
 SECRETS = GroupVersionResource("", "v1", "secrets")
+LONG = 400.0
 MOVED = {
     "Cluster": CLUSTERS,
     "MachineDeployment": MACHINE_DEPLOYMENTS,
@@ -76,6 +77,9 @@ class Station:
     nodes: dict[str, Obj]
     # What became of Machines and SimMachines here, in order: ADDED or DELETED, kind, name.
     journal: list[tuple[str, str, str]]
+
+    def comparable(self) -> dict[str, Obj]:
+        return comparable(self.objects.values(), Names(()))
 
 
 @dataclass
@@ -158,9 +162,10 @@ async def _populate(world: World) -> None:
         return dig(await world.get(CLUSTERS, NAME), "status", "initialization", "controlPlaneInitialized") is True
 
     # Workers that come before it would wait for upstream's next look.
-    await world.until("the control plane is there", initialized, 120)
+    await world.until("the control plane is there", initialized, LONG)
     await world.add_workers(NAME, 2)
-    await world.until("all is well", lambda: _well(world), 120)
+    await world.until("all is well", lambda: _well(world), LONG)
+    await _rested(world)
 
 
 async def _add_health_check(world: World) -> None:
@@ -185,6 +190,7 @@ async def _well(world: World) -> bool:
         and dig(deployment, "status", "phase") == "Running"
         and all(dig(check, "status", "currentHealthy") == 2 for check in checks)
         and await world.running(NAME, 3)
+        and all((get(obj, "Paused") or {"status": "False"})["status"] == "False" for obj in (await _objects(world)).values())
     )
 
 
@@ -219,10 +225,10 @@ async def _interrupted(told: Told, clusterctl: Tool, kubectl: Tool, here: Place,
 
     command = ("move", "-n", NAMESPACE, "--kubeconfig", here.kubeconfig, "--to-kubeconfig", there.kubeconfig)
     async with clusterctl.killed(*command):
-        told.paused = await world.until("everybody says that they are paused", all_paused, 60)
+        told.paused = await world.until("everybody says that they are paused", all_paused, LONG)
     await kubectl("--kubeconfig", here.kubeconfig, "-n", NAMESPACE, *UNPAUSE)
     await world.patch(SIM_CLUSTERS, NAME, {"metadata": {"annotations": {BLOCK_MOVE: None}}})
-    await world.until("all is well again", lambda: _well(world), 60)
+    await world.until("all is well again", lambda: _well(world), LONG)
 
 
 async def _travel(told: Told, clusterctl: Tool, here: Place, there: Place, names: tuple[str, str, str]) -> None:
@@ -233,8 +239,8 @@ async def _travel(told: Told, clusterctl: Tool, here: Place, there: Place, names
         async with _journal(end.world) as journal:
             move = ("move", "-n", end.world.namespace, "--kubeconfig", start.kubeconfig, "--to-kubeconfig", end.kubeconfig)
             await clusterctl(*move)
-            await end.world.until(f"all is well {station}", lambda end=end: _well(end.world), 120)  # type: ignore[misc]
-            told.stations[station] = await _look(end.world, journal)
+            await end.world.until(f"all is well {station}", lambda end=end: _well(end.world), LONG)  # type: ignore[misc]
+            told.stations[station] = await _look(end.world, journal, told.stations[home])
             told.left_behind[station] = list(await _objects(start.world))
 
 
@@ -249,9 +255,9 @@ async def _objects(world: World) -> dict[str, Obj]:
 async def _rested(world: World) -> dict[str, Obj]:
     """Everything, once it has been the same for a while; time to do what nobody should, too."""
     before: dict[str, Obj] = {}
-    for _ in range(30):
+    for _ in range(100):
         found = await _objects(world)
-        now = comparable(found.values(), Names(()))
+        now = {**comparable(found.values(), Names(())), "nodes": await _all_nodes(world)}
         if now == before:
             return found
         before = now
@@ -259,12 +265,19 @@ async def _rested(world: World) -> dict[str, Obj]:
     raise AssertionError(f"{world.namespace} does not come to rest")
 
 
-async def _look(world: World, journal: list[tuple[str, str, str]]) -> Station:
-    objects = await _rested(world)
+async def _look(world: World, journal: list[tuple[str, str, str]], like: Station | None = None) -> Station:
+    """With `like` not before it is like that again, or has been another one for long: somebody may only be late."""
+    for _ in range(20):
+        found = Station(await _rested(world), await _all_nodes(world), list(journal))
+        if like is None or (found.comparable() == like.comparable() and found.nodes == like.nodes):
+            break
+    return found
+
+
+async def _all_nodes(world: World) -> dict[str, Obj]:
     workload = world.clusters.get(Key(world.namespace, NAME))
     assert workload is not None
-    nodes = (await workload.client.list(NODES))["items"]
-    return Station(objects, {node["metadata"]["name"]: node for node in nodes}, list(journal))
+    return {node["metadata"]["name"]: node for node in (await workload.client.list(NODES))["items"]}
 
 
 @contextlib.asynccontextmanager
@@ -357,7 +370,7 @@ def _identities(station: Station) -> dict[str, Any]:
 
 @every_move
 def test_a_move_leaves_everything_as_it_was(told: Told, before: str, after: str) -> None:
-    was, now = (comparable(told.stations[station].objects.values(), Names(())) for station in (before, after))
+    was, now = (told.stations[station].comparable() for station in (before, after))
     wrong = differences(now, was)
     assert not wrong, "\n".join(wrong)
 
