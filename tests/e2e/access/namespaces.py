@@ -40,7 +40,7 @@ class Namespace:
         if os.geteuid() != 0:
             need.absent("network namespaces are made by root")
         number = next(_numbers)
-        mark = f"{os.getpid() % 0x10000:x}{number:x}"
+        mark = f"{os.getpid() % 0x10000:04x}{number:x}"
         self.name = f"remuda-{mark}"
         self._near, self._far = f"rn{mark}", f"rf{mark}"
         # A /30 of its own for each, so that several runs at once don't meet.

@@ -6,6 +6,7 @@ one port of ours.
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -13,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from .harness import Agent, Embedded, Gateway, Imported, Person, Real, kubectl, until
+from tests.real import need
+
+from .harness import Agent, Embedded, Gateway, Imported, Person, Real, kubectl, to_its_end, until
 from .namespaces import HttpProxy, Namespace
 
 pytestmark = pytest.mark.real
@@ -62,13 +65,26 @@ def reachable(address: str, port: int) -> bool:
 
 def used(person: Person, imported: Imported, directory: Path) -> None:
     """What one does with a cluster: read, write, watch and delete, by the real kubectl."""
+    imported.lets_in(person)
     config = person.kubeconfig(directory, imported.id)
     kubectl(config, "create", "configmap", "from-outside", "--from-literal=a=b")
-    watching = kubectl(config, "get", "configmap", "from-outside", "--watch", "--request-timeout=1s", check=False)
-    assert "from-outside" in watching
+    watched(config, "configmap", "from-outside")
     kubectl(config, "annotate", "configmap", "from-outside", "x=y")
     assert kubectl(config, "get", "configmap", "from-outside", "-o", "jsonpath={.data.a}") == "b"
     kubectl(config, "delete", "configmap", "from-outside")
+
+
+def watched(config: Path, kind: str, name: str) -> None:
+    """A watch shows it, whenever that may be."""
+    program = need.programs("kubernetes")["kubectl"]
+    command = [str(program), f"--kubeconfig={config}", "get", kind, name, "--watch", "-o", "name"]
+    environment = {**os.environ, "HOME": str(config.parent)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as watching:
+        try:
+            assert watching.stdout is not None
+            assert watching.stdout.readline() == f"{kind}/{name}\n"
+        finally:
+            watching.kill()
 
 
 def test_a_cluster_that_lets_nothing_in_is_used_all_the_same(
@@ -92,8 +108,8 @@ def test_a_real_kubernetes_that_lets_nothing_in_is_used_all_the_same(
     namespace.only_outward(gateway.port)
     with Real(place / "real", prefix=namespace.prefix) as real, gateway.imported(real) as imported:
         used(admin, imported, place)
-        until(lambda: imported.cluster.managed()["status"].get("version", {}).get("gitVersion"))
-        assert imported.cluster.managed()["status"]["version"]["gitVersion"].startswith("v1.36")
+        until(lambda: imported.cluster.status().get("version", {}).get("gitVersion"))
+        assert imported.cluster.status()["version"]["gitVersion"].startswith("v1.36")
 
 
 def test_a_cluster_behind_a_proxy_that_asks_for_a_password(
@@ -120,12 +136,12 @@ def test_a_line_that_loses_everything_is_noticed_and_heals(
 ) -> None:
     namespace.only_outward(gateway.port)
     with gateway.imported(downstream, "half-open") as imported:
+        imported.lets_in(admin)
         with admin.stream(imported.path("/api/v1/namespaces?watch=1")) as watch:
             assert watch.readline()
             namespace.silence()
             # The watch ends instead of hanging for ever.
-            while watch.readline():
-                pass
+            to_its_end(watch)
         found = imported.cluster.until("Connected", "False")
         assert found.get("message") or found.get("reason"), found
         answer = admin.request("GET", imported.path("/api/v1/namespaces"))
