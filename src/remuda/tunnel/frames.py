@@ -10,6 +10,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from remuda.kube import varints
+
 from .errors import FrameError
 
 
@@ -33,7 +35,6 @@ EOF = "EOF"
 
 _WORD = 1 << 64
 _DEADLINE = b"\xb0\xea\x01"  # 15,000 ms, a constant since it lost its meaning
-_LONGEST_VARINT = 10
 _ID_BYTES = 8
 
 
@@ -50,31 +51,20 @@ def varint(number: int) -> bytes:
     """A signed 64-bit number, zig-zag, seven bits a byte, lowest first."""
     if not -(1 << 63) <= number < 1 << 63:
         raise ValueError(f"{number} does not fit into 64 bits")
-    rest = (number << 1) ^ (number >> 63)
-    rest &= _WORD - 1
-    encoded = bytearray()
-    while rest > 0x7F:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    encoded.append(rest)
-    return bytes(encoded)
+    return varints.write_varint((number << 1) ^ (number >> 63))
 
 
 def read_varint(raw: memoryview, at: int) -> tuple[int, int]:
     """The number that starts at `at`, and where the next thing starts."""
-    value = shift = 0
-    for position in range(at, min(at + _LONGEST_VARINT, len(raw))):
-        byte = raw[position]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if value >= _WORD:
-                break
-            return (value >> 1) ^ -(value & 1), position + 1
-        shift += 7
-    else:
-        if len(raw) - at < _LONGEST_VARINT:
-            raise FrameError("a message ends within a number")
-    raise FrameError("a message holds a number of more than 64 bits")
+    try:
+        value, after = varints.read_varint(raw, at)
+    except IndexError:
+        raise FrameError("a message ends within a number") from None
+    except varints.TooLong:
+        value, after = _WORD, at
+    if value >= _WORD:
+        raise FrameError("a message holds a number of more than 64 bits")
+    return (value >> 1) ^ -(value & 1), after
 
 
 def encode(number: int, stream: int, kind: int, body: bytes = b"") -> bytes:

@@ -1,4 +1,4 @@
-"""The protobuf wire format: varints, tags, lengths, and skipping what is unknown; `protobuf.py` gives it meaning.
+"""The protobuf wire format: numbers, tags, lengths, and skipping what is unknown; `protobuf.py` gives it meaning.
 
 Every read is checked against the end of its message, so that no input can make it look outside. The error texts are
 those of Kubernetes' generated decoders, since clients see them.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import struct
 
+from remuda.kube import varints
+
 VARINT = 0
 FIXED64 = 1
 BYTES = 2
@@ -15,8 +17,6 @@ GROUP_START = 3
 GROUP_END = 4
 FIXED32 = 5
 
-_WORD = 0xFFFF_FFFF_FFFF_FFFF
-_MAX_VARINT_BYTES = 10
 _MAX_LENGTH = 0x7FFF_FFFF
 _MAX_FIELD_NUMBER = 0x1FFF_FFFF
 
@@ -27,16 +27,16 @@ class ProtobufError(ValueError):
 
 def read_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
     """An unsigned 64-bit number and the position after it."""
-    value = 0
-    for index in range(_MAX_VARINT_BYTES):
-        if position >= end:
-            raise ProtobufError("unexpected EOF")
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:
-            return value & _WORD, position
-    raise ProtobufError("proto: integer overflow")
+    try:
+        value, after = varints.read_varint(data, position)
+    except IndexError:
+        raise ProtobufError("unexpected EOF") from None
+    except varints.TooLong:
+        cut = position + varints.LONGEST > end
+        raise ProtobufError("unexpected EOF" if cut else "proto: integer overflow") from None
+    if after > end:
+        raise ProtobufError("unexpected EOF")
+    return value & varints.WORD, after
 
 
 def read_tag(data: bytes, position: int, end: int, message: str) -> tuple[int, int, int]:

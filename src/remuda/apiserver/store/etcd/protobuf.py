@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from remuda.kube.varints import WORD, read_varint, write_varint
+
 Obj = Mapping[str, Any]
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -47,10 +49,10 @@ def _writer(number: int, kind: Any) -> _Writer:
 
         return each
     if isinstance(kind, Outgoing):
-        return _message_writer(varint(number << 3 | _BYTES), kind)
+        return _message_writer(write_varint(number << 3 | _BYTES), kind)
     if kind is bytes:
-        return _bytes_writer(varint(number << 3 | _BYTES))
-    return _number_writer(varint(number << 3 | _VARINT), kind if isinstance(kind, dict) else None)
+        return _bytes_writer(write_varint(number << 3 | _BYTES))
+    return _number_writer(write_varint(number << 3 | _VARINT), kind if isinstance(kind, dict) else None)
 
 
 def _message_writer(tag: bytes, kind: Outgoing) -> _Writer:
@@ -58,7 +60,7 @@ def _message_writer(tag: bytes, kind: Outgoing) -> _Writer:
         inner = bytearray()
         kind.write(inner, value)
         out += tag
-        out += varint(len(inner))
+        out += write_varint(len(inner))
         out += inner
 
     return write
@@ -67,7 +69,7 @@ def _message_writer(tag: bytes, kind: Outgoing) -> _Writer:
 def _bytes_writer(tag: bytes) -> _Writer:
     def write(out: bytearray, value: bytes) -> None:
         out += tag
-        out += varint(len(value))
+        out += write_varint(len(value))
         out += value
 
     return write
@@ -76,25 +78,9 @@ def _bytes_writer(tag: bytes) -> _Writer:
 def _number_writer(tag: bytes, names: Mapping[str, int] | None) -> _Writer:
     def write(out: bytearray, value: Any) -> None:
         out += tag
-        out += varint(int(value) if names is None else names[value])
+        out += write_varint(int(value) if names is None else names[value])
 
     return write
-
-
-_SMALL = [bytes([value]) for value in range(0x80)]
-
-
-def varint(value: int) -> bytes:
-    if 0 <= value < 0x80:
-        return _SMALL[value]
-    # Negative numbers are written as if they were of 64 bits.
-    value &= 0xFFFF_FFFF_FFFF_FFFF
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------------
@@ -137,13 +123,13 @@ class Incoming:
             tag = data[at]
             at += 1
             if tag >= 0x80:
-                tag, at = _varint(data, at - 1)
+                tag, at = read_varint(data, at - 1)
             kind = tag & 7
             if kind == _BYTES:
                 size = data[at]
                 at += 1
                 if size >= 0x80:
-                    size, at = _varint(data, at - 1)
+                    size, at = read_varint(data, at - 1)
                 after = at + size
                 if after > end:
                     raise ValueError("a message is cut off")
@@ -160,7 +146,8 @@ class Incoming:
                 value = data[at]
                 at += 1
                 if value >= 0x80:
-                    value, at = _varint(data, at - 1)
+                    value, at = read_varint(data, at - 1)
+                    value &= WORD
                 self._number(made, tag, value)
             elif kind in (_FIXED64, _FIXED32):
                 at += 8 if kind == _FIXED64 else 4
@@ -179,16 +166,3 @@ class Incoming:
             if value >= len(choice[1]):
                 raise ValueError(f"{choice[0]} is {value}, which there is not")
             setattr(made, choice[0], choice[1][value])
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & 0xFFFF_FFFF_FFFF_FFFF, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number is beyond 64 bits")
