@@ -22,7 +22,7 @@ import pytest
 from tests.api.harness import JSON_PATCH, MERGE, Answer, Endpoint
 
 from .conftest import SOAK
-from .serving import Served, config_map, make_namespace, send
+from .serving import Served, config_map, eventually, make_namespace, send
 
 ROUNDS = 40 if SOAK else 4
 WRITERS = 6
@@ -176,7 +176,7 @@ class Page:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(0 if SOAK else 280)
+@pytest.mark.timeout(0 if SOAK else 600)
 def test_kill_9_under_concurrent_writers_costs_nothing_that_was_acknowledged(serve: Callable[..., Served], seed: int) -> None:
     chance = random.Random(seed)
     served = serve()
@@ -199,7 +199,7 @@ def test_kill_9_under_concurrent_writers_costs_nothing_that_was_acknowledged(ser
     follower.follow(served.endpoint, lambda reached: reached >= end)
     _check(writers, follower, pages)
     assert follower.state_at(end) == items(served.endpoint.request("GET", collection))
-    told = sum(len(writer.acknowledged) for writer in writers)
+    told = _acknowledged(writers)
     print(f"{ROUNDS} kills, {told} writes acknowledged, {len(follower.events)} events watched, {len(pages)} lists continued")
     assert told > ROUNDS
     assert served.stop() == 0
@@ -222,8 +222,11 @@ def _torment(served: Served, writers: list[Writer], follower: Follower, seconds:
         thread.start()
         return thread
 
+    before = _acknowledged(writers)
     threads = [guarded(lambda writer=writer: writer.write(served.endpoint, stop)) for writer in writers]  # type: ignore[misc]
     threads.append(guarded(lambda: follower.follow(served.endpoint, lambda _: False)))
+    # On a busy machine it may take longer than that until they have begun.
+    eventually(lambda: bool(failures) or _acknowledged(writers) > before + 1)
     time.sleep(seconds * 0.7)
     page = Page.take(served.endpoint, follower.collection)
     time.sleep(seconds * 0.3)
@@ -235,6 +238,10 @@ def _torment(served: Served, writers: list[Writer], follower: Follower, seconds:
     if failures:
         raise failures[0]
     return page
+
+
+def _acknowledged(writers: list[Writer]) -> int:
+    return sum(len(writer.acknowledged) for writer in writers)
 
 
 def _rest(endpoint: Endpoint, collection: str, page: Page) -> dict[str, tuple[str, int]]:
