@@ -60,6 +60,11 @@ class Answer:
             return self.raw.decode(errors="replace")
 
 
+# What kube-apiserver says while a cache of its own is being made, as that of a CRD is when it is new or has changed. All clients
+# come back then, and so do ours.
+_LATER = b"storage is (re)initializing"
+
+
 class Endpoint:
     """One server as a client with an admin certificate sees it."""
 
@@ -84,6 +89,16 @@ class Endpoint:
     ) -> Answer:
         """`again`: once more when a connection that was kept turns out to be closed."""
         headers = {"User-Agent": "differential/1.0", "Accept": "application/json", **(headers or {})}
+        end = time.monotonic() + 90
+        while (answer := self._request(method, path, body, headers, anonymous, again)).status == 429:
+            if _LATER not in answer.raw or time.monotonic() > end:
+                break
+            time.sleep(0.02)
+        return answer
+
+    def _request(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], anonymous: bool, again: bool
+    ) -> Answer:
         if anonymous:
             connection = http.client.HTTPSConnection(self.host, self.port, context=self.anonymous_context, timeout=60)
             try:
@@ -114,11 +129,16 @@ class Endpoint:
 
     @contextmanager
     def stream(self, path: str, headers: dict[str, str] | None = None) -> Iterator[http.client.HTTPResponse]:
-        connection = http.client.HTTPSConnection(self.host, self.port, context=self.context, timeout=30)
-        connection.request(
-            "GET", path, headers={"Accept": "application/json", "User-Agent": "differential/1.0", **(headers or {})}
-        )
-        response = connection.getresponse()
+        headers = {"Accept": "application/json", "User-Agent": "differential/1.0", **(headers or {})}
+        end = time.monotonic() + 90
+        while True:
+            connection = http.client.HTTPSConnection(self.host, self.port, context=self.context, timeout=60)
+            connection.request("GET", path, headers=headers)
+            response = connection.getresponse()
+            if response.status != 429 or _LATER not in response.peek(1000) or time.monotonic() > end:
+                break
+            connection.close()
+            time.sleep(0.02)
         try:
             yield response
         finally:
@@ -136,14 +156,20 @@ class Watch:
         self._response = response
         self.status = response.status
 
-    def next(self, count: int, seconds: float = 20.0) -> list[dict[str, Any]]:
-        events = []
-        for _ in range(count):
+    def next(self, count: int) -> list[dict[str, Any]]:
+        events: list[dict[str, Any]] = []
+        while len(events) < count:
             line = self._response.readline()
             if not line:
                 break
-            events.append(json.loads(line))
+            events += told([line])
         return events
+
+
+def told(lines: list[bytes]) -> list[dict[str, Any]]:
+    """The events of a watch. A mere mark of time comes when it comes, and tells nothing."""
+    events = [json.loads(line) for line in lines]
+    return [event for event in events if event["type"] != "BOOKMARK" or "k8s.io/initial-events-end" in json.dumps(event)]
 
 
 @dataclass
@@ -227,12 +253,18 @@ class Pair:
         return self.send("PATCH", where, body, content_type=APPLY, **kwargs)
 
     def watch_both(
-        self, path: Body, act: Callable[[], object], count: int, ignore: Callable[[Any], Any] | None = None
+        self,
+        path: Body,
+        act: Callable[[], object],
+        count: int,
+        ignore: Callable[[Any], Any] | None = None,
+        headers: dict[str, str] | None = None,
     ) -> dict[str, list[Any]]:
         """Open a watch on both, act, read `count` events from each, and compare them."""
         found: dict[str, list[Any]] = {}
         paths = {side: (path(side) if callable(path) else path).format(ns=self.ns) for side in SIDES}
-        with self.endpoints[OURS].stream(paths[OURS]) as ours, self.endpoints[REAL].stream(paths[REAL]) as real:
+        mine, theirs = (self.endpoints[side].stream(paths[side], headers) for side in SIDES)
+        with mine as ours, theirs as real:
             act()
             found[OURS], found[REAL] = Watch(ours).next(count), Watch(real).next(count)
         left, right = masked(found[OURS]), masked(found[REAL])
@@ -242,14 +274,22 @@ class Pair:
         return found
 
     def eventually(
-        self, path: Body, done: Callable[[Answer], bool], seconds: float = 90.0, compare: bool = True, **kwargs: Any
+        self,
+        path: Body,
+        done: Callable[[Answer], bool],
+        seconds: float = 90.0,
+        compare: bool = True,
+        ignore: Callable[[Any], Any] | None = None,
+        headers: dict[str, str] | None = None,
     ) -> Both:
-        """Poll until `done` holds on both sides, then compare."""
+        """Poll until `done` holds on both sides, then compare these answers: the next ones may be others again."""
         end = time.monotonic() + seconds
         while True:
-            both = self.send("GET", path, compare=False)
+            both = self.send("GET", path, headers=headers, compare=False)
             if done(both.ours) and done(both.real):
-                return self.send("GET", path, compare=compare, **kwargs)
+                if compare:
+                    compare_answers(both, f"GET {path if not callable(path) else path(REAL)}", ignore)
+                return both
             if time.monotonic() > end:
                 states = {side: (both[side].status, both[side].body, done(both[side])) for side in SIDES}
                 raise AssertionError(f"{path} did not get there: {json.dumps(states, indent=1, default=str)}")

@@ -97,7 +97,7 @@ def test_a_watch_from_the_past_ends_with_an_error_event(past: tuple[Pair, Both])
     pair, page = past
     seen = {}
     for side in SIDES:
-        where = f"{CMS}?watch=1&timeoutSeconds=5&resourceVersion={version(page, side)}".format(ns=NS)
+        where = f"{CMS}?watch=1&timeoutSeconds=60&resourceVersion={version(page, side)}".format(ns=NS)
         with pair.endpoints[side].stream(where) as response:
             assert response.status == 200
             event = masked(json.loads(response.readline()))
