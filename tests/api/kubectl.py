@@ -15,8 +15,8 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -160,7 +160,8 @@ class Kubectl:
         shown = {side: _shown(said[side], shape) for side in SIDES}
         assert shown[OURS] == shown[REAL], difference(shown, "kubectl " + " ".join(args))
 
-    def start(self, side: str, *args: str, piped: bool = False) -> subprocess.Popen[str]:
+    def start(self, side: str, *args: str, piped: bool = False, told: Path | None = None) -> subprocess.Popen[str]:
+        """`told`: where it writes what it would say on stderr, and what it does with its server."""
         home = self.homes[side]
         environment = {
             "PATH": os.environ["PATH"],
@@ -172,15 +173,16 @@ class Kubectl:
             **self.extra,
         }
         command = [str(self.program), *(["-n", self.ns] if "-n" not in args and args[:1] != ("config",) else []), *args]
-        return subprocess.Popen(
-            [each.replace("{ns}", self.ns) for each in command],
-            stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-            cwd=self.directory,
-            text=True,
-        )
+        with ExitStack() as stack:
+            return subprocess.Popen(
+                [each.replace("{ns}", self.ns) for each in (*command, *(["-v=6"] if told is not None else []))],
+                stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stack.enter_context(told.open("w")) if told is not None else subprocess.PIPE,
+                env=environment,
+                cwd=self.directory,
+                text=True,
+            )
 
     def forget(self) -> None:
         """Discover anew: kubectl keeps what was served before until it misses something."""
@@ -213,19 +215,23 @@ class Kubectl:
 
     @contextmanager
     def meanwhile(self, *args: str, shape: Shape = same_text) -> Iterator[None]:
-        """Start on both, do the block, then wait for their end and compare."""
-        started = {side: self.start(side, *args) for side in SIDES}
+        """Start on both, do the block when they wait for what it does, then wait for their end and compare."""
+        told = {side: self.directory / f"{side}.told" for side in SIDES}
+        started = {side: self.start(side, *args, told=told[side]) for side in SIDES}
         try:
-            _until_they_wait(started.values())
+            _until_they_follow(started, told)
             yield
             said = {side: _finished(process, None, SECONDS) for side, process in started.items()}
         finally:
             _end(started.values())
+        for side in SIDES:
+            said[side].err += _DOING.sub("", told[side].read_text())
         self.compare(said, args, shape)
 
     def watch(self, *args: str, act: list[Callable[[], object]], first: int, shape: Shape = same_text) -> list[str]:
         """Follow on both: `first` lines before acting, then one more line for each act; the lines are compared."""
-        started = {side: self.start(side, *args) for side in SIDES}
+        told = {side: self.directory / f"{side}.told" for side in SIDES}
+        started = {side: self.start(side, *args, told=told[side]) for side in SIDES}
         lines: dict[str, list[str]] = {side: [] for side in SIDES}
         try:
             feeds = {side: _lines(process) for side, process in started.items()}
@@ -240,7 +246,7 @@ class Kubectl:
 
             if first == 0:
                 # Nothing is printed that shows that the watch is open.
-                _until_they_wait(started.values())
+                _until_they_follow(started, told)
             read(first)
             for step in act:
                 step()
@@ -251,34 +257,21 @@ class Kubectl:
         return lines[REAL]
 
 
-def _until_they_wait(processes: Iterable[subprocess.Popen[str]], quiet: float = 0.7, seconds: float = 30) -> None:
-    """Until all of them have talked to their server and have had nothing to do for a while, or have ended."""
-    end = time.monotonic() + seconds
-    for process in processes:
-        seen, since = "", time.monotonic()
-        while process.poll() is None and time.monotonic() < end:
-            doing = _doing(process.pid)
-            if doing == "" or doing != seen:
-                seen, since = doing, time.monotonic()
-            elif time.monotonic() - since > quiet:
-                break
-            time.sleep(0.05)
+# What kubectl tells of its own doing, with more words than usual.
+_DOING = re.compile(r"(?m)^I\d{4} .*\n?")
+# It has a watch, has filled the cache that it waits on, or has looked for what is to be created.
+_FOLLOWS = re.compile(
+    r'(?m)"Caches populated"|^(?!.*sendInitialEvents).*[?&]watch=true[^"]*" status="200 OK"|status="404 Not Found"'
+)
 
 
-def _doing(pid: int) -> str:
-    """What a process has done so far; empty when it does something now, or has not connected to anybody yet."""
-    spent = []
-    try:
-        if not any(os.readlink(each).startswith("socket:") for each in Path(f"/proc/{pid}/fd").iterdir()):
-            return ""
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            fields = (task / "stat").read_text().rpartition(")")[2].split()
-            if fields[0] == "R":
-                return ""
-            spent.append(f"{task.name}:{fields[11]}:{fields[12]}")
-    except OSError:
-        return ""
-    return " ".join(sorted(spent))
+def _until_they_follow(started: dict[str, subprocess.Popen[str]], told: dict[str, Path]) -> None:
+    """Until all of them wait for what their server tells them next, or have ended."""
+    end = time.monotonic() + SECONDS
+    for side, process in started.items():
+        while process.poll() is None and not _FOLLOWS.search(text := told[side].read_text()):
+            assert time.monotonic() < end, f"{side}: kubectl does not follow anything: {text}"
+            time.sleep(0.02)
 
 
 def _finished(process: subprocess.Popen[str], stdin: str | None, seconds: float) -> Said:
@@ -288,7 +281,7 @@ def _finished(process: subprocess.Popen[str], stdin: str | None, seconds: float)
         process.kill()
         out, err = process.communicate()
         return Said(-1, out, f"{err}\n<did not end within {seconds} s>\n")
-    return Said(process.returncode, out, err)
+    return Said(process.returncode, out, err or "")
 
 
 def _end(processes: object) -> None:

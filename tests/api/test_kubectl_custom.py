@@ -117,6 +117,9 @@ def test_delete_of_objects_and_of_the_definition(stable: Kubectl) -> None:
     stable("delete", "pony", "merry", code=0)
     stable("delete", "ponies", "-l", "app=zoo", "--field-selector=metadata.name=fatty", code=0)
     stable("delete", "crd", f"ponies.{stable.ns}.example.com", code=0)
+    # kube-apiserver serves and tells of it for a moment longer.
+    for path in ("", "/namespaces/{ns}/ponies"):
+        stable.until("get", "--raw", f"/apis/{stable.ns}.example.com/v1{path}", shows="NotFound")
     stable("get", "ponies", code=1)
     stable("get", f"ponies.{stable.ns}.example.com", code=1)
     stable("get", "--raw", f"/apis/{stable.ns}.example.com/v1", code=1)

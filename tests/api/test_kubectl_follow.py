@@ -117,26 +117,26 @@ def _condition(kind: str, status: str) -> str:
 
 def test_wait_for_a_condition(kubectl: Kubectl) -> None:
     kubectl.apply(deployment("d"))
-    kubectl("wait", "--for=condition=Available", "deploy/d", "--timeout=1s", code=1)
+    kubectl("wait", "--for=condition=Available", "deploy/d", "--timeout=3s", code=1)
     with kubectl.meanwhile("wait", "--for=condition=Available", "deploy/d", "--timeout=90s"):
         kubectl("patch", "deploy", "d", "--subresource=status", "-p", _condition("Available", "True"), code=0)
-    kubectl("wait", "--for=condition=Available=False", "deploy/d", "--timeout=1s", code=1)
-    kubectl("wait", "--for=condition=available", "deploy", "--all", "--timeout=5s", code=0)
+    kubectl("wait", "--for=condition=Available=False", "deploy/d", "--timeout=3s", code=1)
+    kubectl("wait", "--for=condition=available", "deploy", "--all", "--timeout=60s", code=0)
     kubectl("wait", "--for=condition=Available", "deploy/nope", "--timeout=1s", code=1)
     kubectl("wait", "--for=condition=Available", "deploy", "-l", "no=such", "--timeout=1s", code=1)
 
 
 def test_wait_for_a_value(kubectl: Kubectl) -> None:
     kubectl.apply(cm("a", x="1"))
-    kubectl("wait", "--for=jsonpath={.data.x}=1", "cm/a", "--timeout=5s", code=0)
-    kubectl("wait", "--for=jsonpath={.data.y}", "cm/a", "--timeout=1s", code=1)
+    kubectl("wait", "--for=jsonpath={.data.x}=1", "cm/a", "--timeout=60s", code=0)
+    kubectl("wait", "--for=jsonpath={.data.y}", "cm/a", "--timeout=3s", code=1)
     with kubectl.meanwhile("wait", "--for=jsonpath={.data.x}=2", "cm/a", "--timeout=90s"):
         kubectl("patch", "cm", "a", "-p", '{"data":{"x":"2"}}', code=0)
 
 
 def test_wait_for_deletion(kubectl: Kubectl) -> None:
     kubectl.apply(cm("a"), cm("b"))
-    kubectl("wait", "--for=delete", "cm/a", "--timeout=1s", code=1)
+    kubectl("wait", "--for=delete", "cm/a", "--timeout=3s", code=1)
     with kubectl.meanwhile("wait", "--for=delete", "cm/a", "--timeout=90s"):
         kubectl("delete", "cm", "a", code=0)
     kubectl("wait", "--for=delete", "cm/a", "--timeout=1s", code=0)
@@ -144,7 +144,7 @@ def test_wait_for_deletion(kubectl: Kubectl) -> None:
 
 def test_wait_for_creation(kubectl: Kubectl) -> None:
     kubectl.apply(cm("a"))
-    kubectl("wait", "--for=create", "cm/a", "--timeout=5s", code=0)
+    kubectl("wait", "--for=create", "cm/a", "--timeout=60s", code=0)
     with kubectl.meanwhile("wait", "--for=create", "cm/b", "--timeout=90s"):
         kubectl.apply(cm("b"))
 

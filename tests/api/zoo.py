@@ -273,8 +273,10 @@ def define(kubectl: Kubectl) -> None:
     kubectl.apply(crd(kubectl.ns))
     name = f"crd/ponies.{kubectl.ns}.example.com"
     for side in SIDES:
-        said = kubectl.on(side, "wait", "--for=condition=Established", "--timeout=20s", name)
+        said = kubectl.on(side, "wait", "--for=condition=Established", "--timeout=80s", name)
         assert said.code == 0, said.err
+    # kube-apiserver serves it a moment before it tells of it.
+    kubectl.until("api-resources", "--api-group={ns}.example.com", "-o", "name", shows="ponies")
     kubectl.forget()
 
 
