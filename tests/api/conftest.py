@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -58,7 +59,19 @@ def remuda(tmp_path_factory: pytest.TempPathFactory, etcd: EtcdCluster | None) -
 @pytest.fixture(scope="session")
 def endpoints(real: RealCluster, remuda: RemudaProcess) -> dict[str, Endpoint]:
     theirs = Endpoint(real.url, Path(real.ca_pem), Path(real.admin_cert), Path(real.admin_key))
-    return {OURS: remuda.endpoint, REAL: theirs}
+    found = {OURS: remuda.endpoint, REAL: theirs}
+    end = time.monotonic() + 120
+    while not all(_has_its_roles(each) for each in found.values()):
+        assert time.monotonic() < end, "the roles for users are not filled"
+        time.sleep(0.05)
+    return found
+
+
+def _has_its_roles(endpoint: Endpoint) -> bool:
+    """Whether a controller has put the roles for users together: each has what the next smaller one has."""
+    where = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    admin, edit, view = (endpoint.request("GET", f"{where}/{name}").json.get("rules") or [] for name in ("admin", "edit", "view"))
+    return bool(view) and all(rule in edit for rule in view) and all(rule in admin for rule in edit)
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ def gone(answer: Answer) -> bool:
 def other(pair: Pair) -> str:
     name = f"{pair.ns}-x"
     pair.post(NAMESPACES, namespace(name))
+    # Pods need it, and a namespace that is going can't get it any more.
+    pair.eventually(f"{NAMESPACES}/{name}/serviceaccounts/default", lambda answer: answer.status == 200, compare=False)
     return name
 
 

@@ -6,7 +6,21 @@ from typing import Any
 
 import pytest
 
-from .callers import RBAC, SAR, SSAR, acting, binding, grant, issue, rule, ungrant, user_subject, with_token
+from .callers import (
+    RBAC,
+    SAR,
+    SSAR,
+    acting,
+    attributes_of,
+    binding,
+    grant,
+    issue,
+    rule,
+    ungrant,
+    user_subject,
+    wait_allowed,
+    with_token,
+)
 from .harness import SIDES, Pair
 
 LSAR = "/apis/authorization.k8s.io/v1/namespaces/{ns}/localsubjectaccessreviews"
@@ -172,8 +186,7 @@ def test_a_cluster_wide_reviewer_may_ask(pair: Pair) -> None:
     body = binding(name, "system:auth-delegator", user_subject(jane(pair)), role_kind="ClusterRole", cluster=True)
     pair.post(RBAC + "/clusterrolebindings", body)
     asked = review("SubjectAccessReview", user="x", resourceAttributes={"verb": "get", "resource": "pods"})
-    pair.eventually(RBAC + f"/clusterrolebindings/{name}", lambda answer: answer.status == 200, compare=False)
-    grant(pair, jane(pair), rule(["get"], ["settled"]))
+    wait_allowed(pair, jane(pair), attributes_of(pair, rule(["create"], ["tokenreviews"], ["authentication.k8s.io"])))
     assert acting(pair, jane(pair)).post(SAR, asked).status == 201
     assert acting(pair, jane(pair)).post(TOKEN_REVIEWS, token_review(token="nonsense")).status == 201
     pair.delete(RBAC + f"/clusterrolebindings/{name}")
