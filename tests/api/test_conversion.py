@@ -198,7 +198,9 @@ def test_what_the_webhook_is_asked(pair: Pair, notes: Notes) -> None:
     pair.get(notes.v2 + "/n")
 
     def asked(side: str) -> Obj:
-        found: Obj = masked(notes.hooks.asked()[side][-1])
+        # kube-apiserver also asks for its watch caches, now and then still about what an earlier test left.
+        about = [each for each in notes.hooks.asked()[side] if each["request"]["objects"][0]["metadata"]["namespace"] == pair.ns]
+        found: Obj = masked(about[-1])
         return found
 
     ours, real = (asked(side) for side in SIDES)
@@ -381,6 +383,7 @@ def test_an_older_form_of_conversion_review(pair: Pair, server: Hooks) -> None:
     pair.post(notes.v1, notes.note("n", text="a/b"))
     pair.get(notes.v2 + "/n")
     for side in SIDES:
-        assert server.asked()[side][-1]["apiVersion"] == "apiextensions.k8s.io/v1beta1"
+        about = [each for each in server.asked()[side] if each["request"]["desiredAPIVersion"].startswith(f"{notes.group}/")]
+        assert about[-1]["apiVersion"] == "apiextensions.k8s.io/v1beta1"
     pair.delete(notes.crd, compare=False)
     server.clean()

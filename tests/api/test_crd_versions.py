@@ -72,7 +72,7 @@ def test_discovery_lists_versions_by_priority(pair: Pair) -> None:
     with defined(pair, crd(pair, *versions)) as given:
         group = given["spec"]["group"]
         pair.eventually(f"/apis/{group}", lambda answer: answer.status == 200 and len(answer.json["versions"]) == len(names))
-        pair.get(f"/apis/{group}/v2")
+        pair.eventually(f"/apis/{group}/v2", lambda answer: answer.status == 200)
         pair.get(f"/apis/{group}/v3")
 
 
@@ -120,7 +120,7 @@ def test_versions_with_their_own_subresources_and_columns(pair: Pair) -> None:
         for name in ("v1", "v2"):
             pair.get(path_of(given, name), headers={"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"})
             pair.get(path_of(given, name) + "/a/status")
-            pair.get(f"/apis/{given['spec']['group']}/{name}")
+            pair.eventually(f"/apis/{given['spec']['group']}/{name}", lambda answer: answer.status == 200)
 
 
 def test_a_conversion_webhook_that_is_not_there(pair: Pair) -> None:
