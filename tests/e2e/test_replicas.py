@@ -84,7 +84,9 @@ def test_three_servers_share_keys_and_state(make: Callable[..., Replicas], keys:
     assert endpoint.request("GET", "/api/v1/nodes").status == 200
     # A token that one has signed is good at all.
     account = "/api/v1/namespaces/default/serviceaccounts/default"
-    eventually(lambda: one.ask("GET", account).status == 200)
+    for each in replicas.all:
+        # A server that is asked for it knows it from then on, also when it is shown a token.
+        eventually(lambda each=each: each.ask("GET", account).status == 200)  # type: ignore[misc]
     token = one.ask("POST", f"{account}/token", {"spec": {}}).json["status"]["token"]
     for each in replicas.all:
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
