@@ -203,6 +203,7 @@ def _a_kind_that_is_gone(served: Served) -> None:
     at = made.json["metadata"]["resourceVersion"]
     assert send(served.endpoint, "DELETE", f"{crds}/gizmos.example.com").status == 200
     eventually(lambda: send(served.endpoint, "GET", f"{crds}/gizmos.example.com").status == 404)
+    eventually(lambda: send(served.endpoint, "GET", gizmos).status == 404)
     assert "\n  size: 3\n" in told(served, "get", "gz", "g", "--at", at, "-o", "yaml")
     assert [step["change"] for step in steps(served, "gizmos.example.com", "g")][-1] == "created"
     unknown = remuda(served, "get", "gz")
