@@ -88,7 +88,7 @@ async def ledger(process: RemudaProcess, namespace: str) -> AsyncIterator[Ledger
         yield Ledger(client, namespace)
 
 
-async def until(condition: Any, seconds: float = 60) -> None:
+async def until(condition: Any, seconds: float = 180) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.005)

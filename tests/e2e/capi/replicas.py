@@ -132,7 +132,7 @@ class Patient(WrappedClient):
     """A user who tries again while nobody answers the webhooks, as `kubectl apply` in a loop would."""
 
     async def _call(self, send: Send, *, write: bool) -> Any:
-        end = SYSTEM_CLOCK.monotonic() + 120
+        end = SYSTEM_CLOCK.monotonic() + 300
         while True:
             try:
                 return await send()

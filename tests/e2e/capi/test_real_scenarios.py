@@ -23,7 +23,7 @@ from tests.scenarios.playbill import SCENARIOS
 
 from .replicas import Patient, Replicas
 
-pytestmark = [pytest.mark.real, pytest.mark.replicated, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.replicated, pytest.mark.timeout(1800)]
 
 # How long a leader lives, in seconds.
 LIFE = (4.0, 15.0)
