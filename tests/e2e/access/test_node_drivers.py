@@ -143,6 +143,8 @@ def credential(name: str, **fields: str) -> Obj:
 
 
 def test_a_credential_is_its_maker_s(gateway: Gateway, ann: Person, reader: Person) -> None:
+    # By which it is known what belongs to one.
+    gateway.there(f"{SCHEMAS}/azurecredentialconfig")
     fields = {"clientId": "c", "subscriptionId": "s", "environment": "AzurePublicCloud"}
     refused = ann.request("POST", SECRETS, credential("cc-ann", **fields))
     assert refused.status == 422 and "azurecredentialConfig-clientSecret" in refused.json["message"]
