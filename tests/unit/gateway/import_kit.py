@@ -11,15 +11,14 @@ from aiohttp import web
 
 from remuda import kcm
 from remuda.api import crds
-from remuda.api.management_cattle_io import CLUSTERS, GROUP
+from remuda.api.management_cattle_io import GROUP
 from remuda.apiserver.authz import Action
 from remuda.apiserver.server import Config, Server
 from remuda.client.inprocess import InProcessClient
 from remuda.gateway.asking import Asked
 from remuda.gateway.services import Services
 from remuda.gateway.targets import judge
-from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng, VirtualClock
-from remuda.kube.errors import ApiError
+from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng, VirtualClock, wait_until
 from remuda.kube.objects import GroupVersionResource
 from remuda.management.settings import Settings
 from remuda.runtime import Informers
@@ -98,13 +97,14 @@ class Management:
         await self.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
 
-async def _served(client: InProcessClient) -> None:
-    """On the system's clock definitions take a moment."""
-    for _ in range(3000):
-        with contextlib.suppress(ApiError):
-            await client.list(CLUSTERS)
-            return
-        await SYSTEM_CLOCK.sleep(0.02)
+async def _served(server: Server, definitions: list[Obj]) -> None:
+    """On the system's clock they take a moment."""
+
+    def all_are() -> bool:
+        kinds = [each["spec"]["names"]["plural"] for each in definitions]
+        return all(server.registry.find(GROUP, "v3", kind) is not None for kind in kinds)
+
+    assert await wait_until(SYSTEM_CLOCK, all_are, 60)
 
 
 @contextlib.asynccontextmanager
@@ -117,10 +117,11 @@ async def management(
     keeper = asyncio.create_task(kcm.run(InProcessClient(server, manager="kube-controller-manager"), clock, rng))
     running = asyncio.create_task(made.informers.run())
     try:
-        for crd in crds([GROUP]):
+        definitions = crds([GROUP])
+        for crd in definitions:
             await made.client.create(CRDS, crd)
         await made.settle()
-        await _served(made.client)
+        await _served(server, definitions)
         yield made
     finally:
         for task in (running, keeper):

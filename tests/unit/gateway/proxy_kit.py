@@ -42,6 +42,7 @@ Obj = dict[str, Any]
 CRDS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 CONFIGMAPS = GroupVersionResource("", "v1", "configmaps")
 CLUSTER = "c-m-abcdefgh"
+KINDS = ("clusters", "users", "tokens")
 _RBAC = "rbac.authorization.k8s.io"
 
 ADMIN = User("u-admin", "u-admin", ("system:authenticated", "system:cattle:authenticated"), {"username": ["admin"]})
@@ -173,7 +174,7 @@ async def world(path: Path) -> AsyncIterator[World]:
         keepers = [asyncio.create_task(kcm.run(InProcessClient(server), SYSTEM_CLOCK, Rng(3))) for server in (management, below)]
         stack.push_async_callback(_stopped, keepers)
         for crd in crds([GROUP]):
-            if crd["spec"]["names"]["plural"] in ("clusters", "users", "tokens"):
+            if crd["spec"]["names"]["plural"] in KINDS:
                 await client.create(CRDS, crd)
         assert await wait_until(SYSTEM_CLOCK, lambda: _served(management), 60)
         made = await _assembled(management, client, below, there, pki, stack)
@@ -191,7 +192,7 @@ async def _stopped(tasks: list[asyncio.Task[None]]) -> None:
 
 
 def _served(server: Server) -> bool:
-    return server.api.registry.find(GROUP, "v3", "clusters") is not None
+    return all(server.api.registry.find(GROUP, "v3", kind) is not None for kind in KINDS)
 
 
 async def _assembled(
