@@ -255,6 +255,7 @@ def orphans(driver: str, credential: str, options: tuple[str, ...], data_dir: Pa
     """List what providers have of ours that no machine stands for.
 
     It asks them from here, with the cloud credentials that machines and their templates name; you must be allowed to read those.
+    Machines of the driver local are looked for below the server's data directory: that of --data-dir, else of --kubeconfig.
     """
     from .machines import searching
 
@@ -262,7 +263,11 @@ def orphans(driver: str, credential: str, options: tuple[str, ...], data_dir: Pa
         elsewhere = searching.elsewhere_of(driver, credential, options)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    here = searching.with_hosts(data_dir / "hosts")
+    # The kubeconfig that a server writes is in its data directory.
+    context = click.get_current_context()
+    said = context.get_parameter_source("data_dir") is not click.core.ParameterSource.DEFAULT
+    by_file = context.params.get("kubeconfig")
+    here = searching.with_hosts(data_dir) if said else searching.with_hosts(by_file and by_file.parent, data_dir)
     found = remote.run(lambda client: searching.search(client, driver, elsewhere, here))
     rows = [
         [each.driver, said.what, said.id, said.machine or "-", said.state.value, said.address or "-", said.created or "-"]

@@ -14,7 +14,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig
 from remuda.machines import credentials, finding
 from remuda.machines.driver import Driver, DriverError, Surroundings
-from remuda.machines.drivers.local import HOSTS_VARIABLE
+from remuda.machines.drivers.local import HOSTS_VARIABLE, Local
 from remuda.machines.machineprovision.command import instance_name
 from remuda.machines.orphans import Place, Search, found_at, place_of, without_machine
 from remuda.provisioning.graph.names import MACHINE_API_VERSION, resource_of
@@ -51,9 +51,11 @@ async def search(client: Client, chosen: str, elsewhere: Place | None, here: Map
     return result
 
 
-def with_hosts(hosts: Path) -> dict[str, str]:
-    """The environment, and where the driver `local` has its machines if they are below `hosts`."""
-    return {**({HOSTS_VARIABLE: str(hosts)} if hosts.is_dir() else {}), **os.environ}
+def with_hosts(*data_dirs: Path | None) -> dict[str, str]:
+    """The environment, and where the driver `local` has its machines: below the first of these that is a server's data directory
+    and that this user can look into."""
+    servers = [each.absolute() for each in data_dirs if each is not None and os.access(each / "kubeconfig", os.R_OK)]
+    return {**({HOSTS_VARIABLE: str(servers[0] / "hosts")} if servers else {}), **os.environ}
 
 
 async def _listed(client: Client, driver: str, suffix: str) -> list[Obj]:
@@ -76,6 +78,10 @@ async def _served(client: Client) -> list[str]:
 async def _of_driver(
     client: Client, driver: type[Driver], owner: str, elsewhere: Place | None, result: Search, here: Mapping[str, str]
 ) -> None:
+    if driver is Local and HOSTS_VARIABLE not in here:
+        where = "in the server's data directory: run this on its machine as its user, with --data-dir DIR"
+        result.problems.append(f"{driver.name}: its hosts are {where}")
+        return
     machines, templates = [await _listed(client, driver.name, suffix) for suffix in ("Machine", "MachineTemplate")]
     places = {place_of(driver, each, GLOBAL_CREDENTIALS) for each in (*machines, *templates)}
     if elsewhere is not None and elsewhere.driver == driver.name:

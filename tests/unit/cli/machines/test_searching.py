@@ -11,6 +11,7 @@ from remuda.cli.exits import Failure
 from remuda.cli.machines.searching import search, with_hosts
 from remuda.hosts.hosts import Hosts
 from remuda.kube.objects import GroupVersionResource
+from remuda.machines.drivers.local import HOSTS_VARIABLE
 from remuda.machines.nodedrivers.crds import definitions
 from tests.unit.management.clusters.kit import CRDS, NAMESPACES, world
 
@@ -19,6 +20,7 @@ MACHINES = GroupVersionResource("rke-machine.cattle.io", "v1", "localmachines")
 
 async def test_hosts_without_a_machine_are_found(tmp_path: Path) -> None:
     hosts = Hosts(tmp_path / "hosts")
+    (tmp_path / "kubeconfig").touch()
     async with world(lambda parts: (), begin=False) as made:
         for driver in ("local", "azure"):
             for crd in definitions(driver, {"resourceFields": {}}):
@@ -30,9 +32,13 @@ async def test_hosts_without_a_machine_are_found(tmp_path: Path) -> None:
         try:
             for name, whose in (("kept", owner), ("forgotten", owner), ("another", "somebody else")):
                 hosts.create(name, note=json.dumps({"machine": name, "owner": whose, "token": "t"}))
-            found = await search(made.client, "", None, with_hosts(tmp_path / "hosts"))
+            found = await search(made.client, "", None, with_hosts(tmp_path / "none", tmp_path))
             assert [(each.driver, each.found.id, each.found.what) for each in found.orphans] == [("local", "forgotten", "host")]
             assert found.problems == []
+            nowhere = await search(made.client, "local", None, {})
+            assert nowhere.orphans == [] and nowhere.problems == [
+                "local: its hosts are in the server's data directory: run this on its machine as its user, with --data-dir DIR"
+            ]
             found = await search(made.client, "azure", None, {})
             assert found.orphans == [] and found.problems == ["azure: only rancher-machine has this driver, and it lists nothing"]
             with pytest.raises(Failure, match="there is no node driver nope that is active: there are azure, local"):
@@ -40,3 +46,16 @@ async def test_hosts_without_a_machine_are_found(tmp_path: Path) -> None:
         finally:
             for host in hosts.all():
                 hosts.remove(host.name)
+
+
+def test_hosts_are_where_a_server_keeps_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(HOSTS_VARIABLE, raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other").mkdir()
+    assert HOSTS_VARIABLE not in with_hosts(None, Path("other"), tmp_path / "none")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "kubeconfig").touch()
+    # Also before there is a host, and of a directory that is named from here.
+    assert with_hosts(None, Path("other"), Path("data"))[HOSTS_VARIABLE] == str(tmp_path / "data" / "hosts")
+    monkeypatch.setenv(HOSTS_VARIABLE, "/srv/hosts")
+    assert with_hosts(Path("data"))[HOSTS_VARIABLE] == "/srv/hosts"
