@@ -38,7 +38,7 @@ class Served(RemudaProcess):
                 stderr=log,
                 env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environ},
             )
-        end = time.monotonic() + 120
+        end = time.monotonic() + 240
         while not self.ready():
             if not self.alive or time.monotonic() > end:
                 self.end()
