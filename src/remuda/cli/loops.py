@@ -35,10 +35,19 @@ def _calm(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
 
 def _without_broken_connections(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """A connection that breaks while there is something to write is everyday life, and whoever used it is told anyway."""
-    if "protocol" in context and _is_broken_connection(context.get("exception")):
+    error = context.get("exception")
+    if _is_broken_connection(error) and ("protocol" in context or _is_of_a_handshake(error)):
         log.debug("%s: %s", context.get("message"), context.get("exception"))
         return
     loop.default_exception_handler(context)
+
+
+def _is_of_a_handshake(error: BaseException | None) -> bool:
+    """Who gave up as the connection came about does not ask how its handshake ended, and uvloop keeps that for nobody else."""
+    trace = error.__traceback__ if error is not None else None
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_code.co_name.endswith("_on_handshake_complete")
 
 
 def _is_broken_connection(error: BaseException | None) -> bool:

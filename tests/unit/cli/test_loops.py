@@ -30,6 +30,20 @@ def test_a_connection_that_breaks_is_nothing_to_shout_about(
     assert bool(caplog.records) is told
 
 
+def test_a_handshake_that_nobody_waits_for_any_more_is_nothing_to_shout_about(caplog: pytest.LogCaptureFixture) -> None:
+    def _on_handshake_complete() -> None:
+        raise ConnectionResetError
+
+    loop = loop_factory()()
+    try:
+        with pytest.raises(ConnectionResetError) as caught, caplog.at_level(logging.WARNING):
+            _on_handshake_complete()
+        loop.call_exception_handler({"message": "Future exception was never retrieved", "exception": caught.value})
+    finally:
+        loop.close()
+    assert not caplog.records
+
+
 def test_an_error_that_has_nothing_to_do_with_a_connection_is_told(caplog: pytest.LogCaptureFixture) -> None:
     loop = loop_factory()()
     try:
