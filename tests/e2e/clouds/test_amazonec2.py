@@ -463,7 +463,8 @@ async def test_an_instance_that_can_not_be_seen_at_first_is_waited_for(bench: Be
 async def test_an_instance_whose_launch_nobody_heard_of_is_found_when_it_shows(bench: Bench) -> None:
     """The process dies when EC2 has launched the instance and shows it to nobody yet."""
     bench.amazon.lag = 5
-    held = bench.held()
+    # It gives up soon: of the time in which EC2 has to show what it launched, most is left for the looks.
+    held = bench.held(retries=1)
     bench.way.faults.append(Fault("RunInstances", carried_out=True, times=-1))
     with pytest.raises(DriverError):
         await held.create(bench.driver)
@@ -475,7 +476,7 @@ async def test_an_instance_whose_launch_nobody_heard_of_is_found_when_it_shows(b
 
 async def test_an_instance_that_never_showed_is_removed_all_the_same(bench: Bench) -> None:
     bench.amazon.lag = 5
-    held = bench.held()
+    held = bench.held(retries=1)
     bench.way.faults.append(Fault("RunInstances", carried_out=True, times=-1))
     with pytest.raises(DriverError):
         await held.create(bench.driver)
