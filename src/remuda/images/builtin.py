@@ -6,14 +6,13 @@ made here is made anew when what it was made from has changed.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from . import installer
 from .layers import QUICK
 from .layout import Layout
+from .places import alone
 
 _INPUTS = ".inputs"
 
@@ -27,7 +26,7 @@ def ensure(directory: Path, environ: Mapping[str, str]) -> None:
     etcd = installer.find_etcd(environ)
     wanted = installer.versions()
     inputs = installer.inputs(wanted, etcd)
-    with _alone(layout.directory):
+    with alone(layout.directory):
         if layout.exists() and note.exists() and note.read_text() == inputs:
             return
         layout.write_all(installer.build(wanted, etcd, level=QUICK))
@@ -37,12 +36,3 @@ def ensure(directory: Path, environ: Mapping[str, str]) -> None:
 def built_by_hand(layout: Layout) -> None:
     """What is in the layout now was not made by a server, and stays."""
     (layout.directory / _INPUTS).unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """Several servers may share a directory of images."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

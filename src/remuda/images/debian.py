@@ -13,6 +13,7 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from .places import alone
 from .tree import Node, Tree
 
 # Where Debian's merged /usr has links, and some packages still have files.
@@ -47,7 +48,11 @@ def offered(alternatives: str) -> str:
 
 def fetch(packages: Sequence[str], cache: Path) -> list[Path]:
     """The packages' files, in the order asked for; downloaded when they are not there already."""
-    cache.mkdir(parents=True, exist_ok=True)
+    with alone(cache):
+        return _fetched(packages, cache)
+
+
+def _fetched(packages: Sequence[str], cache: Path) -> list[Path]:
     told = _run("apt-get", "--print-uris", "download", *packages).decode()
     promised = {entry["file"].partition("_")[0]: (cache / entry["file"], entry["sum"]) for entry in _OFFERED.finditer(told)}
     if unknown := [package for package in packages if package not in promised]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import fcntl
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 
@@ -17,3 +19,12 @@ def cache_directory(environ: Mapping[str, str]) -> Path:
         return Path(told) / "remuda"
     home = environ.get("HOME")
     return Path(home) / ".cache" / "remuda" if home else Path("/var/cache/remuda")
+
+
+@contextlib.contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """Several servers may share a directory of images, and several builds one of what was downloaded for them."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

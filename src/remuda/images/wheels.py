@@ -13,6 +13,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+from .places import alone
 from .tree import Tree
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
@@ -45,10 +46,11 @@ def fetch(requirements: Path, python: str, architecture: str, cache: Path) -> li
         raise WheelError(f"no wheels are known for {architecture}")
     directory = cache / f"python{python}-{architecture}"
     needed = wanted(requirements)
-    found = _present(directory, needed)
-    if len(found) < len(needed):
-        _download(requirements, python, machine, directory)
+    with alone(directory):
         found = _present(directory, needed)
+        if len(found) < len(needed):
+            _download(requirements, python, machine, directory)
+            found = _present(directory, needed)
     missing = sorted(set(needed) - set(found))
     if missing:
         raise WheelError(f"no wheel with a known hash for {', '.join(missing)}")
@@ -78,7 +80,6 @@ def _present(directory: Path, needed: dict[str, frozenset[str]]) -> dict[str, Pa
 
 
 def _download(requirements: Path, python: str, machine: str, directory: Path) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
     tag = f"cp{python.replace('.', '')}"
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--require-hashes"]
     command += ["--no-deps", "--only-binary=:all:", "--implementation", "cp", "--python-version", python]
