@@ -21,13 +21,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import yaml
 
+from remuda.hosts.addresses import listeners
 from tests.api.harness import Answer, Endpoint
 from tests.real import need
 
@@ -109,11 +110,13 @@ class Machine:
             assert self.process is not None
             self.process.send_signal(signal.SIGKILL)
             self.process.wait(60)
+        # Its etcd dies with it, but on a busy machine a little later: whoever starts it again needs its ports.
+        eventually(lambda: self.address not in listeners(), why=f"something of {self.name} outlives it")
 
     def stop(self) -> int:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(180)
 
     @property
     def alive(self) -> bool:
@@ -234,8 +237,9 @@ class Machines:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for machine in self.all:
-            machine.kill()
+        with ExitStack() as ends:
+            for machine in self.all:
+                ends.callback(machine.kill)
         if error is not None:
             for machine in self.all:
                 print(f"--- {machine.name}\n{machine.told()[-4000:]}")

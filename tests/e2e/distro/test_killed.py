@@ -34,7 +34,7 @@ def test_servers_that_are_killed_while_they_start_are_one_cluster(machines: Mach
     second = machines.add("second").server(server=first.url)
     _killed_again_and_again(second, seed + 1)
     second.ready()
-    assert first.voters() == {first.address, second.address}
+    eventually(lambda: first.voters() == {first.address, second.address})
     assert len(first.members()) == 2
     assert (second.tls / "server-ca.crt").read_bytes() == authority == (first.tls / "server-ca.crt").read_bytes()
     eventually(lambda: second.ready_nodes() == {"first", "second"})
