@@ -52,7 +52,7 @@ def test_a_host_does_its_user_data_once_and_leaves_nothing(podman: Podman, tmp_p
     assert podman.shell("m-1", "cat /root/.ssh/authorized_keys") == public
     # As if its power were cut: nobody starts it again but who has it.
     podman.said("kill", "m-1")
-    assert podman.said("ps", "-q") == ""
+    eventually(lambda: podman.said("ps", "-q") == "", 120)
     podman.said("start", "m-1")
     podman.up("m-1")
     podman.said("restart", "-t", "120", "m-1", seconds=400)

@@ -209,7 +209,8 @@ def _made_and_removed(server: Server, root: Path, ocean: Ocean) -> None:
 
 
 def _declare(server: Server) -> None:
-    eventually(lambda: server.has(_CONFIGS) and server.has("/api/v1/namespaces/cattle-global-data"), _PATIENCE)
+    for path in (_CONFIGS, _MACHINES, f"/api/v1/namespaces/{FLEET}", "/api/v1/namespaces/cattle-global-data"):
+        eventually(lambda path=path: server.has(path), _PATIENCE)  # type: ignore[misc]
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ocean"}}
     text = base64.b64encode(TOKEN.encode()).decode()
     secret["data"] = {"digitaloceancredentialConfig-accessToken": text}
@@ -224,7 +225,7 @@ def _declare(server: Server) -> None:
         "rkeConfig": {"machinePools": [pool]},
     }
     made = {"apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster", "metadata": {"name": NAME}, "spec": spec}
-    server.ask("POST", _CLUSTERS, made)
+    assert server.posted(_CLUSTERS, made).status == 201
 
 
 def _job(server: Server, removes: str) -> Obj:

@@ -189,8 +189,8 @@ def _furnished(server: Server) -> None:
     server.there(MACHINES)
     server.there(f"{MANAGEMENT}/globalroles/admin")
     server.announced()
-    eventually(lambda: server.has(_CONFIGS) and server.has("/api/v1/namespaces/cattle-global-data"), _PATIENCE)
-    server.there(f"/api/v1/namespaces/{FLEET}")
+    for path in (_CONFIGS, _DROPLETS, f"/api/v1/namespaces/{FLEET}", "/api/v1/namespaces/cattle-global-data"):
+        eventually(lambda path=path: server.has(path), _PATIENCE)  # type: ignore[misc]
     # From now on Kubernetes itself refuses a pod that asks for more than it must.
     labels = {f"pod-security.kubernetes.io/{each}": "restricted" for each in ("enforce", "warn")}
     server.ask("PATCH", f"/api/v1/namespaces/{FLEET}", {"metadata": {"labels": labels}}, _MERGE)

@@ -55,21 +55,30 @@ async def applied(client: Client) -> None:
     """As soon as the driver's kinds are there."""
     config = {"apiVersion": "rke-machine-config.cattle.io/v1", "kind": "LocalConfig"}
 
-    async def made() -> bool:
+    async def made(resource: GroupVersionResource, obj: Obj) -> bool:
         try:
-            return bool(await client.create(CONFIGS, {**config, "metadata": {"name": "small", "namespace": FLEET}}, FLEET))
+            return bool(await client.create(resource, obj, FLEET))
         except ApiError as error:
             assert error.code in (404, 429, 503), error
             return False
 
-    await eventually(made, "the kinds of the driver local")
+    async def are_served(resource: GroupVersionResource) -> bool:
+        try:
+            return bool(await client.list(resource, FLEET))
+        except ApiError as error:
+            assert error.code in (404, 429, 503), error
+            return False
+
+    small = {**config, "metadata": {"name": "small", "namespace": FLEET}}
+    await eventually(lambda: made(CONFIGS, small), "the kinds of the driver local")
+    # Of which there are two, one after the other.
+    await eventually(lambda: are_served(MACHINES), "the kinds of the driver local")
     roles = dict.fromkeys(("etcdRole", "controlPlaneRole", "workerRole"), True)
     pool = {"name": "all", "quantity": 1, **roles, "machineConfigRef": {"kind": "LocalConfig", "name": "small"}}
     spec = {"kubernetesVersion": "v1.34.1+remuda1", "rkeConfig": {"machinePools": [pool]}}
     meta = {"name": DEMO, "namespace": FLEET}
-    await client.create(
-        CLUSTERS, {"apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster", "metadata": meta, "spec": spec}, FLEET
-    )
+    cluster = {"apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster", "metadata": meta, "spec": spec}
+    await eventually(lambda: made(CLUSTERS, cluster), "the cluster is declared")
 
 
 async def test_a_pool_gets_its_host_and_loses_it(tmp_path: Path, hosts: Hosts) -> None:

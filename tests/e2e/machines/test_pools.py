@@ -39,7 +39,7 @@ class Pools:
         made = {"apiVersion": "rke-machine-config.cattle.io/v1", "kind": "LocalConfig", "metadata": {"name": f"{DEMO}-{name}"}}
         eventually(lambda: self.ranch.ask("GET", _CONFIGS).status == 200, PATIENCE)
         eventually(lambda: self.ranch.ask("GET", f"/api/v1/namespaces/{WORKSPACE}").status == 200, PATIENCE)
-        answer = self.ranch.ask("POST", _CONFIGS, made)
+        answer = self.ranch.gateway.posted(_CONFIGS, made)
         assert answer.status == 201, answer.body
 
     def machines(self) -> list[str]:
