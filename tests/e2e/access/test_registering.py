@@ -78,7 +78,7 @@ def wanted(gateway: Gateway, name: str) -> Cluster:
 
     eventually(lambda: bool(identity()), PATIENCE, why="the cluster has got no name")
     found = Cluster(gateway, name, identity())
-    eventually(lambda: bool(found.token() and found.token("node-token")), PATIENCE, why="the cluster has got no tokens")
+    eventually(found.is_known, PATIENCE, why="the gateway does not know the cluster's tokens")
     return found
 
 
@@ -101,6 +101,14 @@ def command_of(gateway: Gateway, cluster: Cluster) -> str:
 def data_of(gateway: Gateway, name: str) -> dict[str, str]:
     found = gateway.endpoint.request("GET", f"{SECRETS}/{name}").json.get("data") or {}
     return {key: base64.b64decode(value).decode(errors="replace") for key, value in found.items()}
+
+
+def bootstrap_token(gateway: Gateway, machine: str) -> str:
+    """What is in the script that a driver would give to the machine; nothing as long as its account has none."""
+    path = f"/api/v1/namespaces/{FLEET}/serviceaccounts/{bootstrap_name(machine)}"
+    marks = gateway.endpoint.request("GET", path).json.get("metadata", {}).get("annotations") or {}
+    secret = marks.get("rancher.io/service-account.secret-ref", "").partition("/")[2]
+    return data_of(gateway, secret).get("token", "") if secret else ""
 
 
 # --- as it should be ------------------------------------------------------------------------------------------------------
@@ -131,13 +139,14 @@ def test_the_command_that_people_copy(gateway: Gateway, cluster: Cluster, tmp_pa
     assert marks["rke.cattle.io/etcd-role"] == marks["rke.cattle.io/control-plane-role"] == "true"
     agent = follow(root, env)
     try:
-        until(lambda: data_of(gateway, plan_name(machine)).get("plan-revision") == "1", PATIENCE, done.stderr)
+        # Each try counts; the first may not be the last.
+        until(lambda: int(data_of(gateway, plan_name(machine)).get("plan-revision") or 0) >= 1, PATIENCE, done.stderr)
         # Its installer can't be had here; what comes before it is done, below the host's own root.
         until(lambda: (root / "etc/rancher/k3s/config.yaml.d/50-rancher.yaml").exists(), PATIENCE)
         watched(gateway, machine)
     finally:
         agent.send_signal(signal.SIGTERM)
-        said = agent.communicate(timeout=30)[0].decode()
+        said = agent.communicate(timeout=120)[0].decode()
     assert agent.returncode == 0, said
 
 
@@ -218,7 +227,8 @@ def test_one_host_is_not_another(gateway: Gateway, cluster: Cluster) -> None:
     first, second = (token_in(register(cluster, each * 63)) for each in "12")
     one, two = (f"{SECRETS}/{plan_name(request_name(each * 63))}" for each in "12")
     host = Person(gateway, first)
-    assert host.request("GET", one).status == 200
+    # A real API server learns of a role a moment after it is made.
+    until(lambda: host.request("GET", one).status == 200, PATIENCE)
     assert host.request("GET", two).status == 403
     assert Person(gateway, second).request("GET", one).status == 403
     # It works with its plan; from then on its id alone is nothing.
@@ -239,11 +249,8 @@ def test_a_host_of_one_cluster_is_none_of_another(gateway: Gateway, cluster: Clu
 def test_a_token_is_for_what_it_was_made_for(gateway: Gateway, cluster: Cluster) -> None:
     machine = request_name("4" * 63)
     plan = token_in(register(cluster, "4" * 63))
-    name = gateway.endpoint.request("GET", f"/api/v1/namespaces/{FLEET}/serviceaccounts/{bootstrap_name(machine)}").json[
-        "metadata"
-    ]
-    secret = name["annotations"]["rancher.io/service-account.secret-ref"].partition("/")[2]
-    bootstrap = data_of(gateway, secret)["token"]
+    until(lambda: bootstrap_token(gateway, machine), PATIENCE)
+    bootstrap = bootstrap_token(gateway, machine)
     assert register(cluster, "5" * 63, cluster.token()).status == 401, "what opens the tunnel registers no host"
     assert register(cluster, "5" * 63, plan).status == 401
     assert register(cluster, "5" * 63, bootstrap).status == 401, "only what is in the script, not what it was made from"
@@ -259,13 +266,20 @@ def test_a_token_is_for_what_it_was_made_for(gateway: Gateway, cluster: Cluster)
 def test_the_token_of_a_machine_that_is_gone_is_dead(gateway: Gateway, cluster: Cluster) -> None:
     machine = request_name("6" * 63)
     host = Person(gateway, token_in(register(cluster, "6" * 63)))
-    assert host.request("GET", f"{SECRETS}/{plan_name(machine)}").status == 200
+    until(lambda: host.request("GET", f"{SECRETS}/{plan_name(machine)}").status == 200, PATIENCE)
     assert gateway.endpoint.request("DELETE", f"{MACHINES}/{machine}").status == 200
     until(lambda: gateway.endpoint.request("GET", f"{MACHINES}/{machine}").status == 404, PATIENCE, gateway)
     until(lambda: host.request("GET", f"{SECRETS}/{plan_name(machine)}").status == 401, PATIENCE, gateway)
     assert host.request("POST", "/v3/connect/progress", {"lines": ["x"]}).status in (200, 401)
-    again = token_in(register(cluster, "6" * 63))
-    assert again != host.token
+    answers: list[Answer] = []
+
+    def comes_again() -> bool:
+        """Whoever judges it may know of the old machine for a moment more."""
+        answers.append(register(cluster, "6" * 63))
+        return answers[-1].status == 200
+
+    until(comes_again, PATIENCE, gateway)
+    assert token_in(answers[-1]) != host.token
 
 
 def test_bad_words_are_refused(cluster: Cluster) -> None:
@@ -289,10 +303,14 @@ def test_bad_words_are_refused(cluster: Cluster) -> None:
 def test_nothing_of_this_is_in_the_audit_log(gateway: Gateway, cluster: Cluster) -> None:
     plan = token_in(register(cluster, "a8" * 31))
     register(cluster, "a8" * 31, "wrong" * 20)
+
+    def results() -> set[str]:
+        return {line["result"] for line in gateway.audit() if line.get("path") == "/v3/connect/agent"}
+
+    # A line is written after its answer.
+    until(lambda: results() == {"allowed", "refused"})
     told = json.dumps(gateway.audit())
-    assert "/v3/connect/agent" in told
     for secret in (plan, cluster.token(), cluster.token("node-token"), "wrong" * 20):
         assert secret not in told and secret not in gateway.told()
     lines = [line for line in gateway.audit() if line.get("path") == "/v3/connect/agent"]
-    assert {line["result"] for line in lines} == {"allowed", "refused"}
     assert all(line.get("cluster") for line in lines if line["result"] == "allowed")

@@ -117,12 +117,19 @@ def _world(gateway: Gateway, hosts: Hosts, marker: Path) -> World:
 
 def _tokens(world: World) -> dict[str, str]:
     """What hosts, agents and Jobs show, as the server gave it to them."""
-    found = {"node's": world.cluster.token("node-token"), "agent's": world.cluster.token()}
+    found: dict[str, str] = {}
     selector = "type%3Dkubernetes.io/service-account-token"
-    for secret in world.get(f"{CORE}/secrets?fieldSelector={selector}")["items"]:
-        marks = secret["metadata"]["annotations"]
-        kind = "bootstrap's" if marks.get(BOOTSTRAP_TOKEN) == "true" else "plan's"
-        found[kind] = base64.b64decode(secret["data"]["token"]).decode()
+
+    def all_given() -> bool:
+        """Each is made by somebody else, in its own time."""
+        found.update({"node's": world.cluster.token("node-token"), "agent's": world.cluster.token()})
+        for secret in world.get(f"{CORE}/secrets?fieldSelector={selector}")["items"]:
+            marks = secret["metadata"]["annotations"]
+            kind = "bootstrap's" if marks.get(BOOTSTRAP_TOKEN) == "true" else "plan's"
+            found[kind] = base64.b64decode((secret.get("data") or {}).get("token") or "").decode()
+        return len(found) == 4 and all(found.values())
+
+    until(all_given, PATIENCE, log=world.gateway)
     account = f"{CORE}/serviceaccounts/{job_name(world.infra['metadata']['name'])}/token"
     asked = json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}).encode()
     given = world.gateway.endpoint.request("POST", account, asked, {"Content-Type": "application/json"})
@@ -230,7 +237,11 @@ def test_nobody_gets_a_shell_beside_the_server(world: World, who: str) -> None:
     """What leads its owners into other machines leads nobody into those that are directories of the server's."""
     own = world.infra["metadata"]["name"]
     path = f"/v1/cluster.x-k8s.io.machines/{WORKSPACE}/{own}?link=shell&command=touch%20{quote(str(world.marker))}"
-    answer = (world.callers.get(who) or world.gateway.nobody()).request("GET", path, **WEBSOCKET)
+    caller = world.callers.get(who) or world.gateway.nobody()
+    if who == "owner":
+        # Before they have what an owner has they are refused as others are.
+        until(lambda: "none is given from elsewhere" in str(caller.request("GET", path, **WEBSOCKET).body), log=world.gateway)
+    answer = caller.request("GET", path, **WEBSOCKET)
     if who == "owner":
         assert answer.status == 403 and "none is given from elsewhere" in str(answer.body), answer.body
     else:
