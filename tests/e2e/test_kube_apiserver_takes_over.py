@@ -31,6 +31,8 @@ NS = "ranch"
 GROUP = f"{NS}.example.com"
 # The lease of Remuda's controllers.
 CONTROLLERS = ("kube-system", "remuda-controllers")
+# What every namespace is given.
+FURNITURE = ("configmaps/kube-root-ca.crt", "serviceaccounts/default")
 HORSES = f"/apis/horses.example.com/v1/namespaces/{NS}/horses"
 
 
@@ -58,7 +60,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         remuda.start()
         try:
             populate(remuda.endpoint)
-            before = everything(remuda.endpoint)
+            before = settled(remuda.endpoint)
             arguments = [
                 f"--etcd-prefix={prefix}",
                 f"--encryption-provider-config={remuda.keys / 'encryption.yaml'}",
@@ -165,6 +167,31 @@ def everything(endpoint: Endpoint) -> Lists:
             assert answer.status == 200, (path, answer.body)
             found[path] = {name_of(item): item for item in answer.json["items"]}
     return found
+
+
+def settled(endpoint: Endpoint) -> Lists:
+    """Everything, when Remuda's controllers have made and said all that they have to."""
+
+    def furnished() -> bool:
+        spaces = [item["metadata"]["name"] for item in endpoint.request("GET", "/api/v1/namespaces").json["items"]]
+        wanted = [f"/api/v1/namespaces/{space}/{each}" for space in spaces for each in FURNITURE]
+        return all(endpoint.request("GET", path).status == 200 for path in wanted)
+
+    def counted() -> bool:
+        budget = endpoint.request("GET", f"/apis/policy/v1/namespaces/{NS}/poddisruptionbudgets/pdb").json
+        return budget.get("status", {}).get("observedGeneration") == budget["metadata"]["generation"]
+
+    eventually(furnished)
+    eventually(counted)
+    looks = [everything(endpoint)]
+
+    def rests() -> bool:
+        looks.append(everything(endpoint))
+        before, now = ({path: {**items, CONTROLLERS: {}} for path, items in look.items()} for look in looks[-2:])
+        return before == now
+
+    eventually(rests, every=1.0)
+    return looks[-1]
 
 
 def listed(endpoint: Endpoint, path: str) -> dict[tuple[str, str], Obj]:
