@@ -84,8 +84,7 @@ class Both:
         self._port = urllib.parse.urlsplit(cluster.url).port
         self.tokens: dict[str, str] = {}
         self._fill()
-        # The server's own view of its roles follows by watch.
-        time.sleep(2)
+        self._until_known()
         stored = Stored()
         for kind, (group, resource) in RESOURCES.items():
             if group == RBAC:
@@ -154,6 +153,19 @@ class Both:
             self._bind(name, name, [{"kind": "ServiceAccount", "namespace": "default", "name": name}])
             path = f"/api/v1/namespaces/default/serviceaccounts/{name}/token"
             self.tokens[name] = self.make(path, {"spec": {}})["status"]["token"]
+
+    def _until_known(self) -> None:
+        """The server follows its roles by watch, each kind in order: once it knows the last ones it knows all."""
+        self._role("last", rule("know", "core", "everything"))
+        self._bind("last", "last", [_subject("User", "last")])
+        self._bind("last", "last", [_subject("User", "last-here")], "default")
+        end = time.monotonic() + 90
+        for user in ("last", "last-here"):
+            asked = {"verb": "know", "resource": "everything", "namespace": "default"}
+            review = {"spec": {"user": user, "resourceAttributes": asked}}
+            while not self.make("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)["status"]["allowed"]:
+                assert time.monotonic() < end, f"the server does not know the role of {user}"
+                time.sleep(0.05)
 
 
 def _subject(kind: str, name: str) -> Obj:

@@ -13,6 +13,7 @@ from remuda.kube.objects import GroupVersionResource
 from tests.real import need
 from tests.real.cluster import RealCluster
 from tests.real.goldens.crds import make
+from tests.real.taking_up import taken_up
 from tests.unit.api_types.objects import GOOD, check_words, obj
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
@@ -40,10 +41,10 @@ async def test_a_real_api_server_serves_them_and_says_the_same_words() -> None:
 async def _established(client: HttpsClient) -> None:
     """Wait until every definition is; none may complain."""
     wanted = {"NamesAccepted": "True", "Established": "True"}
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(180):
         while True:
             items = (await client.list(CRDS))["items"]
             told = [{each["type"]: each["status"] for each in conditions_of(crd)} for crd in items]
             if all(each == wanted for each in told):
-                return await asyncio.sleep(2)  # the server takes up what it established a moment later
+                return await taken_up(client, items)
             await asyncio.sleep(0.1)

@@ -65,7 +65,11 @@ async def _one_life(client: HttpsClient) -> None:
         return await kinds(client) == everything
 
     await until(all_there)
-    assert is_true(await client.get(NODE_DRIVERS, "azure"), "Active")
+
+    async def azure() -> bool:
+        return is_true(await client.get(NODE_DRIVERS, "azure"), "Active")
+
+    await until(azure)
     made = await until(lambda: _created(client))
     assert (made["location"], made["noPublicIp"]) == ("westus", False)
 

@@ -22,6 +22,7 @@ from remuda.management.clusters.server import Server
 from remuda.runtime import Manager
 from tests.real import need
 from tests.real.cluster import RealCluster
+from tests.real.taking_up import taken_up
 from tests.unit.api.rancher_objects import GROUPS, NAMESPACES, apply_good
 from tests.unit.api.rancher_refusals import check_refused
 from tests.unit.management.clusters.kit import CA, ENVIRONMENT
@@ -40,7 +41,7 @@ async def served() -> AsyncIterator[HttpsClient]:
     with RealCluster(fsync=False) as cluster:
         async with HttpsClient.from_kubeconfig(cluster.kubeconfig) as client:
             await established(client, SYSTEM_CLOCK, await install(client, SYSTEM_CLOCK, api.crds(GROUPS)))
-            await asyncio.sleep(2)  # the server takes up what it established a moment later
+            await taken_up(client, api.crds(GROUPS))
             yield client
 
 
@@ -61,7 +62,7 @@ class Parts:
         self.server = Server(self.manager.informers, ENVIRONMENT, lambda: CA)
 
 
-async def until(found: Callable[[], Awaitable[Any]], seconds: float = 60) -> Any:
+async def until(found: Callable[[], Awaitable[Any]], seconds: float = 120) -> Any:
     async with asyncio.timeout(seconds):
         while True:
             if value := await found():
