@@ -55,7 +55,7 @@ def test_a_cluster_and_its_workers_reach_the_same_conditions(managers: dict[str,
         story.manager.until("a third machine", lambda: story.provisioned(3))
 
     def end(story: Story) -> dict[str, Any]:
-        found = {}
+        found: dict[str, Any] = {}
         shown = story.call("GET", old)
         found["as v1beta1"] = {"apiVersion": shown["apiVersion"], "spec": shown["spec"]}
         refused = story.manager.endpoint.request(
