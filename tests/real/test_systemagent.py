@@ -7,12 +7,14 @@ Our server's plans drive the original, and our agent does what the original does
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import ssl
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -151,7 +153,8 @@ def whole(probed: str) -> Plan:
 
 def settled(plan: PlanSecret) -> bool:
     told = json.loads(plan.text("probe-statuses") or "{}")
-    return bool(told.get("good", {}).get("successCount") == 2 and told.get("nobody", {}).get("failureCount") == 3)
+    counted = told.get("good", {}).get("successCount") == 2 and told.get("nobody", {}).get("failureCount") == 3
+    return bool(counted and plan.text("applied-checksum"))
 
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["with a state", "without"])
@@ -358,7 +361,17 @@ def test_an_image_is_run(api: Api, tmp_path: Path) -> None:
 
 def position(agent: Agent, name: str) -> Obj:
     path = agent.root / f"agent/plans/{name}.pos"
-    return json.loads(path.read_text()) if path.exists() else {}
+    found: list[Obj] = [{}]
+
+    def whole() -> bool:
+        # The original writes it in place, so that a part may be there for a moment.
+        with contextlib.suppress(ValueError):
+            found[0] = json.loads(path.read_text()) if path.exists() else {}
+            return True
+        return False
+
+    eventually(whole, 60, why=f"{path} is no position")
+    return found[0]
 
 
 def shown(agent: Agent, name: str) -> Obj:
@@ -368,6 +381,10 @@ def shown(agent: Agent, name: str) -> Obj:
         if found.get(key):
             found[key] = unpacked(base64.b64decode(found[key]))
     return dict(named(found, {checksum(plan): "{checksum}", str(agent.root): "{root}"}))
+
+
+def alike(agents: dict[str, Agent], name: str) -> bool:
+    return shown(agents[OURS], name) == shown(agents[ORIGINAL], name)
 
 
 def test_plans_in_files(tmp_path: Path, probed: str) -> None:
@@ -386,6 +403,9 @@ def test_plans_in_files(tmp_path: Path, probed: str) -> None:
             agent.until(lambda agent=agent: position(agent, "whole")["probeStatus"]["nobody"].get("failureCount") == 3)
             agent.until(lambda agent=agent: bool(position(agent, "failing")))
         for name in ("whole", "failing"):
+            # Each is at some place of its round when one looks.
+            with contextlib.suppress(AssertionError):
+                eventually(partial(alike, agents, name), every=0.2)
             ours, original = (shown(agents[kind], name) for kind in (OURS, ORIGINAL))
             assert ours == original
             assert ours["appliedChecksum"] == "{checksum}"

@@ -125,14 +125,23 @@ def ours(gateway: Gateway, cluster: Cluster, directory: Path) -> tuple[str, dict
     return f"{command_of(gateway, cluster)} --all-roles --node-name ours", {}
 
 
+def is_json(text: str) -> bool:
+    try:
+        return bool(json.loads(text))
+    except ValueError:
+        return False
+
+
 @pytest.mark.parametrize("kind", [ORIGINAL, OURS])
 def test_a_host_joins_and_takes_up_its_plan(gateway: Gateway, tmp_path: Path, kind: str) -> None:
     cluster = wanted(gateway, f"joined-{kind[:6]}")
     install, settings = (original if kind == ORIGINAL else ours)(gateway, cluster, tmp_path)
     host = Host(tmp_path, install, settings)
     try:
-        host.until(lambda: host.read("var/lib/rancher/agent/rancher2_connection_info.json"))
-        told = json.loads(host.read("var/lib/rancher/agent/rancher2_connection_info.json"))
+        connection = "var/lib/rancher/agent/rancher2_connection_info.json"
+        # Written to its end.
+        host.until(lambda: is_json(host.read(connection)))
+        told = json.loads(host.read(connection))
         machine = request_name(host.read("etc/rancher/agent/cattle-id").strip())
         assert (told["namespace"], told["secretName"]) == (FLEET, plan_name(machine))
 
