@@ -99,9 +99,9 @@ async def test_a_watch_shows_changes_in_order_and_ends_when_its_time_is_up(clien
     await client.create(CONFIG_MAPS, config_map("watched", a="1"))
     await client.patch(CONFIG_MAPS, "watched", {"data": {"a": "2"}}, "default")
     await client.delete(CONFIG_MAPS, "watched", "default")
-    await asyncio.wait_for(following, 30)
+    await asyncio.wait_for(following, 90)
     assert seen == [("ADDED", "1"), ("MODIFIED", "2"), ("DELETED", "2")]
-    assert [event async for event in client.watch(CONFIG_MAPS, "default", resource_version=start, timeout_seconds=1)]
+    assert [event async for event in client.watch(CONFIG_MAPS, "default", resource_version=start, timeout_seconds=5)]
 
 
 async def test_a_token_made_by_the_server_is_who_it_says(client: HttpsClient) -> None:
