@@ -51,7 +51,9 @@ def full(
 ) -> Iterator[Kubectl]:
     kubectl = Kubectl(Path(real.kubectl_path), kubectl_homes, new_pair(endpoints).ns, tmp_path_factory.mktemp("full"))
     zoo.fill(kubectl)
-    kubectl.until("get", "pdb", "pdb", "-o", "yaml", shows="observedGeneration")
+    kubectl.until("get", "pdb", "pdb", "-o", "yaml", shows="expectedPods: 1")
+    # A controller that hears of a budget before its pods tells of that.
+    kubectl("delete", "events", "--field-selector", "reason=NoPods", compare=False)
     # kube-apiserver looks for a service's address before its own cache has it, when the machine is busy, and tells of it.
     kubectl("delete", "events", "--field-selector", "reason=ClusterIPNotAllocated", compare=False)
     yield kubectl

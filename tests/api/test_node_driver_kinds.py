@@ -48,7 +48,7 @@ def defined(
         assert (
             kubectl.on(side, "wait", "--for=condition=Established", "--timeout=90s", *(f"crd/{name}" for name in names)).code == 0
         )
-    for kind in ("amazonec2config", "amazonec2machine", "vmwarevsphereconfig"):
+    for kind in ("amazonec2config", "amazonec2machine", "amazonec2machinetemplate", "vmwarevsphereconfig"):
         kubectl.until("explain", kind, shows="FIELDS")
     yield kubectl
     for side in SIDES:
