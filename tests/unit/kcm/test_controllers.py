@@ -266,7 +266,8 @@ async def test_the_controllers_numbers_are_on_the_servers_page() -> None:
             'workqueue_depth{name="namespace-controller",',
         )
         async with asyncio.timeout(60):
-            while not all(word in str(await client.raw("GET", "/metrics")) for word in wanted):
+            text = str(await client.raw("GET", "/metrics"))
+            while not all(word in text for word in wanted):
                 await asyncio.sleep(0.02)
-        text = str(await client.raw("GET", "/metrics"))
+                text = str(await client.raw("GET", "/metrics"))
         assert text.count("# TYPE workqueue_adds_total counter") == 1
