@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 from remuda.apiserver.pki import Pki
@@ -124,9 +123,6 @@ class Line:
 
     async def revision_at(self, time: float) -> int:
         return await self.store.revision_at(time)
-
-    async def snapshot(self, path: Path) -> None:
-        await self.store.snapshot(path)
 
     async def close(self) -> None:
         """The store outlives its servers."""

@@ -17,8 +17,7 @@ import pytest
 
 from remuda.apiserver.store import Compacted, Event, KeyValue, Mismatch, Put, StoreError, Unavailable, Unknown
 from remuda.apiserver.store.etcd import EtcdConfig, EtcdStore
-from remuda.apiserver.store.sqlite import SqliteStore
-from remuda.kube.clock import SYSTEM_CLOCK, Rng, VirtualClock
+from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from tests.real import need
 from tests.real.etcd import EtcdCluster
 from tests.real.ports import free_ports
@@ -456,19 +455,3 @@ async def test_a_compaction_while_we_were_away_ends_watches_and_spares_the_rest(
                 await fill(other, "/e")
                 assert [event.key for event in await asyncio.wait_for(take(events, 1), 60)] == ["/e"]
             assert [kv.key for kv in (await cut.range("/")).items] == ["/a", "/b", "/c", "/d", "/e"]
-
-
-# Copies
-
-
-async def test_a_snapshot_knows_when_leased_keys_go(config: EtcdConfig, clock: VirtualClock, tmp_path: Path) -> None:
-    async with opened(config) as store:
-        await store.write([Put("/leased", b"1", ttl=3600), Put("/kept", b"1")])
-        await store.snapshot(tmp_path / "copy.db")
-    copy = await SqliteStore.open(tmp_path / "copy.db", clock)
-    try:
-        assert await copy.expire(SYSTEM_CLOCK.time() + 3000) == 0
-        assert await copy.expire(SYSTEM_CLOCK.time() + 4000) == 1
-        assert [kv.key for kv in (await copy.range("")).items] == ["/kept"]
-    finally:
-        await copy.close()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 
 import pytest
 
@@ -25,7 +24,6 @@ from remuda.apiserver.store import (
     Store,
     StoreError,
 )
-from remuda.apiserver.store.sqlite import SqliteStore
 from remuda.kube.clock import VirtualClock
 
 
@@ -479,36 +477,3 @@ async def test_times_never_go_back_even_if_the_clock_does(kept: HistoryStore, cl
     await fill(kept, "/a")
     newer, older = await kept.history("/a")
     assert newer.at == older.at
-
-
-# Copies
-
-
-async def test_a_snapshot_opens_as_a_store_with_the_same_keys_and_goes_on_counting(
-    store: Store, base: int, clock: VirtualClock, tmp_path: Path
-) -> None:
-    await fill(store, "/a", "/b", "/c", "/a")
-    await store.write([Put("/d", b"1", ttl=60), Put("/e", b"1")])
-    await store.write([Delete("/b")])
-    copy = tmp_path / "copies" / "copy.db"
-    copy.parent.mkdir()
-    await store.snapshot(copy)
-    await fill(store, "/later")
-    assert [path.name for path in copy.parent.iterdir()] == ["copy.db"]
-    assert copy.stat().st_mode & 0o777 == 0o600
-    opened = await SqliteStore.open(copy, clock)
-    try:
-        assert opened.revision == base + 6
-        assert (await opened.range("")).items == (await store.range("", revision=base + 6)).items
-        assert await opened.write([Put("/b", b"", expect=0)]) == base + 7
-        await clock.advance(100)
-        assert await opened.expire(clock.time()) == 1
-    finally:
-        await opened.close()
-
-
-async def test_a_snapshot_that_can_not_be_written_leaves_nothing(store: Store, tmp_path: Path) -> None:
-    await fill(store, "/a")
-    with pytest.raises(StoreError, match="could not write"):
-        await store.snapshot(tmp_path / "missing" / "copy.db")
-    assert await store.get("/a") is not None

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -175,9 +174,6 @@ class Store(Protocol):
 
         The store starts no clockwork of its own: the server calls this, and `compact`, every now and then.
         """
-
-    async def snapshot(self, path: Path) -> None:
-        """Write a consistent copy of everything to `path`, online. Every engine writes a file the sqlite engine opens."""
 
     async def close(self) -> None: ...
 

@@ -3,8 +3,6 @@
 Single-threaded and deterministic: nothing here waits, so the same calls in the same order give the same revisions and the
 same batches. It keeps how things were until compacted. It may lie on a read-only :class:`Base`, which many of them share:
 what a preview changes is its own, what it only reads is not copied.
-
-Its snapshot is a file of the sqlite engine (:mod:`.sqlite`), so that a simulated world can be opened by a real server.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import Self
 
 from remuda.apiserver.store import (
@@ -30,7 +27,6 @@ from remuda.apiserver.store import (
     StoreError,
     Version,
 )
-from remuda.apiserver.store.sqlite.files import write_copy
 from remuda.apiserver.store.transaction import after_prefix, changing, check, events
 from remuda.apiserver.store.watching import mark
 from remuda.kube.clock import Clock
@@ -263,10 +259,6 @@ class MemoryStore:
     async def prune(self) -> int:
         """Nothing to do: `compact` forgets at once here."""
         return 0
-
-    async def snapshot(self, path: Path) -> None:
-        whole = await self.range("")
-        write_copy(path, whole, self._expires, self._clock.time())
 
     async def close(self) -> None:
         self._closed = True

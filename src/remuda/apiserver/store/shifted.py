@@ -8,10 +8,8 @@ before the restore: for whoever asks for that, it is compacted.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import Self
 
 import msgspec
@@ -27,7 +25,6 @@ from remuda.apiserver.store import (
     Store,
     StoreError,
 )
-from remuda.apiserver.store.sqlite.files import shift_copy, sync
 
 KEY = "/remuda/revisions"
 
@@ -161,17 +158,6 @@ class Shifted:
 
     async def expire(self, now: float) -> int:
         return await self.inner.expire(now)
-
-    async def snapshot(self, path: Path) -> None:
-        """As a database that has these revisions by itself."""
-        beside = path.with_name(path.name + ".unshifted")
-        try:
-            await self.inner.snapshot(beside)
-            await asyncio.to_thread(shift_copy, beside, self._offset)
-            beside.rename(path)
-            await asyncio.to_thread(sync, path.parent)
-        finally:
-            beside.unlink(missing_ok=True)
 
     async def close(self) -> None:
         await self.inner.close()

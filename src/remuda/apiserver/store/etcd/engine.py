@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import Any, Self
 
 from remuda.apiserver.store import (
@@ -21,7 +20,6 @@ from remuda.apiserver.store import (
     StoreError,
     Unavailable,
 )
-from remuda.apiserver.store.sqlite.files import write_copy
 from remuda.apiserver.store.transaction import check
 from remuda.apiserver.store.watching import Hub, Replay, Watcher
 from remuda.kube.clock import Clock, Rng
@@ -295,11 +293,6 @@ class EtcdStore:
         found, revision, left = await self._pages(prefix, start, limit, revision)
         whole = Range([self._keyspace.kv(wire) for wire in found], revision, left > 0, left)
         return whole, await self._expiries(found)
-
-    async def snapshot(self, path: Path) -> None:
-        found, revision, _ = await self._pages("", "", 0, 0)
-        whole = Range([self._keyspace.kv(wire) for wire in found], revision)
-        write_copy(path, whole, await self._expiries(found), self._clock.time())
 
     async def _expiries(self, wires: Sequence[WireKeyValue]) -> dict[str, float]:
         """When keys with a lease will go, by key."""

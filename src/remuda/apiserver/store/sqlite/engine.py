@@ -25,7 +25,7 @@ from remuda.apiserver.store import (
     Version,
 )
 from remuda.apiserver.store.sqlite import past, reader
-from remuda.apiserver.store.sqlite.files import Lock, back_up, connect, open_writer, speaking
+from remuda.apiserver.store.sqlite.files import Lock, connect, open_writer, speaking
 from remuda.apiserver.store.sqlite.pruning import WITHOUT_HISTORY, Pruner
 from remuda.apiserver.store.sqlite.schema import get_meta
 from remuda.apiserver.store.sqlite.writer import Outcome, Writer
@@ -128,10 +128,6 @@ class SqliteStore:
     def history_bytes(self) -> int:
         """What kept history weighs, as of the last compaction."""
         return self._pruner.history_bytes
-
-    def database_bytes(self) -> int:
-        """The size of the database file."""
-        return self._path.stat().st_size
 
     # Reading
 
@@ -287,14 +283,6 @@ class SqliteStore:
             raise FutureRevision(revision, self.revision)
         if revision < (oldest := self._oldest(prefix)):
             raise Compacted(revision, oldest)
-
-    async def snapshot(self, path: Path) -> None:
-        def copy() -> None:
-            with speaking(path, self._backups, "write"), contextlib.closing(connect(self._path, cache_kib=512)) as source:
-                back_up(source, path)
-
-        self._resolve(0)
-        await asyncio.to_thread(copy)
 
     async def close(self) -> None:
         if self._closed:

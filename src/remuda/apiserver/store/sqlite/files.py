@@ -12,11 +12,11 @@ import fcntl
 import os
 import sqlite3
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from remuda.apiserver.store import Range, StoreError
+from remuda.apiserver.store import StoreError
 from remuda.apiserver.store.sqlite import migration, schema
 
 OLDEST_SQLITE = (3, 35, 0)
@@ -148,7 +148,7 @@ def damaged(path: Path, backups: Path, what: str) -> StoreError:
     if copies:
         advice = f"restore the newest good copy; in {backups} there are {', '.join(copy.name for copy in copies[:3])}"
     else:
-        advice = f"restore a copy made by a snapshot (none were found in {backups})"
+        advice = "restore a backup with `remuda restore`"
     return StoreError(
         f"the database {path} is damaged: {what}. Move it and the files {path.name}-wal and {path.name}-shm aside, then {advice}"
     )
@@ -219,36 +219,3 @@ def back_up(source: sqlite3.Connection, path: Path) -> None:
         copy.execute("PRAGMA journal_mode = DELETE")
         with transaction(copy):
             schema.set_meta(copy, {"clean": 1})
-
-
-def write_copy(path: Path, whole: Range, expires: Mapping[str, float], at: float) -> None:
-    """A database that holds a range over everything, as of its revision and without a past."""
-    with speaking(path, path.parent, "write"), arriving(path) as copy:
-        schema.create(copy)
-        ordinals: dict[int, int] = {}
-        with transaction(copy):
-            for kv in whole.items:
-                ordinal = ordinals.get(kv.mod_revision, 0)
-                ordinals[kv.mod_revision] = ordinal + 1
-                row = schema.first_id(kv.mod_revision) + ordinal
-                cells = (row, kv.create_revision, at, expires.get(kv.key), kv.key, kv.value)
-                copy.execute("INSERT INTO log VALUES (?, 0, ?, ?, ?, ?, ?, NULL)", cells)
-            newest = schema.last_id(whole.revision)
-            reached = {"swept": newest, "pruned": newest, "pruned_at": at}
-            schema.set_meta(copy, {"revision": whole.revision, "at": at, "floor": whole.revision, **reached})
-
-
-def shift_copy(path: Path, revisions: int) -> None:
-    """Move all revisions of a database that nobody has open, by far more than it has."""
-    ids = schema.first_id(revisions)
-    with (
-        speaking(path, path.parent, "write"),
-        contextlib.closing(sqlite3.connect(path, isolation_level=None)) as copy,
-        transaction(copy),
-    ):
-        copy.execute("UPDATE log SET id = id + :ids, created = created + :revisions", {"ids": ids, "revisions": revisions})
-        copy.execute("UPDATE log SET prev = prev + ? WHERE prev > 0", (ids,))
-        copy.execute("UPDATE current SET id = id + ?", (ids,))
-        meta = schema.get_meta(copy)
-        by_revision = {name: meta[name] + revisions for name in ("revision", "floor")}
-        schema.set_meta(copy, {**by_revision, **{name: meta[name] + ids for name in ("swept", "pruned")}})
