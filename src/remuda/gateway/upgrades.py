@@ -16,7 +16,6 @@ from remuda.tunnel import ByteStream
 from .pools import why
 
 _PAUSE_ABOVE = 256 * 1024
-_RESUME_BELOW = 64 * 1024
 
 
 class _FromClient:

@@ -112,11 +112,6 @@ def is_false(obj: Obj, kind: str, of: ConditionSet = CURRENT) -> bool:
     return _status(obj, kind, of) == FALSE
 
 
-def is_unknown(obj: Obj, kind: str, of: ConditionSet = CURRENT) -> bool:
-    """Unknown, or nobody has said anything yet."""
-    return _status(obj, kind, of) in (UNKNOWN, None)
-
-
 def _status(obj: Obj, kind: str, of: ConditionSet) -> str | None:
     found = get(obj, kind, of)
     return None if found is None else found.get("status")

@@ -6,11 +6,6 @@ from remuda.kube.errors import FieldError, forbidden_field, invalid_value, requi
 
 MAX_MANAGER_BYTES = 128
 
-INVALID_AFTER_ADMISSION = (
-    ".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating "
-    "admission controller; please fix your requests: {}"
-)
-
 
 def manager_of(field_manager: str, user_agent: str) -> str:
     """The manager that a request names, else the beginning of its User-Agent."""

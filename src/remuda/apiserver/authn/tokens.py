@@ -23,10 +23,7 @@ Obj = dict[str, Any]
 
 ALGORITHM = "ES256"
 ISSUER = "https://kubernetes.default.svc.cluster.local"
-CONFIGURATION_PATH = "/.well-known/openid-configuration"
 KEYS_PATH = "/openid/v1/jwks"
-# Seconds that relying parties may keep either document.
-DOCUMENT_AGE = 3600
 _LONGEST = 65_536
 
 
@@ -140,13 +137,6 @@ def audiences_of(claims: Obj) -> tuple[str, ...]:
     if isinstance(found, str):
         return (found,) if found else ()
     return tuple(each for each in found if isinstance(each, str)) if isinstance(found, Iterable) else ()
-
-
-def key_ids(pems: Iterable[bytes]) -> list[str]:
-    """What tokens call these keys."""
-    from joserfc.jwk import ECKey
-
-    return [_key_id(ECKey.import_key(each)) for pem in pems for each in blocks(pem)]
 
 
 def _padded(part: str) -> str:

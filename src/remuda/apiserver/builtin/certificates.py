@@ -111,13 +111,13 @@ def _of(obj: Obj, kind: str) -> list[Obj]:
     return [each for each in sub(obj, "status").get("conditions") or () if each.get("type") == kind]
 
 
-def _change_errors(obj: Obj, old: Obj, approval: bool, certificate: bool) -> Errors:
+def _change_errors(obj: Obj, old: Obj, *, certificate: bool) -> Errors:
     errors = _validate(obj)
     path = "status.conditions"
     for kind in _FINAL:
         if len(_of(obj, kind)) < len(_of(old, kind)):
             errors.append(forbidden_field(path, f'updates may not remove a condition of type "{kind}"'))
-    for kind in () if approval else ("Approved", "Denied"):
+    for kind in ("Approved", "Denied"):
         if len(_of(obj, kind)) > len(_of(old, kind)):
             errors.append(forbidden_field(path, f'updates may not add a condition of type "{kind}"'))
     if sub(obj, "status").get("certificate") != sub(old, "status").get("certificate"):
@@ -127,21 +127,6 @@ def _change_errors(obj: Obj, old: Obj, approval: bool, certificate: bool) -> Err
             why = "updates may not modify existing certificate content"
             errors.append(forbidden_field("status.certificate", why))
     return errors + checks.meta_update_errors(obj, old)
-
-
-def prepare_for_approval(obj: Obj, old: Obj) -> None:
-    """The `approval` subresource changes the conditions only."""
-    conditions = sub(obj, "status").get("conditions")
-    checks.keep_spec(obj, old)
-    obj["status"] = {**sub(old, "status")}
-    if conditions is None:
-        obj["status"].pop("conditions", None)
-    else:
-        obj["status"]["conditions"] = conditions
-
-
-def validate_approval(obj: Obj, old: Obj) -> Errors:
-    return _change_errors(obj, old, approval=True, certificate=False)
 
 
 def _prepare_for_update(obj: Obj, old: Obj) -> None:
@@ -164,9 +149,9 @@ SIGNING_REQUEST = Strategy(
     prepare_for_create=checks.drop_status,
     validate=_validate,
     prepare_for_update=_prepare_for_update,
-    validate_update=lambda obj, old: _change_errors(obj, old, approval=False, certificate=False),
+    validate_update=lambda obj, old: _change_errors(obj, old, certificate=False),
     prepare_for_status_update=checks.keep_spec,
-    validate_status_update=lambda obj, old: _change_errors(obj, old, approval=False, certificate=True),
+    validate_status_update=lambda obj, old: _change_errors(obj, old, certificate=True),
     name_problems=lambda name, prefix: names.path_segment_problems(name),
     fields=lambda obj: {"spec.signerName": sub(obj, "spec").get("signerName") or ""},
     field_names=frozenset(("spec.signerName",)),

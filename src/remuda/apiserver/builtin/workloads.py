@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from remuda.kube import selectors
 from remuda.kube.errors import forbidden_field, invalid_value, not_supported, required
 
@@ -69,6 +71,17 @@ def at_most_replicas(status: Obj, fields: tuple[str, ...], ready: str = "readyRe
     available = status.get("availableReplicas") or 0
     if available > (status.get("readyReplicas") or 0):
         errors.append(invalid_value("status.availableReplicas", available, f"cannot be greater than {ready}"))
+    return errors
+
+
+def replica_status_errors(counts: tuple[str, ...]) -> Callable[[Obj, Obj], Errors]:
+    """For what has `counts`: the whole first, then three parts of it, then others."""
+
+    def errors(obj: Obj, old: Obj) -> Errors:
+        status = sub(obj, "status")
+        found = checks.meta_update_errors(obj, old) + checks.all_nonnegative(status, counts, "status")
+        return found + at_most_replicas(status, counts[1:4])
+
     return errors
 
 

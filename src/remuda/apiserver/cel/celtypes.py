@@ -104,9 +104,6 @@ def struct(name: str, fields: dict[str, CelType] | FieldSource | None = None) ->
     return CelType("struct", name, (), source)
 
 
-LIST_DYN = list_of(DYN)
-MAP_STRING_DYN = map_of(STRING, DYN)
-
 QUANTITY = struct("kubernetes.Quantity")
 URL = struct("kubernetes.URL")
 SEMVER = struct("kubernetes.Semver")

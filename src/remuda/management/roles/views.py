@@ -240,10 +240,6 @@ class Views:
             if found is not None and (name := dig(found, "status", "clusterName")):
                 yield Key("", name)
 
-    def all_clusters(self, obj: Obj) -> Iterable[Key]:
-        """For what concerns every cluster there is."""
-        return list(self.clusters.keys())
-
 
 def nothing(obj: Obj) -> Iterable[Key]:
     """For what must be known before the first decision, but whose changes ask for none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Final
 
-from remuda.kube.objects import GroupVersionResource, Key, dig, name_of
+from remuda.kube.objects import GroupVersionResource, Key, dig
 from remuda.kube.objectsets import origin_of
 
 Obj = dict[str, Any]
@@ -55,7 +55,3 @@ def managed_name_of(wanted: Obj) -> str:
     """The id of its management Cluster as far as it is known."""
     found = dig(wanted, "status", "clusterName")
     return found if isinstance(found, str) else ""
-
-
-def shown_name(obj: Obj) -> str:
-    return f"{obj.get('kind')} {name_of(obj)}"

@@ -190,12 +190,6 @@ _SET_COUNTS = (
 )
 
 
-def _set_status_errors(obj: Obj, old: Obj) -> Errors:
-    status = sub(obj, "status")
-    errors = checks.meta_update_errors(obj, old) + checks.all_nonnegative(status, _SET_COUNTS, "status")
-    return errors + workloads.at_most_replicas(status, _SET_COUNTS[1:4])
-
-
 REPLICA_SET = Strategy(
     default=_default_set,
     prepare_for_create=checks.fresh_status(replicas=0),
@@ -203,7 +197,7 @@ REPLICA_SET = Strategy(
     prepare_for_update=checks.keep_status,
     validate_update=_set_update_errors,
     prepare_for_status_update=checks.keep_spec,
-    validate_status_update=_set_status_errors,
+    validate_status_update=workloads.replica_status_errors(_SET_COUNTS),
     warnings=workloads.warnings,
     name_problems=objectmeta.subdomain_name,
     columns=(

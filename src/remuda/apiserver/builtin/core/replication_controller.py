@@ -52,12 +52,6 @@ def _spec_errors(obj: Obj) -> Errors:
 _COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
 
 
-def _validate_status_update(obj: Obj, old: Obj) -> Errors:
-    status = sub(obj, "status")
-    errors = checks.meta_update_errors(obj, old) + checks.all_nonnegative(status, _COUNTS, "status")
-    return errors + workloads.at_most_replicas(status, _COUNTS[1:4])
-
-
 STRATEGY = Strategy(
     default=_default,
     prepare_for_create=checks.fresh_status(replicas=0),
@@ -65,7 +59,7 @@ STRATEGY = Strategy(
     prepare_for_update=checks.keep_status,
     validate_update=lambda obj, old: checks.meta_update_errors(obj, old) + _spec_errors(obj),
     prepare_for_status_update=checks.keep_spec,
-    validate_status_update=_validate_status_update,
+    validate_status_update=workloads.replica_status_errors(_COUNTS),
     warnings=workloads.warnings,
     name_problems=objectmeta.subdomain_name,
     fields=lambda obj: {"status.replicas": str(sub(obj, "status").get("replicas") or 0)},
