@@ -32,14 +32,14 @@ def test_a_flood_of_lists_starves_neither_writes_nor_watches(served: Served) -> 
     def list_all() -> int:
         own = served.endpoint
         own.request("GET", "/readyz")
-        begun.wait(60)
+        begun.wait(180)
         status = own.request("GET", collection).status
         finished.append(status)
         return status
 
     with ThreadPoolExecutor(LISTS) as pool, endpoint.stream(f"{collection}?watch=1&resourceVersion={start}") as watch:
         answers = [pool.submit(list_all) for _ in range(LISTS)]
-        begun.wait(60)
+        begun.wait(180)
         # Writes one after the other, each seen by the watch, while the lists are at it.
         during = 0
         for number in range(20):
@@ -63,7 +63,7 @@ def test_who_is_turned_away_is_told_when_to_come_back(served: Served) -> None:
         assert send(endpoint, "POST", collection, config_map(f"m{number}", a="x" * 500)).status == 201
     waiting = []
     for _ in range(260):
-        connection = http.client.HTTPSConnection("127.0.0.1", served.port, context=endpoint.context, timeout=60)
+        connection = http.client.HTTPSConnection("127.0.0.1", served.port, context=endpoint.context, timeout=240)
         connection.connect()
         waiting.append(connection)
     for connection in waiting:

@@ -124,7 +124,7 @@ def test_a_watch_sees_everything_and_resumes_where_it_stopped(core: Any, ns: str
     core.patch_namespaced_config_map("one", ns, {"data": {"a": "2"}})
     watching = watch.Watch()
     seen = []
-    for event in watching.stream(core.list_namespaced_config_map, ns, resource_version=start, timeout_seconds=20):
+    for event in watching.stream(core.list_namespaced_config_map, ns, resource_version=start, timeout_seconds=60):
         seen.append((event["type"], event["object"].data))
         if len(seen) == 2:
             watching.stop()
@@ -133,7 +133,7 @@ def test_a_watch_sees_everything_and_resumes_where_it_stopped(core: Any, ns: str
     core.create_namespaced_config_map(ns, config_map("two"))
     again = watch.Watch()
     resumed = []
-    stream = again.stream(core.list_namespaced_config_map, ns, resource_version=watching.resource_version, timeout_seconds=20)
+    stream = again.stream(core.list_namespaced_config_map, ns, resource_version=watching.resource_version, timeout_seconds=60)
     for event in stream:
         resumed.append((event["type"], event["object"].metadata.name))
         if len(resumed) == 2:
@@ -241,8 +241,9 @@ class Candidate:
         self._led = led
         settings = electionconfig.Config(
             ConfigMapLock("the-lock", ns, name),
-            lease_duration=8,
-            renew_deadline=7,
+            # Long enough for who has to wait for a processor, too.
+            lease_duration=12,
+            renew_deadline=11,
             retry_period=1,
             onstarted_leading=self._lead,
             onstopped_leading=None,
@@ -280,7 +281,7 @@ def test_leader_election(served: Served, ns: str) -> None:
     assert first.leading.wait(90)
     second = Candidate(served, ns, "second", led)
     # Longer than a lease: the first renews, so the second waits.
-    assert not second.leading.wait(9)
+    assert not second.leading.wait(13)
     assert led == ["first"]
     first.resign()
     assert _within(90, second.leading.is_set)
