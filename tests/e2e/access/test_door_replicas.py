@@ -40,6 +40,18 @@ def logged_in(replica: Replica, password: str) -> str:
     return str(answer.json["token"]) if answer.status in (200, 201) else ""
 
 
+def comes_in(replica: Replica, password: str) -> str:
+    """The same once the server has heard of the user."""
+    found: list[str] = []
+
+    def known() -> bool:
+        found.append(logged_in(replica, password))
+        return bool(found[-1])
+
+    eventually(known, 120, "nobody can log in")
+    return found[-1]
+
+
 def who(replica: Replica, token: str) -> str:
     """As whom the API of this server knows a token; empty when it does not."""
     answer = replica.endpoint.request(
@@ -54,20 +66,16 @@ def who(replica: Replica, token: str) -> str:
 
 def test_a_login_at_one_counts_at_the_other_whoever_leads(pair: Replicas) -> None:
     first, second = pair.all
-    token = ""
-
-    def known() -> bool:
-        nonlocal token
-        token = token or logged_in(first, PASSWORD)
-        return bool(token)
-
-    eventually(known, 120, "nobody can log in")
+    token = comes_in(first, PASSWORD)
     change = {"currentPassword": PASSWORD, "newPassword": NEW_PASSWORD}
     changed = first.ask("POST", "/v3/users?action=changepassword", change, Authorization=f"Bearer {token}")
     assert changed.status == 200, changed.raw
-    fresh = logged_in(second, NEW_PASSWORD)
+    fresh = comes_in(second, NEW_PASSWORD)
     # At once, though the other server's watch may not have told it yet.
-    assert who(first, fresh) and who(first, fresh) == who(second, fresh)
+    user = who(first, fresh)
+    assert user
+    # Here it is perhaps not told yet that the password was changed there.
+    eventually(lambda: who(second, fresh) == user)
     leader = pair.wait_leader(first)
     other = second if leader is first else first
     leader.kill()
