@@ -12,6 +12,7 @@ who was killed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -65,7 +66,9 @@ class Hook:
         pids = [os.getpid()] if victim == "server" else children()
         self._plan.with_name(f"{self._run}.killed").write_text(" ".join(map(str, pids)))
         for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+            # Another one, which starts hosts, may be about to end by itself.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def children() -> list[int]:
