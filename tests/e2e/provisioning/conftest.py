@@ -46,6 +46,7 @@ class Ranch:
         self.gateway = gateway
         self.directory = directory
         self._hosts: list[str] = []
+        self._id = ""
 
     def ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Answer:
         sent = None if body is None else json.dumps(body).encode()
@@ -76,11 +77,25 @@ class Ranch:
         return secret.status == 200
 
     def change(self, **spec: Any) -> None:
-        answer = self.ask("PATCH", f"{_CLUSTERS}/{DEMO}", {"spec": spec}, _MERGE)
+        answer = self._asked_again("PATCH", f"{_CLUSTERS}/{DEMO}", {"spec": spec}, _MERGE)
         assert answer.status == 200, answer.body
 
+    def _asked_again(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Answer:
+        """Whenever that is what the answer says: who has just started does not know yet what to allow."""
+        answers: list[Answer] = []
+
+        def settled() -> bool:
+            answers.append(self.ask(method, path, body, kind))
+            return not (answers[-1].status == 503 and answers[-1].json.get("details", {}).get("retryAfterSeconds"))
+
+        eventually(settled)
+        return answers[-1]
+
     def id(self) -> str:
-        return str(dig(self.get(f"{_CLUSTERS}/{DEMO}"), "status", "clusterName") or "")
+        """Looked up once, for it stays: also whoever looks on from a thread of their own can ask."""
+        if not self._id:
+            self._id = str(dig(self.get(f"{_CLUSTERS}/{DEMO}"), "status", "clusterName") or "")
+        return self._id
 
     def plane(self) -> Obj:
         """Empty as long as it is not there."""
@@ -133,8 +148,9 @@ class Ranch:
         return [each["metadata"]["labels"]["rke.cattle.io/node-name"] for each in listed]
 
     def delete(self) -> None:
-        assert self.ask("DELETE", f"{_CLUSTERS}/{DEMO}").status in (200, 202)
+        assert self._asked_again("DELETE", f"{_CLUSTERS}/{DEMO}").status in (200, 202)
         eventually(lambda: self.ask("GET", f"{_CLUSTERS}/{DEMO}").status == 404, PATIENCE)
+        self._id = ""
 
     # --- hosts ------------------------------------------------------------------------------------------------------------
 
@@ -163,7 +179,15 @@ class Ranch:
 
     def kill_agent(self, name: str) -> None:
         """Alone, and not what it runs; its unit starts it again."""
-        os.kill(self.pid(name, "rancher-system-agent"), signal.SIGKILL)
+        # There is none for a moment when it has just ended; and to signal 0 would be to signal ourselves.
+        found: list[int] = []
+
+        def runs() -> bool:
+            found.append(self.pid(name, "rancher-system-agent"))
+            return found[-1] > 0
+
+        eventually(runs)
+        os.kill(found[-1], signal.SIGKILL)
 
     def cut_power(self, name: str) -> None:
         self._park().kill(name)
@@ -195,10 +219,12 @@ def with_upstreams_core(directory: Path, environ: dict[str, str]) -> Iterator[Ga
     need.programs("capi")
     with Gateway(directory / "server", "--controllers=*,-capi", environ=environ) as gateway:
         core = Manager("upstream", gateway.endpoint, gateway.kubeconfig, directory)
-        core.start()
-        role = gateway.endpoint.request("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/remuda-providers").json
-        assert role["metadata"]["labels"] == {"cluster.x-k8s.io/aggregate-to-manager": "true"}
         try:
+            core.start()
+            path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/remuda-providers"
+            gateway.there(path)
+            role = gateway.endpoint.request("GET", path).json
+            assert role["metadata"]["labels"] == {"cluster.x-k8s.io/aggregate-to-manager": "true"}
             yield gateway
         finally:
             core.stop()
