@@ -147,10 +147,15 @@ def test_members_see_what_is_theirs_and_strangers_nothing(gateway: Gateway, clus
 def test_a_shell_completes_names(cluster: Cluster, admin: Onlooker) -> None:
     environment = {"_REMUDA_COMPLETE": "bash_complete", "COMP_WORDS": "remuda explain look", "COMP_CWORD": "2"}
     command = [sys.executable, "-c", "from remuda.cli import main; main()"]
-    done = subprocess.run(
-        command, env={**admin.home.environment, **environment}, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert "plain,looked-at" in done.stdout, (done.stdout, done.stderr)
+
+    def completed() -> str:
+        done = subprocess.run(
+            command, env={**admin.home.environment, **environment}, capture_output=True, text=True, timeout=60, check=False
+        )
+        return done.stdout
+
+    # A server that takes its time is not waited for: whoever types presses the key again.
+    eventually(lambda: "plain,looked-at" in completed(), PATIENCE)
 
 
 def test_a_cluster_that_goes_is_watched_to_its_end(gateway: Gateway, admin: Onlooker, watching: Path) -> None:
@@ -158,7 +163,8 @@ def test_a_cluster_that_goes_is_watched_to_its_end(gateway: Gateway, admin: Onlo
     gateway.kill()
     eventually(lambda: "; trying again\n" in watching.read_text(), PATIENCE)
     gateway.start()
-    assert gateway.endpoint.request("DELETE", f"{CLUSTERS}/looked-at").status in (200, 202)
+    # What its rules are asked about is refused until they are there to be asked.
+    eventually(lambda: gateway.endpoint.request("DELETE", f"{CLUSTERS}/looked-at").status in (200, 202), PATIENCE)
     eventually(lambda: watching.read_text().endswith("cluster looked-at is gone\n"), PATIENCE)
     assert "\x1b" not in watching.read_text()
     assert "not found" in admin.run("cluster", "show", "looked-at", code=3)
