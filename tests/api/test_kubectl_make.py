@@ -156,7 +156,7 @@ TAKEN = "{taken}"
 
 @dataclass
 class Crowded:
-    """A named address and a named node port are taken."""
+    """A named address and a named node port are taken, both of those that nobody is given by chance."""
 
     kubectl: Kubectl
     address: str
@@ -168,7 +168,7 @@ class Crowded:
 @pytest.fixture
 def crowded(kubectl: Kubectl) -> Iterator[Crowded]:
     address = f"10.96.0.{next(ADDRESSES)}"
-    taken = [service("one", clusterIP=address), service("two", type="NodePort", ports=[{"port": 80, "nodePort": 31999}])]
+    taken = [service("one", clusterIP=address), service("two", type="NodePort", ports=[{"port": 80, "nodePort": 30081}])]
     kubectl.apply(*taken)
     yield Crowded(kubectl, address)
     kubectl("delete", "svc", "--all", compare=False)
@@ -186,9 +186,9 @@ def crowded(kubectl: Kubectl) -> Iterator[Crowded]:
         pytest.param({"clusterIPs": ["10.96.0.201"]}, id="only the plural"),
         pytest.param({"clusterIP": "10.96.0.202", "clusterIPs": ["10.96.0.203"]}, id="two that differ"),
         pytest.param({"clusterIP": "None", "type": "NodePort"}, id="headless with node port"),
-        pytest.param({"type": "NodePort", "ports": [{"port": 80, "nodePort": 31999}]}, id="node port taken"),
+        pytest.param({"type": "NodePort", "ports": [{"port": 80, "nodePort": 30081}]}, id="node port taken"),
         pytest.param({"type": "NodePort", "ports": [{"port": 80, "nodePort": 80}]}, id="node port out of range"),
-        pytest.param({"ports": [{"port": 80, "nodePort": 31998}]}, id="node port without the type"),
+        pytest.param({"ports": [{"port": 80, "nodePort": 30082}]}, id="node port without the type"),
         pytest.param({"type": "ExternalName", "externalName": "a.b", "clusterIP": "10.96.0.204"}, id="external with address"),
         pytest.param({"ipFamilyPolicy": "RequireDualStack"}, id="dual stack"),
         pytest.param({"ipFamilyPolicy": "PreferDualStack"}, id="maybe dual stack"),
@@ -222,7 +222,7 @@ def test_service_addresses(crowded: Crowded, spec: dict[str, object]) -> None:
         {"clusterIP": "10.200.0.1"},
         {"clusterIP": TAKEN},
         {"type": "NodePort"},
-        {"type": "NodePort", "ports": [{"port": 80, "nodePort": 31999}]},
+        {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30081}]},
     ],
 )
 def test_service_addresses_on_dry_run(crowded: Crowded, spec: dict[str, object]) -> None:
@@ -233,7 +233,7 @@ def test_service_addresses_on_dry_run(crowded: Crowded, spec: dict[str, object])
 
 
 def test_an_address_can_be_had_again_after_its_service_is_gone(kubectl: Kubectl) -> None:
-    kubectl.write("a.yaml", service("x", clusterIP="10.96.0.210", type="NodePort", ports=[{"port": 80, "nodePort": 31997}]))
+    kubectl.write("a.yaml", service("x", clusterIP="10.96.0.210", type="NodePort", ports=[{"port": 80, "nodePort": 30083}]))
     kubectl("create", "-f", "a.yaml", code=0)
     kubectl("delete", "-f", "a.yaml", code=0)
     # At once on ours; the real one's repair loop may hold the address for a minute.

@@ -36,7 +36,10 @@ async def test_services_made_at_once_get_different_addresses_and_ports() -> None
     try:
         made = await asyncio.gather(*(_create(server, _service(f"s{index}")) for index in range(300)))
         assert len({each["spec"]["clusterIP"] for each in made}) == 300
-        assert len({each["spec"]["ports"][0]["nodePort"] for each in made}) == 300
+        ports = {each["spec"]["ports"][0]["nodePort"] for each in made}
+        assert len(ports) == 300
+        # Those below are for who names one.
+        assert min(ports) >= 30086
     finally:
         await server.close()
 

@@ -192,9 +192,12 @@ def _claim(obj: Obj, port: int, taken: set[int], path: str) -> None:
 
 
 def _free_port(taken: set[int], seed: int) -> int:
-    for step in range(len(NODE_PORTS)):
-        candidate = NODE_PORTS[(seed + step) % len(NODE_PORTS)]
-        if candidate not in taken:
-            taken.add(candidate)
-            return candidate
+    # The lowest ones are left to people who name a port themselves, as long as there are others.
+    reserved = min(max(16, len(NODE_PORTS) // 32), 128)
+    for ports in (NODE_PORTS[reserved:], NODE_PORTS[:reserved]):
+        for step in range(len(ports)):
+            candidate = ports[(seed + step) % len(ports)]
+            if candidate not in taken:
+                taken.add(candidate)
+                return candidate
     raise internal("failed to allocate a nodePort: range is full")
