@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import copy
 import json
-import socket
 import ssl
 import threading
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.real.pki import Authority
+from tests.real.ports import free_port
 
 from .harness import ON_ETCD, SIDES, Pair, difference
 from .masks import masked
@@ -241,6 +241,5 @@ def refusing(**status: Any) -> Answer:
 
 
 def closed_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    """One where nobody listens, and that nobody else is given meanwhile."""
+    return free_port()

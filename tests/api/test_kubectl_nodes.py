@@ -44,7 +44,7 @@ def test_drain(with_node: Kubectl, args: str) -> None:
 
 
 def test_drain_evicts(with_node: Kubectl) -> None:
-    with_node("drain", "{ns}-n", "--force", "--grace-period=0", "--timeout=20s", code=0)
+    with_node("drain", "{ns}-n", "--force", "--grace-period=0", "--timeout=80s", code=0)
     with_node("get", "pods", "-o", "name", code=0)
 
 
@@ -53,7 +53,7 @@ def test_drain_waits_for_a_budget(with_node: Kubectl) -> None:
     with_node("patch", "pod", "p", "--subresource=status", "-p", ready, code=0)
     with_node("create", "pdb", "b", "--selector=app=p", "--min-available=1", code=0)
     with_node.until("get", "pdb", "b", "-o", "yaml", shows="currentHealthy: 1")
-    with_node("drain", "{ns}-n", "--force", "--grace-period=0", "--timeout=2s", code=1)
+    with_node("drain", "{ns}-n", "--force", "--grace-period=0", "--timeout=4s", code=1)
 
 
 @pytest.mark.parametrize(

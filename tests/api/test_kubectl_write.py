@@ -380,7 +380,7 @@ def test_delete_on_dry_run_and_without_waiting(kubectl: Kubectl) -> None:
     kubectl("get", "cm", "a", "-o", "name", code=0)
     kubectl("delete", "cm", "held", "--wait=false", code=0)
     shown(kubectl, "cm/held")
-    kubectl("delete", "cm", "held", "--wait=true", "--timeout=1s", code=1)
+    kubectl("delete", "cm", "held", "--wait=true", "--timeout=3s", code=1)
     with kubectl.meanwhile("delete", "cm", "held", "--wait=true", "--timeout=90s"):
         kubectl("patch", "cm", "held", "--type=merge", "-p", '{"metadata":{"finalizers":null}}', code=0)
     kubectl("get", "cm", "held", code=1)
@@ -400,6 +400,6 @@ def test_delete_namespace(kubectl: Kubectl) -> None:
     name = f"{kubectl.ns}-x"
     kubectl("create", "ns", name, code=0)
     kubectl("create", "cm", "a", "-n", name, code=0)
-    kubectl("delete", "ns", name, "--timeout=30s", code=0, seconds=40)
+    kubectl("delete", "ns", name, "--timeout=90s", code=0, seconds=120)
     kubectl("get", "ns", name, code=1)
     kubectl("get", "cm", "-n", name)

@@ -66,7 +66,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 
 
 async def _served(client: Client) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while True:
             found = await client.get(CRDS, "horses.ranch.example.com")
             conditions = dig(found, "status", "conditions") or []
@@ -98,7 +98,7 @@ async def way(request: pytest.FixtureRequest, server: Server) -> AsyncIterator[W
 
 async def _account(client: Client, namespace: str) -> None:
     """Controllers put a service account, which pods need, and a certificate into each namespace."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while True:
             try:
                 await client.get(ACCOUNTS, "default", namespace)
@@ -119,7 +119,7 @@ async def refused(way: Way, doing: Any, code: int, reason: str) -> ApiError:
 
 async def gone(way: Way, resource: GroupVersionResource, name: str, namespace: str = "") -> None:
     """Wait without adding to the story: how often one has to look is not the point."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while True:
             try:
                 await way._client.get(resource, name, namespace)
@@ -688,7 +688,7 @@ async def test_a_live_watch_sees_changes_as_they_come(way: Way) -> None:
     await client.patch(HORSES, "one", {"spec": {"legs": 3}}, way.ns)
     await client.patch(HORSES, "one", {"status": {"mood": "sad"}}, way.ns, subresource="status")
     await client.delete(HORSES, "one", way.ns)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         await following
     assert seen == ["ADDED", "MODIFIED", "MODIFIED", "DELETED"]
 
@@ -777,7 +777,7 @@ async def test_quiet_watchers_get_bookmarks(way: Way, server: Server) -> None:
     start, others = await now(way, HORSES), watching()
     stream = way._client.watch(HORSES, way.ns, resource_version=start)
     first = asyncio.ensure_future(anext(aiter(stream)))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while watching() == others:
             await asyncio.sleep(0.01)
         await way._client.create(CONFIG_MAPS, config_map(way, "something-else"))
@@ -792,7 +792,7 @@ async def test_quiet_watchers_get_bookmarks(way: Way, server: Server) -> None:
 async def test_metadata_alone_can_be_watched(way: Way) -> None:
     start = await now(way)
     await way.create(CONFIG_MAPS, config_map(way, "one", a="1"))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         async for event in way._client.watch(CONFIG_MAPS, way.ns, resource_version=start, metadata_only=True):
             assert (event.type, name_of(event.object), "data" in event.object) == ("ADDED", "one", False)
             break
@@ -861,7 +861,7 @@ async def test_a_foreground_deletion_waits_for_the_owned(way: Way) -> None:
     await way.create(CONFIG_MAPS, held)
     marked = await way.delete(CONFIG_MAPS, "owner", way.ns, propagation="Foreground")
     assert marked["metadata"]["finalizers"] == ["foregroundDeletion"]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while "deletionTimestamp" not in (await way._client.get(CONFIG_MAPS, "owned", way.ns))["metadata"]:
             await asyncio.sleep(0.02)
     await way._client.get(CONFIG_MAPS, "owner", way.ns)

@@ -71,7 +71,7 @@ class Way:
         seen = 0
         stream = self._client.watch(*args, **kwargs)
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(90):
                 async for event in stream:
                     # A mere mark of time comes when it comes.
                     if event.type == "BOOKMARK" and not event.object["metadata"].get("annotations"):
