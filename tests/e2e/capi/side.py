@@ -43,6 +43,7 @@ from tests.real.cluster import RealCluster
 from tests.real.ports import free_ports
 from tests.unit.capi.kit import INFRA, provider_crd
 
+from .places import defaulted, patiently, started
 from .reduction import PASSING_EVENTS, POKE, Names, reduced
 from .replicas import Patient
 
@@ -169,13 +170,15 @@ class Both:
 @contextlib.asynccontextmanager
 async def both_sides(directory: Path, *upstream_flags: str) -> AsyncIterator[Both]:
     # One API server each: upstream's `--namespace` does not work in the version that is pinned, so they can't share one.
-    with RealCluster(controllers=True, fsync=False) as mine, RealCluster(controllers=True, fsync=False) as other:
-        async with contextlib.AsyncExitStack() as stack:
-            theirs, ours = await asyncio.gather(
-                stack.enter_async_context(upstream_side(other, directory / THEIRS, *upstream_flags)),
-                stack.enter_async_context(our_side(mine, directory / OURS)),
-            )
-            yield Both(ours, theirs)
+    async with contextlib.AsyncExitStack() as stack:
+        mine, other = await asyncio.gather(started(stack), started(stack))
+        theirs, ours = await asyncio.gather(
+            stack.enter_async_context(upstream_side(other, directory / THEIRS, *upstream_flags)),
+            stack.enter_async_context(our_side(mine, directory / OURS)),
+        )
+        # A server hears of webhooks a moment after they were configured.
+        await asyncio.gather(*(patiently(lambda side=side: defaulted(side)) for side in (ours, theirs)))  # type: ignore[misc]
+        yield Both(ours, theirs)
 
 
 @contextlib.asynccontextmanager

@@ -17,7 +17,7 @@ from .reduction import differences
 from .side import Both, Scenario, both_sides
 from .stories import STORIES
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]
 
 
 @dataclass(frozen=True, slots=True)
