@@ -44,7 +44,7 @@ MASKS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r'(?<=resourceVersion: )"?\d+"?|(?<="resourceVersion": )"\d+"|(?<="resourceVersion":)"\d+"'), "<revision>"),
     (re.compile(r"(?<=Resource Version: )\s*\d+|(?<=resource version to be 1, was )\d+"), "<revision>"),
     # Said or not by chance when kubectl gives up waiting: its watch and its own clock end at the same time.
-    (re.compile(r"(?m)^I<when> reflector.go.*\n"), ""),
+    (re.compile(r'(?m)^(?:I<when> reflector.go.*|E<when> reflector.go.* err="context deadline exceeded" .*)\n'), ""),
     (re.compile(r"(?<=kube-api-access-)[a-z0-9]{5}\b"), "<random>"),
     # Addresses that a service was given, unless the test asked for one below 10.96.1.0, which are left to people.
     (re.compile(r"\b10\.96\.(?!0\.)\d{1,3}\.\d{1,3}\b"), "<address>"),
