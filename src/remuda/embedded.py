@@ -35,7 +35,6 @@ from remuda.management import ACCESS
 from remuda.management import CONTROLLERS as ACCESS_CONTROLLERS
 from remuda.rke import CONTROLLERS as CLUSTER_CONTROLLERS
 from remuda.rke import PROVISIONING
-from remuda.rke.managerrole import ensure_manager_role
 from remuda.runtime import Informers, Manager, Registry, Term
 from remuda.runtime.admission import install as install_admission
 from remuda.runtime.choice import Choice, choose
@@ -349,6 +348,8 @@ class _Ours:
         made = await install(self._client, self._config.clock, api.crds(groups), in_process=True)
         await established(self._client, self._config.clock, made)
         if self._provisioning and not self._core:
+            from remuda.rke.managerrole import ensure_manager_role
+
             await ensure_manager_role(self._client)
 
     def _add_core(self, manager: Manager) -> Workloads | None:

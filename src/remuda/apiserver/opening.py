@@ -21,7 +21,6 @@ from .presence import Presence
 from .rotation.places import Directory, InStore, OwnFiles, Place
 from .signing import PkiError
 from .store import Store, StoreError, Unavailable
-from .store.etcd import EtcdStore
 from .store.memory import MemoryStore
 from .store.shifted import as_noted
 from .store.sqlite import SqliteStore
@@ -42,6 +41,9 @@ async def open_store(config: Config) -> Store:
     if config.data_dir is not None:
         config.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     if config.etcd is not None:
+        # Late: most servers have no etcd.
+        from .store.etcd import EtcdStore
+
         etcd = config.etcd
         opened = await patiently(config.clock, lambda: EtcdStore.open(etcd, config.clock, config.rng))
         try:

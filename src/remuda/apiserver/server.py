@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -65,7 +65,6 @@ from .rotation.pages import RotationPages
 from .rotation.places import Place
 from .rotation.rotations import Rotations
 from .store import HistoryStore, Store
-from .store.etcd import EtcdConfig
 from .store.memory import MemoryStore
 from .store.sqlite import SqliteStore
 from .subresources import Subresources
@@ -73,6 +72,9 @@ from .upkeep import Upkeep
 from .verbs import patch
 from .watching import Feeds
 from .webhook_client import NoServices, WebhookClient
+
+if TYPE_CHECKING:
+    from .store.etcd import EtcdConfig
 
 logger = logging.getLogger(__name__)
 Obj = dict[str, Any]

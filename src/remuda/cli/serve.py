@@ -25,7 +25,7 @@ from .exits import Failure
 from .job_options import job_runner_option
 from .leader_options import leader_options
 from .log_options import log_options
-from .loops import collect_seldom, loop_factory, raise_file_limit
+from .loops import collect_seldom, collecting_nothing_yet, loop_factory, raise_file_limit
 from .places import Listen, data_dir_option, listen_option, parse_duration, parse_interval
 from .signals import stop_on_signals
 from .tls_options import tls_options, tls_san_option
@@ -41,6 +41,7 @@ ROLES = ("api",)
 
 
 @click.command()
+@collecting_nothing_yet
 @data_dir_option
 @listen_option
 @tls_san_option("server")

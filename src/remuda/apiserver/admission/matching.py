@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from remuda.kube.errors import ApiError, internal, not_found
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource, labels_of, name_of
@@ -18,7 +18,9 @@ from remuda.kube.selectors import EVERYTHING, LabelSelector, SelectorError, from
 from ..source import ObjectSource
 from ..webhook_client import Endpoint
 from . import CREATE, UPDATE, Attributes, Obj
-from .conditions import Conditions
+
+if TYPE_CHECKING:
+    from .conditions import Conditions
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +146,6 @@ def _webhook(configuration: str, entry: Obj, count: int, index: int) -> Webhook:
         endpoint: Endpoint | str = Endpoint.of(entry.get("clientConfig") or {})
     except ValueError as error:
         endpoint = str(error)
-    conditions = entry.get("matchConditions")
     fail_open = entry.get("failurePolicy") == "Ignore"
     return Webhook(
         uid=f"{configuration}/{name}/{count}",
@@ -155,7 +156,7 @@ def _webhook(configuration: str, entry: Obj, count: int, index: int) -> Webhook:
         equivalent=(entry.get("matchPolicy") or "Equivalent") == "Equivalent",
         namespace_selector=_selector(entry.get("namespaceSelector")),
         object_selector=_selector(entry.get("objectSelector")),
-        conditions=Conditions(conditions, fail_open) if conditions else None,
+        conditions=_conditions(entry.get("matchConditions"), fail_open),
         endpoint=endpoint,
         fail_open=fail_open,
         timeout=int(entry.get("timeoutSeconds") or 10),
@@ -163,6 +164,15 @@ def _webhook(configuration: str, entry: Obj, count: int, index: int) -> Webhook:
         review_versions=tuple(entry.get("admissionReviewVersions") or ()),
         reinvoke=entry.get("reinvocationPolicy") == "IfNeeded",
     )
+
+
+def _conditions(conditions: Sequence[Obj] | None, fail_open: bool) -> Conditions | None:
+    if not conditions:
+        return None
+    # Late, with the first condition: see :mod:`remuda.apiserver.crd`.
+    from .conditions import Conditions
+
+    return Conditions(conditions, fail_open)
 
 
 class Candidate(NamedTuple):

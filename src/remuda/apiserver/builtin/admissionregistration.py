@@ -11,9 +11,6 @@ from remuda.kube import names, selectors
 from remuda.kube.errors import duplicate, invalid_value, not_supported, required, too_many
 
 from .. import objectmeta
-from ..cel.admissionvars import MATCH_CONDITION_VARIABLES
-from ..cel.errors import CompileError
-from ..cel.programs import compile_condition
 from ..strategy import Strategy
 from ..webhook_addresses import service_errors, url_errors
 from . import checks
@@ -31,6 +28,9 @@ _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 
 def condition_problems(expression: str) -> list[str]:
     """What the CEL compiler says of a match condition."""
+    # Late, with the first condition: see :mod:`remuda.apiserver.crd`.
+    from ..cel import MATCH_CONDITION_VARIABLES, CompileError, compile_condition
+
     try:
         compile_condition(expression, MATCH_CONDITION_VARIABLES)
     except CompileError as error:

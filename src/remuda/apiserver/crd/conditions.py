@@ -14,7 +14,6 @@ from remuda.kube.errors import FieldError, aggregate_text, go_quote, invalid_val
 
 from .names import accepted_names, decide_names
 from .shapes import Obj, dict_of, list_of, schema_of
-from .structural import conversion_problem, structural_errors
 
 ESTABLISHED = "Established"
 NAMES_ACCEPTED = "NamesAccepted"
@@ -103,6 +102,9 @@ def approval_condition(crd: Obj) -> Obj | None:
 
 def structural_condition(crd: Obj) -> Obj | None:
     """Only CRDs from before structural schemas were demanded can have it."""
+    # Late, with the first definition: see :mod:`remuda.apiserver.crd`.
+    from .structural import conversion_problem, structural_errors
+
     spec = dict_of(crd.get("spec"))
     errors: list[FieldError] = []
     if spec.get("preserveUnknownFields"):

@@ -14,7 +14,6 @@ from typing import Any
 
 from ..explain import FIELDS
 from .shapes import Obj, dict_of, list_of
-from .structural import conversion_problem, structural_errors
 
 REFERENCE = "#/components/schemas/"
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."
@@ -97,6 +96,9 @@ def schemas(served: Served, list_kind: str, schema: Obj | None, selectable: Iter
 
 
 def _kind_schema(schema: Obj | None) -> Obj:
+    # Late, with the first definition: see :mod:`remuda.apiserver.crd`.
+    from .structural import conversion_problem, structural_errors
+
     if schema is None or conversion_problem(schema) or structural_errors(schema, ""):
         return {"type": "object"}
     found: Obj = _unfolded(schema)
