@@ -64,7 +64,10 @@ def collecting_nothing_yet(function: _Function) -> _Function:
     @functools.wraps(function)
     def undisturbed(*args: Any, **others: Any) -> Any:
         gc.disable()
-        return function(*args, **others)
+        try:
+            return function(*args, **others)
+        finally:
+            gc.enable()
 
     return cast(_Function, undisturbed)
 
