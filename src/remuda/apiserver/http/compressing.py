@@ -53,9 +53,15 @@ async def _cut(data: bytes) -> AsyncIterator[memoryview]:
 
 
 async def gzip_stream(pieces: AsyncIterator[bytes] | AsyncIterator[memoryview]) -> AsyncIterator[bytes]:
+    """While one piece is compressed, the one before is sent and the next one is made."""
     loop = asyncio.get_running_loop()
     compressor = _compressor()
+    under_way: asyncio.Future[bytes] | None = None
     async for piece in pieces:
-        if packed := await loop.run_in_executor(_threads, compressor.compress, piece):
+        packed = await under_way if under_way is not None else b""
+        under_way = loop.run_in_executor(_threads, compressor.compress, piece)
+        if packed:
             yield packed
+    if under_way is not None and (packed := await under_way):
+        yield packed
     yield compressor.flush()
