@@ -14,7 +14,7 @@ from tests.e2e.test_controllers_command import Replica
 from tests.real import need
 from tests.real.cluster import RealCluster, free_ports
 
-from .harness import MANAGEMENT, Gateway, Person
+from .harness import MANAGEMENT, Gateway
 
 MACHINES = "/apis/cluster.x-k8s.io/v1beta2/machines"
 
@@ -37,7 +37,6 @@ class Fronted(Gateway):
         super().__init__(directory, *options, host=host, environ=environ)
         self.real = real
         self.webhooks, self.health = free_ports(2)
-        self._admin: Person | None = None
 
     def command(self) -> list[str]:
         return [
@@ -60,11 +59,6 @@ class Fronted(Gateway):
         """The API itself as its administrator; what is the gateway's own, as one of its users."""
         return _Both(self)
 
-    def admin(self) -> Person:
-        if self._admin is None:
-            self._admin = self.user("administrator", "admin")
-        return self._admin
-
 
 class _Both(Endpoint):
     def __init__(self, gateway: Fronted) -> None:
@@ -74,7 +68,7 @@ class _Both(Endpoint):
 
     def request(self, method: str, path: str, *arguments: Any, **options: Any) -> Answer:
         if path.startswith("/v3/"):
-            return self._gateway.admin().request(method, path)
+            return self._gateway.administrator().request(method, path)
         return super().request(method, path, *arguments, **options)
 
 

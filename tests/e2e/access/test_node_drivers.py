@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .fronted import Fronted, fronted
+from .fronted import fronted
 from .harness import CLUSTERS, Gateway, Person, kubectl, until
 
 Obj = dict[str, Any]
@@ -51,7 +51,7 @@ def _knows_who_holds_what(gateway: Gateway) -> bool:
 
 @pytest.fixture(scope="module")
 def admin(gateway: Gateway) -> Person:
-    return gateway.admin() if isinstance(gateway, Fronted) else gateway.administrator()
+    return gateway.administrator()
 
 
 @pytest.fixture(scope="module")

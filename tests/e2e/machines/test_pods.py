@@ -146,7 +146,7 @@ class Server(Fronted):
 
     def remuda(self, *words: str) -> tuple[int, str]:
         """A person's command, through the gateway."""
-        kubeconfig = self.admin().kubeconfig(self.directory)
+        kubeconfig = self.administrator().kubeconfig(self.directory)
         command = [sys.executable, "-m", "remuda", *words, "--kubeconfig", str(kubeconfig)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=False)
         return done.returncode, done.stdout + done.stderr
