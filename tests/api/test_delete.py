@@ -124,6 +124,9 @@ def test_options_in_the_body_win_over_the_query(pair: Pair) -> None:
         {"kind": "Nonsense", "apiVersion": "v1"},
         {"kind": "DeleteOptions", "apiVersion": "example.com/v1"},
         {"kind": "DeleteOptions", "apiVersion": "v1", "unknown": 1},
+        {"kind": "Nonsense", "apiVersion": True},
+        {"kind": 3, "apiVersion": "v1"},
+        {"kind": "Nonsense", "apiVersion": "a/b/c"},
     ],
     ids=lambda body: f"{body.get('apiVersion')} {body.get('kind')} {len(body)}",
 )

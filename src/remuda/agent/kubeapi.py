@@ -160,7 +160,10 @@ class KubeApi:
                 path = os.path.join(place, "client.pem")
                 with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as stream:
                     stream.write(certificate + "\n" + key)
-                context.load_cert_chain(path)
+                try:
+                    context.load_cert_chain(path)
+                except ssl.SSLError as reason:
+                    raise ConfigError(f"the kubeconfig's client certificate and key can't be used: {reason}") from reason
         return context
 
 

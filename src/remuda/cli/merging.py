@@ -115,7 +115,10 @@ def _check_shape(theirs: Obj, path: Path) -> None:
 
 
 def _is_named(entry: Any, member: str) -> bool:
-    return isinstance(entry, dict) and isinstance(entry.get("name", ""), str) and isinstance(entry.get(member) or {}, dict)
+    if not isinstance(entry, dict) or not isinstance(entry.get("name", ""), str) or not isinstance(entry.get(member) or {}, dict):
+        return False
+    names = ("cluster", "user") if member == "context" else ()
+    return all(isinstance((entry.get(member) or {}).get(each, ""), str) for each in names)
 
 
 def conflict(theirs: Obj, ours: Obj) -> str:

@@ -125,6 +125,7 @@ def test_kubeconfigs(tmp_path_factory: pytest.TempPathFactory, content: bytes, c
 @fuzzing(100)
 @given(files)
 @example(encoded({**GOOD, "clusters": 1}))
+@example(encoded(with_user({"client-certificate-data": "eA==", "client-key-data": "eA=="})))
 def test_kubeconfigs_of_agents(content: bytes) -> None:
     try:
         KubeApi(content.decode("utf-8", "replace"))
@@ -136,6 +137,7 @@ def test_kubeconfigs_of_agents(content: bytes) -> None:
 @given(files, st.booleans(), st.booleans())
 @example(b"\x80", False, False)
 @example(encoded({**GOOD, "clusters": [{"name": "a", "cluster": [3]}]}), True, False)
+@example(encoded({**GOOD, "contexts": [{"name": "c", "context": {"cluster": "a", "user": []}}]}), False, False)
 def test_kubeconfigs_that_ours_is_merged_into(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, use: bool, force: bool
 ) -> None:

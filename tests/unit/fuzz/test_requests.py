@@ -94,6 +94,7 @@ def test_pods_of_any_shape(target: Target, meta: Any, spec: Any, container: Any)
 
 @FUZZ
 @given(st.sampled_from(sorted(SUBJECTS)), values)
+@example(MAPS, {"kind": "0", "apiVersion": True})
 def test_bodies_that_are_no_objects(target: Target, where: str, body: Any) -> None:
     target.send("POST", f"{where}?dryRun=All", encoded(body), Content_Type=JSON)
     target.send("PUT", f"{where}/fuzz?dryRun=All", encoded(body), Content_Type=JSON)

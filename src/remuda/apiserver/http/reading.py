@@ -18,7 +18,7 @@ from remuda.kube.objects import GroupVersionKind
 from ..builtin import protobuf
 from ..builtin.codec import decoder_for
 from ..calls import Call
-from ..verbs.bodies import not_an_object, not_registered, unrecognized
+from ..verbs.bodies import kind_problem, not_an_object, not_registered, unrecognized
 from ..verbs.patch import APPLY_PATCH, JSON_PATCH, STRATEGIC_MERGE_PATCH
 from . import negotiation
 from .seats import BodyRoom, HeldBody
@@ -200,6 +200,8 @@ async def read_delete_options(data: bytes, content_type: str) -> Obj:
             raw = {}
         if not isinstance(raw, dict):
             raise errors.bad_request(not_an_object(raw))
+        if problem := kind_problem(raw):
+            raise errors.bad_request(problem)
         if raw.get("kind") not in (None, "", "DeleteOptions"):
             where = GroupVersionKind.of(raw).api_version or "v1"
             raise errors.bad_request(not_registered(str(raw["kind"]), where))

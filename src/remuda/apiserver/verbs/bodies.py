@@ -83,19 +83,25 @@ def _json_type(raw: Any) -> str:
     return "string" if isinstance(raw, str) else "array"
 
 
-def _check_kind(call: Call, raw: Obj) -> GroupVersionKind:
-    """What the body says it is, refused when that can't be read, or is impossible for a built-in."""
-    version = call.version
+def kind_problem(raw: Obj) -> str:
+    """Why nobody can read what a body says it is; empty where one can."""
     for name in ("apiVersion", "kind"):
         if raw.get(name) is not None and not isinstance(raw[name], str):
             found = "object" if isinstance(raw[name], dict) else _json_type(raw[name])
-            raise unrecognized(
-                call,
+            return (
                 f"couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go struct field "
-                f".{name} of type string",
+                f".{name} of type string"
             )
     if (raw.get("apiVersion") or "").count("/") > 1:
-        raise unrecognized(call, f"unexpected GroupVersion string: {raw['apiVersion']}")
+        return f"unexpected GroupVersion string: {raw['apiVersion']}"
+    return ""
+
+
+def _check_kind(call: Call, raw: Obj) -> GroupVersionKind:
+    """What the body says it is, refused when that can't be read, or is impossible for a built-in."""
+    version = call.version
+    if problem := kind_problem(raw):
+        raise unrecognized(call, problem)
     given = GroupVersionKind.of(raw)
     if version.resource.builtin:
         check_builtin_kind(version, given)
