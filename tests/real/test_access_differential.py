@@ -1,8 +1,8 @@
 """Random roles, random questions: Remuda's access control answers as the real server does, word for word.
 
 Three questions are put to both: may they (access reviews), may they grant this (escalation), may they act as somebody
-else (impersonation). The roles are made in the real cluster and copied to our side. The seed is printed; set
-`REMUDA_SEED` to repeat a run, `REMUDA_SAMPLES` to ask more.
+else (impersonation). The roles are made in the real cluster and copied to our side. The questions are always the same ones, and
+others under `make soak`; `REMUDA_SEED` repeats what that found, `REMUDA_SAMPLES` asks more.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from remuda.apiserver.users import User
 from remuda.kube.errors import ApiError
 from tests.real import need
 from tests.real.cluster import HOST, RealCluster
+from tests.scenarios.soaking import SEED
 from tests.unit.authz.stored import RBAC, RESOURCES, Obj, Stored, rule, urls
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real, pytest.mark.soak, pytest.mark.timeout(900)]
 
 API = f"/apis/{RBAC}/v1"
 AUTH = "authentication.k8s.io"
@@ -175,10 +176,9 @@ def _subject(kind: str, name: str) -> Obj:
 @pytest.fixture(scope="module")
 def both() -> Iterator[Both]:
     need.programs("kubernetes", "etcd")
-    seed = int(os.environ.get("REMUDA_SEED") or random.SystemRandom().randrange(10**6))
-    print(f"REMUDA_SEED={seed}")
+    print(f"REMUDA_SEED={SEED}")
     with RealCluster(fsync=False) as cluster:
-        yield Both(cluster, seed)
+        yield Both(cluster, SEED)
 
 
 def test_access_reviews_agree(both: Both) -> None:

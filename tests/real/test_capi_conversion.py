@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import ssl
 import urllib.request
@@ -20,12 +19,11 @@ from tests.api.harness import RemudaProcess, difference
 from tests.e2e.upstream_capi import Manager
 from tests.real import need
 from tests.real.capi_samples import GROUP, KINDS, Obj, Samples, schemas
+from tests.scenarios.soaking import SEED, SOAK
 
-SOAK = os.environ.get("REMUDA_SOAK") == "1"
 pytestmark = [pytest.mark.real, pytest.mark.soak, pytest.mark.timeout(0 if SOAK else 600)]
 EACH = 20_000 if SOAK else 250
 BATCH = 100
-SEED = int(os.environ.get("REMUDA_SEED") or random.SystemRandom().randrange(10**9))
 
 
 class Provided:
