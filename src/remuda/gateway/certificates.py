@@ -20,6 +20,7 @@ from pathlib import Path
 from remuda.apiserver import signing
 from remuda.apiserver.pki import Pki
 from remuda.apiserver.signing import PkiError
+from remuda.kube import tls
 from remuda.kube.clock import Clock, rfc3339
 
 log = logging.getLogger(__name__)
@@ -203,8 +204,7 @@ def ca_checksum(pem: str) -> str:
 
 
 def _context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = tls.server_context()
     context.set_alpn_protocols(["http/1.1"])
     return context
 

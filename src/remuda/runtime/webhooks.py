@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import logging
-import ssl
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from typing import Any
 from aiohttp import web
 
 from remuda.client.api import MERGE_PATCH, Client
-from remuda.kube import jsonio
+from remuda.kube import jsonio, tls
 from remuda.kube.clock import Clock, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig
@@ -179,8 +178,7 @@ class WebhookServer:
         self._clock = clock
         self._rng = rng
         self._every = every
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._context = tls.server_context()
         self._shown: Material | None = None
         self._runner: web.AppRunner | None = None
         self.port = 0

@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import ssl
 
+from remuda.kube.tls import tell_cuts
+
 from .errors import StreamError
 from .stream import CHUNK, ByteStream
 
@@ -21,6 +23,7 @@ class TlsStream:
         self._below = below
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
+        tell_cuts(context)
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side, server_hostname=server_hostname)
         self._order = asyncio.Lock()
 

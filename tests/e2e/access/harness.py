@@ -521,7 +521,7 @@ class Embedded(Program):
 
     def start(self) -> None:
         super().start()
-        eventually(lambda: READY.decode() in self.told() or not self.alive, 120, self.told())
+        eventually(lambda: READY.decode() in self.told() or not self.alive, 240, self.told())
         assert self.alive, self.told()
 
 

@@ -68,7 +68,7 @@ class HostKit:
             self.hosts.remove(host.name)
         for host in self.made:
             assert self.processes_of(host) == set()
-        assert [path.name for path in self.directory.iterdir()] == []
+        assert [path.name for path in self.directory.glob("*")] == []
 
 
 @pytest.fixture

@@ -21,12 +21,13 @@ from remuda.apiserver.store.etcd.hpack import decode as header_block
 from remuda.apiserver.store.etcd.hpack import encode as headers
 from remuda.apiserver.store.etcd.keyspace import COMPACTION_KEY, Keyspace
 from remuda.apiserver.store.etcd.members import Members
-from remuda.apiserver.store.etcd.protobuf import Outgoing, varint
+from remuda.apiserver.store.etcd.protobuf import Outgoing
 from remuda.apiserver.store.etcd.refusals import Refused, refused
 from remuda.apiserver.store.etcd.rpc import RANGE as RANGE_CALL
 from remuda.apiserver.store.etcd.rpc import TXN as TXN_CALL
 from remuda.apiserver.store.etcd.rpc import WATCH as WATCH_CALL
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
+from remuda.kube.varints import write_varint
 
 from .budget import complaints, fuzzing
 from .shapes import changed, encoded, mangled, shaped, values
@@ -70,11 +71,13 @@ STORY = [{"header": HEADER, "created": True}, {"header": HEADER, "events": EVENT
 MEMBERS: Obj = {"members": [{"ID": "7", "name": "a", "peerURLs": ["http://a:1"], "isLearner": True}], "version": "3.6.0"}
 
 fields = st.builds(
-    lambda number, kind, payload: varint(number << 3 | kind) + payload,
+    lambda number, kind, payload: write_varint(number << 3 | kind) + payload,
     st.integers(0, 20),
     st.integers(0, 7),
     st.one_of(
-        st.binary(max_size=12), st.binary(max_size=12).map(lambda data: varint(len(data)) + data), st.integers().map(varint)
+        st.binary(max_size=12),
+        st.binary(max_size=12).map(lambda data: write_varint(len(data)) + data),
+        st.integers().map(write_varint),
     ),
 )
 

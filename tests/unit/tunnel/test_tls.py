@@ -72,15 +72,18 @@ async def test_an_end_is_an_end(pki: Pki) -> None:
         assert await read_all(tls) == b"all there is"
 
 
-async def test_a_cut_is_no_end(pki: Pki) -> None:
+@pytest.mark.parametrize("options", [0, ssl.OP_IGNORE_UNEXPECTED_EOF], ids=["plain", "as Debian has it"])
+async def test_a_cut_is_no_end(pki: Pki, options: int) -> None:
     async def serve(stream: Stream) -> None:
         tls = await start_tls(stream, server_context(pki), server_side=True)
         await tls.write(b"not all")
         tls.close()
 
+    context = client_context(pki)
+    context.options |= options
     async with Door() as door:
         await door.join(serve=serve)
-        tls = await start_tls(await door.tunnels.dial("c-test", "tcp", "x:1"), client_context(pki), server_hostname="kubernetes")
+        tls = await start_tls(await door.tunnels.dial("c-test", "tcp", "x:1"), context, server_hostname="kubernetes")
         assert await tls.read() == b"not all"
         with pytest.raises(StreamError, match="without TLS's own end"):
             await tls.read()

@@ -19,6 +19,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
+from remuda.kube import tls
 from remuda.kube.clock import SYSTEM_CLOCK, deadline
 
 from .accepting import Acceptor
@@ -147,9 +148,8 @@ class _Server(web.Server):
 
 
 def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
-    """TLS 1.2 and 1.3, HTTP/1.1, client certificates optional."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    """For HTTP/1.1, client certificates optional."""
+    context = tls.server_context()
     context.load_cert_chain(certificate, key)
     context.set_alpn_protocols(["http/1.1"])
     if client_ca is not None:
