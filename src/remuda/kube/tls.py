@@ -21,3 +21,8 @@ def server_context() -> ssl.SSLContext:
 def tell_cuts(context: ssl.SSLContext) -> None:
     """From now on, who reads is told when a connection ends without TLS's own end."""
     context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
+
+
+def is_cut(error: ssl.SSLError) -> bool:
+    """Whether that is what one is told; Pythons differ in how they say it."""
+    return isinstance(error, ssl.SSLEOFError) or error.reason == "UNEXPECTED_EOF_WHILE_READING"

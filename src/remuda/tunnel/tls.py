@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import ssl
 
-from remuda.kube.tls import tell_cuts
+from remuda.kube.tls import is_cut, tell_cuts
 
 from .errors import StreamError
 from .stream import CHUNK, ByteStream
@@ -63,7 +63,9 @@ class TlsStream:
                 pass
             except ssl.SSLZeroReturnError:
                 return b""
-            except ssl.SSLEOFError:
+            except ssl.SSLError as error:
+                if not is_cut(error):
+                    raise
                 # Somebody on the way may have cut it: that is not the end that the other side meant.
                 raise StreamError("the connection ended without TLS's own end") from None
             await self._flush()
@@ -77,8 +79,12 @@ class TlsStream:
         while size < most and self._incoming.pending:
             try:
                 data = self._tls.read(most - size)
-            except (ssl.SSLWantReadError, ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
                 # It is said again to whoever reads next.
+                break
+            except ssl.SSLError as error:
+                if not is_cut(error):
+                    raise
                 break
             found.append(data)
             size += len(data)
