@@ -161,6 +161,11 @@ class EtcdCluster:
             assert member.process is not None
             member.process.send_signal(signal.SIGSTOP)
             member.paused = True
+            # Each of its threads stops when it is next about to run, and may still answer until then.
+            end = time.monotonic() + 30
+            while not _stopped(member.process.pid):
+                assert time.monotonic() < end, "it does not stop"
+                time.sleep(0.005)
 
     def resume(self, index: int) -> None:
         member = self.members[index]
@@ -444,3 +449,11 @@ class Chaos:
 
     def _say(self, what: str) -> None:
         self.log.append(f"{time.monotonic() - self._begun:8.3f} {what}")
+
+
+def _stopped(pid: int) -> bool:
+    states = set()
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        with contextlib.suppress(OSError):
+            states.add((task / "stat").read_text().rpartition(")")[2].split()[0])
+    return states <= {"T", "Z"}
