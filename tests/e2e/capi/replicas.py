@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import signal
 import subprocess
@@ -30,8 +31,8 @@ class Replica:
                     *("--webhook-url", f"https://127.0.0.1:{self.webhooks}"),
                     *("--metrics-bind-address", f"127.0.0.1:{self.metrics}"),
                     *("--health-probe-bind-address", f"127.0.0.1:{self.health}"),
-                    # Short, so that a new leader comes soon after a kill.
-                    *("--leader-elect-lease-duration", "3s", "--leader-elect-renew-deadline", "2s"),
+                    # Short, so that a new leader comes soon after a kill; not so short that a busy machine takes the lease away.
+                    *("--leader-elect-lease-duration", "10s", "--leader-elect-renew-deadline", "8s"),
                     *("--leader-elect-retry-period", "500ms"),
                 ],
                 stdout=out,
@@ -61,6 +62,12 @@ class Replica:
         text = await self._metrics()
         counted = (line.rpartition(" ")[2] for line in text.splitlines() if line.startswith("controller_runtime_reconcile_total"))
         return _leads(text) and any(float(number) > 0 for number in counted)
+
+    async def looked_at_all(self) -> bool:
+        """It leads, and nothing waits for its turn."""
+        text = await self._metrics()
+        waiting = (line.rpartition(" ")[2] for line in text.splitlines() if line.startswith("workqueue_depth"))
+        return _leads(text) and not any(float(number) for number in waiting)
 
     async def _metrics(self) -> str:
         return (await asyncio.to_thread(self.page, self.metrics, "/metrics"))[1]
@@ -98,9 +105,14 @@ class Replicas:
         """Until cancelled: let a leader work for a random while, kill whoever leads, and start another.
 
         A while that began before somebody works would let nobody ever get anything done where starting takes longer than that.
+        And every other leader looks at everything first: all begin with the same ones, and the last ones must have a turn, too.
         """
         while True:
             await self._until(self._somebody_works)
+            if self.kills % 2:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(60):
+                        await self._until(self._somebody_looked_at_all)
             await SYSTEM_CLOCK.sleep(rng.uniform(*between))
             for replica in list(self.running):
                 if await replica.leading():
@@ -112,6 +124,9 @@ class Replicas:
 
     async def _somebody_works(self) -> bool:
         return any([await replica.working() for replica in self.running])
+
+    async def _somebody_looked_at_all(self) -> bool:
+        return any([await replica.looked_at_all() for replica in self.running])
 
     @staticmethod
     async def _until(check: Callable[[], Awaitable[bool]], seconds: float = 300) -> None:
