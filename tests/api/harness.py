@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import yaml
@@ -47,6 +47,11 @@ class Answer:
     headers: dict[str, str]
     warnings: list[str]
     raw: bytes
+
+    @classmethod
+    def read(cls, response: http.client.HTTPResponse) -> Self:
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return cls(response.status, headers, response.headers.get_all("Warning") or [], response.read())
 
     @property
     def json(self) -> Any:
@@ -122,10 +127,7 @@ class Endpoint:
         connection: http.client.HTTPSConnection, method: str, path: str, body: bytes | None, headers: dict[str, str]
     ) -> Answer:
         connection.request(method, path, body=body, headers=headers)
-        response = connection.getresponse()
-        data = response.read()
-        warnings = response.headers.get_all("Warning") or []
-        return Answer(response.status, {k.lower(): v for k, v in response.headers.items()}, warnings, data)
+        return Answer.read(connection.getresponse())
 
     @contextmanager
     def stream(self, path: str, headers: dict[str, str] | None = None) -> Iterator[http.client.HTTPResponse]:

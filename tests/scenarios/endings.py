@@ -59,6 +59,10 @@ async def _pods(world: World, cluster: str) -> set[str]:
     return names((await workload(world, cluster).client.list(PODS, "default"))["items"])
 
 
+async def _has_left(world: World, cluster: str, pod: str) -> bool:
+    return pod not in await _pods(world, cluster)
+
+
 async def a_budget_blocks_the_drain(world: World) -> None:
     name = "budget"
     await running(world, name, 1)
@@ -82,11 +86,7 @@ async def a_budget_blocks_the_drain(world: World) -> None:
         return told.get("reason") == "DrainingNode" and "disruption budget" in told["message"]
 
     await world.until("the drain is blocked, and says by what", blocked)
-
-    async def others_went() -> bool:
-        return "web" not in await _pods(world, name)
-
-    await world.until("the other pod goes", others_went)
+    await world.until("the other pod goes", lambda: _has_left(world, name, "web"))
     await world.settle(30)
     assert await _pods(world, name) == {"db"}
     assert not is_being_deleted(await world.get(SIM_MACHINES, machine))
@@ -121,11 +121,7 @@ async def rules_order_the_drain(world: World) -> None:
         return "job" in condition(await world.get(MACHINES, machine), "Deleting").get("message", "")
 
     await world.until("the job is waited for", waits)
-
-    async def others_went() -> bool:
-        return "web" not in await _pods(world, name)
-
-    await world.until("the pod without a rule goes", others_went)
+    await world.until("the pod without a rule goes", lambda: _has_left(world, name, "web"))
     await world.settle(30)
     client = workload(world, name).client
     assert {"agent", "job"} <= await _pods(world, name)

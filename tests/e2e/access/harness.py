@@ -125,8 +125,7 @@ class Person:
             if data is None or len(data) < LARGE:
                 raise
             # Whoever is hung up on before all is sent was told why.
-            response = connection.getresponse()
-            return Answer(response.status, {key.lower(): value for key, value in response.headers.items()}, [], response.read())
+            return Answer.read(connection.getresponse())
         finally:
             connection.close()
 

@@ -60,14 +60,12 @@ class Replica:
     async def working(self) -> bool:
         """It leads, and has got as far as doing something."""
         text = await self._metrics()
-        counted = (line.rpartition(" ")[2] for line in text.splitlines() if line.startswith("controller_runtime_reconcile_total"))
-        return _leads(text) and any(float(number) > 0 for number in counted)
+        return _leads(text) and any(_values(text, "controller_runtime_reconcile_total"))
 
     async def looked_at_all(self) -> bool:
         """It leads, and nothing waits for its turn."""
         text = await self._metrics()
-        waiting = (line.rpartition(" ")[2] for line in text.splitlines() if line.startswith("workqueue_depth"))
-        return _leads(text) and not any(float(number) for number in waiting)
+        return _leads(text) and not any(_values(text, "workqueue_depth"))
 
     async def _metrics(self) -> str:
         return (await asyncio.to_thread(self.page, self.metrics, "/metrics"))[1]
@@ -79,6 +77,10 @@ class Replica:
 
 def _leads(metrics: str) -> bool:
     return f'leader_election_master_status{{name="{LEASE}"}} 1' in metrics
+
+
+def _values(metrics: str, name: str) -> list[float]:
+    return [float(line.rpartition(" ")[2]) for line in metrics.splitlines() if line.startswith(name)]
 
 
 class Replicas:
