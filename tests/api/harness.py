@@ -65,9 +65,14 @@ class Answer:
             return self.raw.decode(errors="replace")
 
 
-# What kube-apiserver says while a cache of its own is being made, as that of a CRD is when it is new or has changed. All clients
-# come back then, and so do ours.
-_LATER = b"storage is (re)initializing"
+# What kube-apiserver says while a cache of its own is being made, as that of a CRD is when it is new or has changed, and to a
+# request that has come to a definition's handlers in the moment when new ones replace them. It has done nothing for such a
+# request; all clients come back then, and so do ours.
+_LATER = (b"storage is (re)initializing", b"apiserver is shutting down")
+
+
+def _is_later(status: int, body: bytes) -> bool:
+    return status in (429, 503) and any(words in body for words in _LATER)
 
 
 class Endpoint:
@@ -95,11 +100,11 @@ class Endpoint:
         """`again`: once more when a connection that was kept turns out to be closed."""
         headers = {"User-Agent": "differential/1.0", "Accept": "application/json", **(headers or {})}
         end = time.monotonic() + 90
-        while (answer := self._request(method, path, body, headers, anonymous, again)).status == 429:
-            if _LATER not in answer.raw or time.monotonic() > end:
-                break
+        while True:
+            answer = self._request(method, path, body, headers, anonymous, again)
+            if not _is_later(answer.status, answer.raw) or time.monotonic() > end:
+                return answer
             time.sleep(0.02)
-        return answer
 
     def _request(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], anonymous: bool, again: bool
@@ -137,7 +142,7 @@ class Endpoint:
             connection = http.client.HTTPSConnection(self.host, self.port, context=self.context, timeout=60)
             connection.request("GET", path, headers=headers)
             response = connection.getresponse()
-            if response.status != 429 or _LATER not in response.peek(1000) or time.monotonic() > end:
+            if not _is_later(response.status, response.peek(1000)) or time.monotonic() > end:
                 break
             connection.close()
             time.sleep(0.02)
