@@ -142,7 +142,8 @@ class Endpoint:
             connection = http.client.HTTPSConnection(self.host, self.port, context=self.context, timeout=60)
             connection.request("GET", path, headers=headers)
             response = connection.getresponse()
-            if not _is_later(response.status, response.peek(1000)) or time.monotonic() > end:
+            # Only an error has a body at once: to look into a watch is to wait for what it tells first.
+            if response.status == 200 or not _is_later(response.status, response.peek(1000)) or time.monotonic() > end:
                 break
             connection.close()
             time.sleep(0.02)
