@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
@@ -40,6 +41,17 @@ def secret(name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}}
 
 
+def await_collectors(pair: Pair, where: str, marker: dict[str, Any]) -> None:
+    """Until the collectors know what was made at `where` before, since what came last has gone for want of its owner.
+
+    Theirs is a graph of what watches, one for each kind, have told them so far: an owner that is deleted before they have heard
+    of its dependents has none.
+    """
+    never = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "never", "uid": str(uuid.uuid4())}}
+    pair.post(where, owned_by(marker, never), compare=False)
+    pair.eventually(f"{where}/{marker['metadata']['name']}", gone, compare=False)
+
+
 def test_a_dependent_goes_after_its_owner(pair: Pair) -> None:
     owner_and_dependent(pair)
     pair.delete(CMS + "/owner?propagationPolicy=Background")
@@ -54,6 +66,7 @@ def test_a_policy_that_is_not_named_is_background(pair: Pair) -> None:
 
 def test_orphans_stay_and_lose_their_reference(pair: Pair) -> None:
     owner_and_dependent(pair)
+    await_collectors(pair, SECRETS, secret("marker"))
     pair.delete(CMS + "/owner?propagationPolicy=Orphan", compare=False)
     pair.eventually(CMS + "/owner", gone)
     pair.eventually(SECRETS + "/dependent", lambda answer: "ownerReferences" not in answer.json["metadata"])
@@ -63,6 +76,7 @@ def test_foreground_waits_for_a_dependent_that_blocks(pair: Pair) -> None:
     owner = pair.post(CMS, cm("owner"))
     held = {**secret("dependent"), "metadata": {"name": "dependent", "finalizers": ["example.com/hold"]}}
     pair.post(SECRETS, lambda side: owned_by(held, owner[side].json, blockOwnerDeletion=True))
+    await_collectors(pair, SECRETS, secret("marker"))
     pair.delete(CMS + "/owner?propagationPolicy=Foreground", compare=False)
     pair.eventually(SECRETS + "/dependent", lambda answer: "deletionTimestamp" in answer.json["metadata"])
     assert pair.get(CMS + "/owner").json["metadata"]["finalizers"] == ["foregroundDeletion"]
@@ -126,6 +140,8 @@ def test_an_owner_in_another_namespace_is_no_owner(pair: Pair) -> None:
     other = f"{pair.ns}-other"
     pair.post(NAMESPACES, namespace(other))
     owner = pair.post(f"/api/v1/namespaces/{other}/configmaps", cm("owner"))
+    # Nothing is said of a dependent that goes before its owner is known.
+    await_collectors(pair, f"/api/v1/namespaces/{other}/configmaps", cm("marker"))
     pair.post(SECRETS, lambda side: owned_by(secret("dependent"), owner[side].json))
     pair.eventually(SECRETS + "/dependent", gone)
     events = pair.eventually(
@@ -179,6 +195,7 @@ def test_many_dependents(pair: Pair, policy: str) -> None:
     owner = pair.post(CMS, cm("owner"))
     for index in range(10):
         pair.post(SECRETS, lambda side, index=index: owned_by(secret(f"d{index}"), owner[side].json))
+    await_collectors(pair, SECRETS, secret("marker"))
     pair.delete(f"{CMS}/owner?propagationPolicy={policy}", compare=False)
     pair.eventually(CMS + "/owner", gone)
     expected = 0 if policy == "Background" else 10
