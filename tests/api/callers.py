@@ -149,13 +149,13 @@ def wait_allowed(pair: Pair, user: str, asked: Obj, allowed: bool = True, second
         time.sleep(0.02)
 
 
-def until(send: Callable[[], Both], status: int, seconds: float = 90.0) -> None:
+def until(send: Callable[[], Both], status: int, seconds: float = 90.0) -> Both:
     """Send until both answer so: kube-apiserver remembers for some seconds what it found out about a token."""
     end = time.monotonic() + seconds
     while True:
         both = send()
         if both.ours.status == both.real.status == status:
-            return
+            return both
         assert time.monotonic() < end, (both.ours.body, both.real.body)
         time.sleep(0.1)
 

@@ -81,7 +81,9 @@ def test_a_user_without_roles_is_told_what_was_missing(pair: Pair, method: str, 
 
 @pytest.mark.parametrize("path", ["/api", "/apis", "/version", "/healthz", "/livez", "/readyz", "/openapi/v3", "/apis/apps/v1"])
 def test_every_known_user_may_discover(pair: Pair, path: str) -> None:
-    assert acting(pair, "jane").get(path, ignore=lambda body: None).status == 200
+    # Health is a matter of the moment: a server whose store takes its time is not well meanwhile.
+    both = acting(pair, "jane").eventually(path, lambda answer: answer.status != 500, ignore=lambda body: None)
+    assert both.status == 200
 
 
 VERBS = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
@@ -240,7 +242,9 @@ def test_a_binding_to_a_group(pair: Pair) -> None:
 
 def test_a_binding_to_a_role_that_is_not_there_gives_nothing(pair: Pair) -> None:
     pair.post(BINDINGS, binding("b", "missing", user_subject(jane(pair))))
-    assert acting(pair, jane(pair)).get(CMS).status == 403
+    # A refusal names the role once the authorizer has heard of the binding.
+    refused = acting(pair, jane(pair)).eventually(CMS, lambda answer: '"missing" not found' in str(answer.json.get("message")))
+    assert refused.status == 403
 
 
 def test_a_right_ends_with_its_binding(pair: Pair) -> None:
@@ -410,7 +414,8 @@ def test_an_aggregated_role_is_filled(pair: Pair) -> None:
     pair.eventually(f"{CLUSTER_ROLES}/{name}", lambda answer: len(answer.json.get("rules") or []) == 3)
     pair.delete(f"{CLUSTER_ROLES}/{pair.ns}-1")
     pair.eventually(f"{CLUSTER_ROLES}/{name}", lambda answer: len(answer.json.get("rules") or []) == 2)
-    for each in (f"{pair.ns}-2", name):
+    # The whole first: a controller that empties it for want of parts applies, and that would bring it back.
+    for each in (name, f"{pair.ns}-2"):
         pair.delete(f"{CLUSTER_ROLES}/{each}")
 
 
