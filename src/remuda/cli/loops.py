@@ -11,10 +11,13 @@ import resource
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from .allocation import map_large_pieces
+from .allocation import can_give_back, give_back, map_large_pieces
 
 log = logging.getLogger(__name__)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# Between two looks for free memory: a crowd that has gone is no reason for haste.
+_GIVE_BACK_SECONDS = 60.0
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -22,12 +25,26 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
         import uvloop
 
         map_large_pieces()
-        return lambda: _calm(uvloop.new_event_loop())
+        return lambda: _thrifty(_calm(uvloop.new_event_loop()))
     import asyncio.sslproto
 
     # asyncio keeps a buffer of this size for every TLS connection; at its own 256 KiB ten thousand watches need 2.9 GB.
     asyncio.sslproto.SSLProtocol.max_size = 16 * 1024  # type: ignore[misc,attr-defined,unused-ignore]
-    return lambda: _calm(asyncio.new_event_loop())
+    return lambda: _thrifty(_calm(asyncio.new_event_loop()))
+
+
+def _thrifty(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:
+    """Gives memory back that a crowd has left, as long as the loop runs."""
+
+    def look() -> None:
+        # A loop that is being closed has no threads any more.
+        with contextlib.suppress(RuntimeError):
+            loop.run_in_executor(None, give_back)
+            loop.call_later(_GIVE_BACK_SECONDS, look)
+
+    if can_give_back():
+        loop.call_later(_GIVE_BACK_SECONDS, look)
+    return loop
 
 
 def _calm(loop: asyncio.AbstractEventLoop) -> asyncio.AbstractEventLoop:

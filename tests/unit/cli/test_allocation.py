@@ -1,4 +1,4 @@
-"""Large pieces of memory are mapped by themselves, also after some were given back."""
+"""Large pieces of memory are mapped by themselves, also after some were given back; free ones go back to the system."""
 
 from __future__ import annotations
 
@@ -51,3 +51,53 @@ def test_what_was_given_back_is_gone() -> None:
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocation, "_is_glibc", lambda: False)
     assert allocation.map_large_pieces() is False
+
+
+# Small pieces with one in use above them, so that nothing is free at the end of the heap.
+_CROWD = """
+import asyncio, ctypes, sys
+from pathlib import Path
+from remuda.cli import loops
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+async def main(seconds):
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
+    libc.free.restype, libc.free.argtypes = None, (ctypes.c_void_p,)
+    before = resident()
+    pieces = [libc.malloc(20_000) for _ in range(2000)]
+    above = libc.malloc(20_000)
+    for piece in pieces:
+        ctypes.memset(piece, 1, 20_000)
+    for piece in pieces:
+        libc.free(piece)
+    end = asyncio.get_running_loop().time() + seconds
+    while resident() - before > 8_000_000 and asyncio.get_running_loop().time() < end:
+        await asyncio.sleep(0.05)
+    print((resident() - before) // 1_000_000)
+
+every, seconds = map(float, sys.argv[1:])
+loops._GIVE_BACK_SECONDS = every
+with asyncio.Runner(loop_factory=loops.loop_factory()) as runner:
+    runner.run(main(seconds))
+"""
+
+
+def _mb_left(every: float, seconds: float) -> int:
+    done = subprocess.run([sys.executable, "-c", _CROWD, str(every), str(seconds)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(not allocation._is_glibc(), reason="there is nothing to tell another C library")
+def test_what_a_crowd_has_left_goes_back_to_the_system() -> None:
+    assert _mb_left(every=3600, seconds=0) > 30
+    assert _mb_left(every=0.2, seconds=60) <= 8
+
+
+def test_another_c_library_has_nothing_to_give_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocation, "_is_glibc", lambda: False)
+    assert not allocation.can_give_back()
+    assert not allocation.give_back()
