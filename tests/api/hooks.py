@@ -10,10 +10,12 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import re
 import ssl
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from typing import Any
 from tests.real.pki import Authority
 from tests.real.ports import free_port
 
-from .harness import ON_ETCD, SIDES, Pair, difference
+from .harness import ON_ETCD, REAL, SIDES, Body, Both, Pair, difference
 from .masks import masked
 
 Obj = dict[str, Any]
@@ -99,6 +101,38 @@ class HookServer:
         self.released.set()
         self._server.shutdown()
         self._server.server_close()
+
+
+# The collection of an object, at the beginning of a path to the object or to a part of it.
+_COLLECTION = re.compile(r"(?:/api/v1|/apis/[^/]+/[^/]+)/(?:namespaces/[^/]+/)?(?!namespaces/[^/]+/)[^/?]+(?=/)")
+
+
+@dataclass
+class InStep(Pair):
+    """A pair whose changes wait until both servers' caches show the changes before them.
+
+    kube-apiserver begins an update or a deletion with the object that its watch cache has, and asks webhooks about that one; if
+    the store turns out to have a newer one, it asks about the newer one, too.
+    """
+
+    changed: set[str] = field(default_factory=set)
+
+    def send(self, method: str, path: Body, *args: Any, **kwargs: Any) -> Both:
+        found = _COLLECTION.match(path(REAL) if callable(path) else path)
+        if method != "GET" and found:
+            if found[0] in self.changed:
+                self._catch_up(found[0].format(ns=self.ns))
+            self.changed.add(found[0])
+        return super().send(method, path, *args, **kwargs)
+
+    def _catch_up(self, collection: str) -> None:
+        end = time.monotonic() + 90
+        for side in SIDES:
+            ask = self.endpoints[side].request
+            newest = ask("GET", f"{collection}?limit=1").json["metadata"]["resourceVersion"]
+            # A read at a revision waits for it, a few seconds at a time.
+            while ask("GET", f"{collection}/none?resourceVersion={newest}").status == 504:
+                assert time.monotonic() < end, f"{side}: the cache of {collection} does not get to {newest}"
 
 
 def _once(asked: list[Obj]) -> list[Obj]:
