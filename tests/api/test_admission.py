@@ -170,7 +170,8 @@ def test_the_systems_namespaces_are_there(pair: Pair) -> None:
         return body
 
     for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
-        pair.get(f"{NAMESPACES}/{name}", ignore=shown)
+        # A controller of kube-apiserver makes them, and looks again after a minute where it could not.
+        pair.eventually(f"{NAMESPACES}/{name}", lambda answer: answer.status == 200, ignore=shown)
 
 
 def test_a_namespace_can_not_be_renamed_by_its_label(pair: Pair) -> None:
