@@ -44,7 +44,7 @@ MASKS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r'(?<=resourceVersion: )"?\d+"?|(?<="resourceVersion": )"\d+"|(?<="resourceVersion":)"\d+"'), "<revision>"),
     (re.compile(r"(?<=Resource Version: )\s*\d+|(?<=resource version to be 1, was )\d+"), "<revision>"),
     # Said or not by chance when kubectl gives up waiting: its watch and its own clock end at the same time.
-    (re.compile(r'(?m)^(?:I<when> reflector.go.*|E<when> reflector.go.* err="context deadline exceeded" .*)\n'), ""),
+    (re.compile(r'(?m)^(?:I<when> reflector.go.*|E<when> reflector.go.* err="(?:.*: )?context deadline exceeded" .*)\n'), ""),
     (re.compile(r"(?<=kube-api-access-)[a-z0-9]{5}\b"), "<random>"),
     # Addresses that a service was given, unless the test asked for one below 10.96.1.0, which are left to people.
     (re.compile(r"\b10\.96\.(?!0\.)\d{1,3}\.\d{1,3}\b"), "<address>"),
@@ -56,8 +56,9 @@ MASKS: tuple[tuple[re.Pattern[str], str], ...] = (
     # kubectl aligns its columns to what is in them, which the masks have made equally long only now.
     (re.compile(r"(?<=\S)[ \t]{2,}"), "  "),
     (re.compile(r"[ \t]+(?=\n|$)"), ""),
-    # kube-apiserver repairs a service that its own cache of addresses has not heard of yet, now and then, and says so.
-    (re.compile(r"(?m)^.*  ipallocator-repair-controller  .*\n?"), ""),
+    # kube-apiserver repairs a service that its own cache of addresses has not heard of yet, now and then, and says so; likewise
+    # one that got its node port while all ports were looked at.
+    (re.compile(r"(?m)^.*  (?:ip|port)allocator-repair-controller  .*\n?"), ""),
     (re.compile(r"(?m)^Events:\n  Type  Reason .*\n  ----  ------ .*\n(?!  )"), "Events:  <none>\n"),
 )
 
@@ -244,10 +245,9 @@ class Kubectl:
                         except queue.Empty:
                             lines[side].append("<nothing>\n")
 
-            if first == 0:
-                # Nothing is printed that shows that the watch is open.
-                _until_they_follow(started, told)
             read(first)
+            # What is printed first does not show that the watch is open; a change before that may go unprinted.
+            _until_they_follow(started, told)
             for step in act:
                 step()
                 read(1)

@@ -136,7 +136,7 @@ def test_wait_for_a_value(kubectl: Kubectl) -> None:
 
 def test_wait_for_deletion(kubectl: Kubectl) -> None:
     kubectl.apply(cm("a"), cm("b"))
-    kubectl("wait", "--for=delete", "cm/a", "--timeout=3s", code=1)
+    kubectl("wait", "--for=delete", "cm/a", "--timeout=5s", code=1)
     with kubectl.meanwhile("wait", "--for=delete", "cm/a", "--timeout=90s"):
         kubectl("delete", "cm", "a", code=0)
     kubectl("wait", "--for=delete", "cm/a", "--timeout=1s", code=0)

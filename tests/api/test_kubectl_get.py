@@ -52,10 +52,11 @@ def full(
     kubectl = Kubectl(Path(real.kubectl_path), kubectl_homes, new_pair(endpoints).ns, tmp_path_factory.mktemp("full"))
     zoo.fill(kubectl)
     kubectl.until("get", "pdb", "pdb", "-o", "yaml", shows="expectedPods: 1")
-    # A controller that hears of a budget before its pods tells of that.
-    kubectl("delete", "events", "--field-selector", "reason=NoPods", compare=False)
-    # kube-apiserver looks for a service's address before its own cache has it, when the machine is busy, and tells of it.
-    kubectl("delete", "events", "--field-selector", "reason=ClusterIPNotAllocated", compare=False)
+    # A controller that hears of a budget before its pods tells of that. kube-apiserver looks for a service's address before its
+    # own cache has it, when the machine is busy, and for a node port that was given away while it looked, and tells of it.
+    for reason in ("NoPods", "ClusterIPNotAllocated", "PortNotAllocated"):
+        kubectl("delete", "events", "--field-selector", f"reason={reason}", compare=False)
+    zoo.await_server_address(kubectl)
     yield kubectl
     zoo.empty(kubectl)
 

@@ -10,6 +10,8 @@ from .kubectl import Kubectl
 
 Obj = dict[str, Any]
 
+SERVER_ADDRESS = "10.96.0.1"
+
 
 def crd(ns: str, plural: str = "ponies", kind: str = "Pony", short: str = "pn") -> Obj:
     """A kind with columns, short names, a category, status and scale. Its group belongs to the namespace `ns`."""
@@ -291,6 +293,11 @@ def fill(kubectl: Kubectl) -> None:
     define(kubectl)
     kubectl.apply(*some_of_each(ns), node(f"{ns}-node"))
     kubectl.apply(pony(ns, "merry", height=1.2, tags=["a", "b"]), pony(ns, "fatty", breed="Exmoor", replicas=3))
+
+
+def await_server_address(kubectl: Kubectl) -> None:
+    """kube-apiserver makes a service of itself after it is ready, and tries again only seconds later when that fails."""
+    kubectl.until("get", "svc", "kubernetes", "-n", "default", shows=SERVER_ADDRESS)
 
 
 def empty(kubectl: Kubectl) -> None:
