@@ -188,6 +188,35 @@ def comparable(objects: Iterable[Obj], names: Names) -> dict[str, Obj]:
     return found
 
 
+class Meeting:
+    """Where what was found in two places is laid side by side, each time that both have come to rest.
+
+    A process that stands still for a while looks as if it were done. What differs may only be late, so it is looked at again.
+    """
+
+    ROUNDS = 12
+
+    def __init__(self, *places: str, alike: Callable[[Any, Any], bool]) -> None:
+        self._places = places
+        self._alike = alike
+        self._brought: dict[tuple[str, int], dict[str, asyncio.Future[Any]]] = {}
+        self._visits: dict[tuple[str, str], int] = {}
+
+    async def agreed(self, place: str, about: str, look: Callable[[], Awaitable[Any]]) -> Any:
+        """What is found here, once the same is found there, or not for long. Both ask as often about the same."""
+        for _ in range(self.ROUNDS):
+            found = await look()
+            if self._alike(*await self._both(place, about, found)):
+                break
+        return found
+
+    async def _both(self, place: str, about: str, found: Any) -> list[Any]:
+        visit = self._visits[place, about] = self._visits.get((place, about), 0) + 1
+        brought = self._brought.setdefault((about, visit), {each: asyncio.Future() for each in self._places})
+        brought[place].set_result(found)
+        return [await brought[each] for each in self._places]
+
+
 class Tool:
     """A program of somebody else, with a home of its own."""
 

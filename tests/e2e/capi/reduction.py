@@ -23,7 +23,10 @@ POKE = "test.remuda.dev/poke"
 # After a minute of draining we say when it will be given up, or that it won't (docs/cluster-api.md); upstream never does.
 _OUTLOOK = re.compile(r"\n(?:This is given up at|There is no timeout:).*")
 # The others tell of a call that failed and was tried again, as calls do on a busy machine.
-PASSING_EVENTS = ("NodeDrainSlow", "VolumeDetachSlow", "FailedUpdate", "FailedDrainNode", "FailedDeleteNode", "FailedCreate")
+PASSING_EVENTS = (
+    *("NodeDrainSlow", "VolumeDetachSlow", "FailedUpdate", "FailedDrainNode", "FailedDeleteNode", "FailedCreate"),
+    *("FailedWaitForVolumeDetach", "Failed to retrieve Node by ProviderID"),
+)
 _LISTED = re.compile(r"(\* \w+s )([^:\n]*)(:)")
 
 

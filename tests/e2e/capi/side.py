@@ -43,7 +43,7 @@ from tests.real.cluster import RealCluster
 from tests.real.ports import free_ports
 from tests.unit.capi.kit import INFRA, provider_crd
 
-from .places import defaulted, patiently, started
+from .places import Meeting, defaulted, patiently, started
 from .reduction import PASSING_EVENTS, POKE, Names, reduced
 from .replicas import Patient
 
@@ -77,6 +77,7 @@ class Side(World):
     core = ""
     pokes = 0
     pki: Pki
+    meeting: Meeting
 
     async def snapshot(self, cluster: str) -> Obj:
         """Everything of a cluster, comparable."""
@@ -118,6 +119,11 @@ class Side(World):
         } | {"without a machine": sum(node["metadata"]["name"] not in known for node in nodes)}
 
     async def settled(self, cluster: str, quiet: float = 3.0) -> Obj:
+        """The snapshot once nothing changes any more, and the other side's is like it, or another one for long."""
+        found: Obj = await self.meeting.agreed(self.core, cluster, lambda: self._settled(cluster, quiet))
+        return found
+
+    async def _settled(self, cluster: str, quiet: float) -> Obj:
         """The snapshot once nothing has changed for a while, nor after the core was made to look at the Cluster again.
 
         Upstream's sums of machines follow only some of what they sum up; the rest waits for the next look.
@@ -157,9 +163,10 @@ Scenario = Callable[[Side], Awaitable[dict[str, Obj]]]
 
 
 class Both:
-    def __init__(self, ours: Side, theirs: Side) -> None:
+    def __init__(self, ours: Side, theirs: Side, alike: Callable[[Obj, Obj], bool]) -> None:
         self.ours = ours
         self.theirs = theirs
+        ours.meeting = theirs.meeting = Meeting(OURS, THEIRS, alike=alike)
 
     async def play(self, scenario: Scenario) -> tuple[dict[str, Obj], dict[str, Obj]]:
         """The same story on both sides, at the same time."""
@@ -168,7 +175,7 @@ class Both:
 
 
 @contextlib.asynccontextmanager
-async def both_sides(directory: Path, *upstream_flags: str) -> AsyncIterator[Both]:
+async def both_sides(directory: Path, *upstream_flags: str, alike: Callable[[Obj, Obj], bool]) -> AsyncIterator[Both]:
     # One API server each: upstream's `--namespace` does not work in the version that is pinned, so they can't share one.
     async with contextlib.AsyncExitStack() as stack:
         mine, other = await asyncio.gather(started(stack), started(stack))
@@ -178,7 +185,7 @@ async def both_sides(directory: Path, *upstream_flags: str) -> AsyncIterator[Bot
         )
         # A server hears of webhooks a moment after they were configured.
         await asyncio.gather(*(patiently(lambda side=side: defaulted(side)) for side in (ours, theirs)))  # type: ignore[misc]
-        yield Both(ours, theirs)
+        yield Both(ours, theirs, alike)
 
 
 @contextlib.asynccontextmanager

@@ -27,7 +27,7 @@ from remuda.sim.world import DEFAULT_VERSION, World
 from tests.e2e import upstream_capi
 from tests.real import need
 
-from .places import Place, attached, comparable, embedded, rested, started, workloads
+from .places import Meeting, Place, attached, comparable, embedded, rested, started, workloads
 from .reduction import Names, differences
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
@@ -154,6 +154,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
 async def _story(directory: Path) -> Told:
     told = Told()
     definitions = [plane.definition() for plane in PLANES.values() if plane is not None]
+    meeting = Meeting("embedded", "attached", alike=lambda here, there: not differences(here, there))
 
     async def at(name: str) -> None:
         async with contextlib.AsyncExitStack() as stack:
@@ -167,7 +168,9 @@ async def _story(directory: Path) -> Told:
             manager = Bootstrap("bootstrap", place.endpoint, place.kubeconfig, here)
             stack.callback(manager.stop)
             await asyncio.to_thread(manager.start)
-            found = await asyncio.gather(*(_play(place, here / "workload-pki", kind, plane) for kind, plane in PLANES.items()))
+            found = await asyncio.gather(
+                *(_play(place, here / "workload-pki", kind, plane, meeting) for kind, plane in PLANES.items())
+            )
             told.clusters[name] = dict(zip(PLANES, found, strict=True))
             told.tracebacks += place.tracebacks()
 
@@ -178,7 +181,7 @@ async def _story(directory: Path) -> Told:
 # --- a life ----------------------------------------------------------------------------------------------------------------
 
 
-async def _play(place: Place, pki: Path, name: str, plane: Plane | None) -> Played:
+async def _play(place: Place, pki: Path, name: str, plane: Plane | None, meeting: Meeting) -> Played:
     played = Played()
     world = place.world
     await _begin(world, pki, name, plane)
@@ -195,8 +198,13 @@ async def _play(place: Place, pki: Path, name: str, plane: Plane | None) -> Play
     await _add_workers(world, name)
     await world.until(f"{name}: the workers run", lambda: world.running(name, 3), LONG)
     await world.until(f"{name}: it is available", lambda: _available(world, name), LONG)
-    await rested(lambda: _seen(world, name), seconds=LONG)
-    await _note(world, name, played)
+
+    async def noted() -> Obj:
+        await rested(lambda: _seen(world, name), seconds=LONG)
+        await _note(world, name, played)
+        return _comparable(played)
+
+    await meeting.agreed(place.name, name, noted)
     await _end(world, name, plane, played)
     return played
 

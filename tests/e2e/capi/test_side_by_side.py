@@ -25,32 +25,40 @@ class Accepted:
     """A difference that stays, and why; `where` is a regular expression for the place."""
 
     story: str
+    station: str
     where: str
     why: str
 
-    def fits(self, story: str, line: str) -> bool:
-        return story == self.story and re.match(self.where, line) is not None
+    def fits(self, story: str, station: str, line: str) -> bool:
+        return (story, station) == (self.story, self.station) and self.names(line)
+
+    def names(self, line: str) -> bool:
+        return re.match(self.where, line) is not None
 
 
 ACCEPTED = (
     Accepted(
         "strangers",
-        r"unknown kinds\.clusters\.strange\.status\.conditions\[\d\]\.message",
+        "unknown kinds",
+        r"\.clusters\.strange\.status\.conditions\[\d\]\.message",
         "we say after upstream's sentence which kind nobody defines, instead of sending people to the logs only",
     ),
     Accepted(
         "deployment_paused",
-        r"scaled, not rolled\.machinedeployments\.halted-md\.metadata\.annotations\..*/revision",
+        "scaled, not rolled",
+        r"\.machinedeployments\.halted-md\.metadata\.annotations\..*/revision",
         "a paused deployment keeps its revision; upstream empties it",
     ),
     Accepted(
         "deployment_paused",
-        r"scaled, not rolled\.(machines|nodes)\.halted-md-#1-#\d\.",
+        "scaled, not rolled",
+        r"\.(machines|nodes)\.halted-md-#1-#\d\.",
         "upstream can't read the revision that it emptied, and so never gets to the node of the new machine",
     ),
     Accepted(
         "pause",
-        r"paused\.machines\.pause-#1\.status\.conditions\[7\]",
+        "paused",
+        r"\.machines\.pause-#1\.status\.conditions\[7\]",
         "a pause reaches machines of a control plane at once; upstream's hear of it at the next resync",
     ),
 )
@@ -66,13 +74,18 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
 
 
 async def _play(directory: Path) -> Played:
-    async with both_sides(directory, "--feature-gates=MachineTaintPropagation=true") as both:
+    async with both_sides(directory, "--feature-gates=MachineTaintPropagation=true", alike=_alike) as both:
 
         async def one(story: Scenario, both: Both = both) -> tuple[Any, Any]:
             return await both.play(story)
 
         results = await asyncio.gather(*(one(story) for story in STORIES), return_exceptions=True)
     return {story.__name__: result for story, result in zip(STORIES, results, strict=True)}
+
+
+def _alike(ours: Any, theirs: Any) -> bool:
+    """Where an accepted difference is, the names of its story are: no need to know which story it is."""
+    return all(any(accepted.names(line) for accepted in ACCEPTED) for line in differences(ours, theirs))
 
 
 @pytest.mark.parametrize("story", [story.__name__ for story in STORIES])
@@ -85,16 +98,20 @@ def test_a_story_ends_alike(played: Played, story: str) -> None:
     for station in before:
         # Upstream sends events late when much happens; what is missing must be there at the end.
         ours[station].pop("events"), theirs[station].pop("events")
-    wrong = [f"{station}{line}" for station in (*before, last) for line in differences(ours[station], theirs[station])]
-    unexpected = [line for line in wrong if not any(accepted.fits(story, line) for accepted in ACCEPTED)]
+    unexpected = [
+        f"{station}{line}"
+        for station in (*before, last)
+        for line in differences(ours[station], theirs[station])
+        if not any(accepted.fits(story, station, line) for accepted in ACCEPTED)
+    ]
     assert not unexpected, "\n".join(unexpected)
 
 
-@pytest.mark.parametrize("accepted", ACCEPTED, ids=lambda accepted: accepted.story + ":" + accepted.where)
+@pytest.mark.parametrize("accepted", ACCEPTED, ids=lambda accepted: accepted.story + ":" + accepted.station + accepted.where)
 def test_an_accepted_difference_is_still_there(played: Played, accepted: Accepted) -> None:
     found = played[accepted.story]
     if isinstance(found, BaseException):
         raise found
     ours, theirs = found
-    wrong = [f"{station}{line}" for station in theirs for line in differences(ours[station], theirs[station])]
-    assert any(accepted.fits(accepted.story, line) for line in wrong), "gone: take it from the list"
+    station = accepted.station
+    assert any(map(accepted.names, differences(ours[station], theirs[station]))), "gone: take it from the list"
