@@ -44,6 +44,8 @@ from tests.real.ports import HOST, free_ports
 SERVICE_RANGE = "10.96.0.0/16"
 SERVICE_ADDRESS = "10.96.0.1"
 ISSUER = "https://kubernetes.default.svc.cluster.local"
+# Those that kube-apiserver makes for itself.
+NAMESPACES = {"kube-system", "kube-public", "kube-node-lease", "default"}
 
 # What Remuda's own kcm does; nothing that would make pods or move workloads.
 CONTROLLERS = (
@@ -192,7 +194,8 @@ class RealCluster:
     def kubectl(self, *arguments: str, check: bool = True, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         """Real kubectl against this cluster."""
         return subprocess.run(
-            [str(self.kubectl_path), f"--kubeconfig={self.kubeconfig}", *arguments],
+            # What kubectl keeps of a server it keeps by the port, which may have been another's an hour ago.
+            [str(self.kubectl_path), f"--kubeconfig={self.kubeconfig}", f"--cache-dir={self.data_dir / 'kubectl'}", *arguments],
             input=stdin,
             capture_output=True,
             text=True,
@@ -273,7 +276,17 @@ class RealCluster:
                 "--authentication-token-webhook-cache-ttl=1s",
             ]
         self._spawn("kube-apiserver", program, [*flags, *self._apiserver_args])
-        self._wait("kube-apiserver", lambda: self.request("GET", "/readyz")[0] == 200, 400)
+        self._wait("kube-apiserver", self._is_of_use, 400)
+
+    def _is_of_use(self) -> bool:
+        """It says that it is ready before it has made its namespaces, and before it knows which addresses services may have."""
+        if self.request("GET", "/readyz")[0] != 200:
+            return False
+        status, found = self.request("GET", "/api/v1/namespaces")
+        if status != 200 or not {each["metadata"]["name"] for each in found["items"]} >= NAMESPACES:
+            return False
+        service = {"metadata": {"name": "of-use"}, "spec": {"ports": [{"port": 80}], "clusterIP": "10.96.255.254"}}
+        return self.request("POST", "/api/v1/namespaces/default/services?dryRun=All", service)[0] == 201
 
     def _write_webhook(self) -> Path:
         context = {"cluster": "webhook", "user": "webhook"}
@@ -417,11 +430,12 @@ class RealCluster:
         return "\n".join(self.log(name).splitlines()[-20:])
 
 
-_libc = ctypes.CDLL(None)
+# Looked up here: between fork and exec another thread may hold the loader's lock for ever.
+_prctl = ctypes.CDLL(None).prctl
 
 
 def _die_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def main(arguments: list[str]) -> int:
