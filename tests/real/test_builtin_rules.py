@@ -26,6 +26,11 @@ from tests.unit.builtin.served import masked, name_of, object_of
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 RECORD = Path(__file__).parents[1] / "unit" / "builtin" / "rules.json"
+# kube-apiserver heeds what is of these kinds in requests for others, and forgets it a moment after it is gone: they come last.
+HEEDED = {
+    *("ResourceQuota", "LimitRange", "StorageClass", "PriorityClass", "IngressClass"),
+    *("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"),
+}
 _WARNING = re.compile(r'299 - "((?:[^"\\]|\\.)*)"')
 
 
@@ -54,7 +59,8 @@ def server() -> Iterator[Server]:
     with RealCluster(fsync=False, apiserver_args=["--allow-privileged=true"]) as cluster:
         server = Server(cluster)
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-        server.ask("POST", "/api/v1/namespaces/default/serviceaccounts", account)
+        code, answer, _ = server.ask("POST", "/api/v1/namespaces/default/serviceaccounts", account)
+        assert code == 201, answer
         yield server
 
 
@@ -93,7 +99,8 @@ def real_answer(server: Server, case: Case) -> Obj:
 
 
 def test_the_record_is_what_the_real_server_says(server: Server) -> None:
-    answers = {case.id: real_answer(server, case) for case in CASES}
+    cases = sorted(CASES, key=lambda case: case.update and case.kind in HEEDED)
+    answers = {case.id: real_answer(server, case) for case in cases}
     if os.environ.get("REMUDA_RECORD") == "1":
         RECORD.write_text(json.dumps(answers, indent=1, sort_keys=True) + "\n")
     assert answers == json.loads(RECORD.read_text())
