@@ -149,10 +149,17 @@ def test_a_host_joins_and_takes_up_its_plan(gateway: Gateway, tmp_path: Path, ki
             found = gateway.endpoint.request("GET", f"{SECRETS}/{plan_name(machine)}").json.get("data") or {}
             return {key: base64.b64decode(value).decode(errors="replace") for key, value in found.items()}
 
-        host.until(lambda: data().get("plan-state") == "failed")
-        plan = json.loads(data()["plan"])
+        seen: list[dict[str, str]] = []
+
+        def failed() -> bool:
+            # All at once: a few seconds later it is tried again.
+            seen[:] = [data()]
+            return seen[0].get("plan-state") == "failed"
+
+        host.until(failed)
+        plan = json.loads(seen[0]["plan"])
         (nowhere,) = FROM_NOWHERE.values()
-        assert nowhere in plan["instructions"][-1]["image"] and data()["plan-revision"] == "1"
+        assert nowhere in plan["instructions"][-1]["image"] and seen[0]["plan-revision"] == "1"
         (config,) = (each for each in plan["files"] if each["path"] == f"/{CONFIG}")
         assert host.read(CONFIG) == base64.b64decode(config["content"]).decode()
         assert all(host.read(each["path"].lstrip("/")) or not each.get("content") for each in plan["files"])
