@@ -21,7 +21,7 @@ from remuda.management.conditions import is_true
 from remuda.runtime import Manager
 from tests.unit.machines.nodedrivers.kit import CONFIGS, NOWHERE, config
 
-from .test_rancher_crds import served, until
+from .test_rancher_crds import served, there, until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
@@ -73,6 +73,8 @@ async def _one_life(client: HttpsClient) -> None:
     made = await until(lambda: _created(client))
     assert (made["location"], made["noPublicIp"]) == ("westus", False)
 
+    # It is made beside the others, in no order.
+    await until(lambda: there(client, NODE_DRIVERS, "exoscale"))
     await client.patch(NODE_DRIVERS, "exoscale", {"spec": {"active": True}})
 
     async def exoscale() -> bool:
@@ -90,10 +92,10 @@ async def _one_life(client: HttpsClient) -> None:
 
 
 async def _created(client: HttpsClient) -> Obj | None:
-    """A server takes up a kind a moment after it established it."""
+    """A server takes up a kind a moment after it established it, and may have to take it up anew."""
     try:
         return await client.create(CONFIGS, config(size="Standard_D4"), "fleet-default")
     except ApiError as error:
-        if error.code == 404:
+        if error.code in (404, 429, 503):
             return None
         raise

@@ -85,15 +85,19 @@ async def test_the_controllers_keep_clusters_in_step_on_a_real_api_server() -> N
             parts.manager.add(reconciler)
         running = asyncio.create_task(parts.manager.run())
         try:
-            await until(lambda: _there(client, _NAMESPACES, "fleet-default"))
+            await until(lambda: there(client, _NAMESPACES, "fleet-default"))
             await _one_life(client)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
 
-async def _there(client: HttpsClient, resource: GroupVersionResource, name: str, namespace: str = "") -> bool:
-    return not await gone(client, resource, name, namespace)
+async def there(client: HttpsClient, resource: GroupVersionResource, name: str, namespace: str = "") -> bool:
+    try:
+        await client.get(resource, name, namespace)
+    except ApiError:
+        return False
+    return True
 
 
 async def _one_life(client: HttpsClient) -> None:
@@ -106,7 +110,7 @@ async def _one_life(client: HttpsClient) -> None:
         return dig(await client.get(provisioning.CLUSTERS, "demo", "fleet-default"), "status", field)
 
     name = await until(lambda: status("clusterName"))
-    await until(lambda: _there(client, _SECRETS, "crt-token-node-token", name))
+    await until(lambda: there(client, _SECRETS, "crt-token-node-token", name))
     # What is no longer wanted goes from the other one, and what others said of it stays.
     await client.patch(management.CLUSTERS, name, {"spec": {"theirs": "kept"}})
     await client.patch(provisioning.CLUSTERS, "demo", {"spec": {"agentEnvVars": None}}, "fleet-default")
@@ -116,12 +120,23 @@ async def _one_life(client: HttpsClient) -> None:
         return "agentEnvVars" not in found and found["theirs"] == "kept"
 
     await until(followed)
-    found = await client.get(management.CLUSTERS, name)
-    conditions = [*dig(found, "status", "conditions", default=[]), {"type": "Connected", "status": "True"}]
-    await client.patch(management.CLUSTERS, name, {"status": {"conditions": conditions}})
+    found = await until(lambda: _connected(client, name))
     assert await until(lambda: status("clientSecretName")) == "demo-kubeconfig"
     owners = dig(await client.get(_NAMESPACES, name), "metadata", "ownerReferences")
     assert [owner["uid"] for owner in owners] == [dig(found, "metadata", "uid")], "it goes with the cluster"
     await client.delete(management.CLUSTERS, name)
     for what in ((provisioning.CLUSTERS, "demo", "fleet-default"), (management.CLUSTERS, name)):
         await until(lambda what=what: gone(client, *what))  # type: ignore[misc]
+
+
+async def _connected(client: HttpsClient, name: str) -> Obj | None:
+    """Said beside whatever the controllers say of it at the same time."""
+    found = await client.get(management.CLUSTERS, name)
+    conditions = [*dig(found, "status", "conditions", default=[]), {"type": "Connected", "status": "True"}]
+    version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+    try:
+        return await client.patch(management.CLUSTERS, name, {"metadata": version, "status": {"conditions": conditions}})
+    except ApiError as error:
+        if error.is_conflict:
+            return None
+        raise
