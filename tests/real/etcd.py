@@ -227,7 +227,8 @@ class EtcdCluster:
         for each in wanted:
             try:
                 return self._ask(each, "POST", path, {} if body is None else body, timeout)
-            except (OSError, http.client.HTTPException) as error:
+            # Also one that answers, but has just lost its leader.
+            except (OSError, http.client.HTTPException, EtcdError) as error:
                 last = error
         raise EtcdError(f"{path}: {last}\n{self.tails()}")
 

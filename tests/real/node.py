@@ -331,7 +331,10 @@ SystemdCgroup = false
         self._spawn("kube-proxy", [*self._enter(), str(build.programs("kubelet")["kube-proxy"]), f"--config={path}"], {})
 
     def _is_ready(self) -> bool:
-        status, node = self.cluster.request("GET", f"/api/v1/nodes/{self.name}")
+        try:
+            status, node = self.cluster.request("GET", f"/api/v1/nodes/{self.name}")
+        except OSError:
+            return False
         conditions: list[dict[str, Any]] = node.get("status", {}).get("conditions", []) if status == 200 else []
         return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
