@@ -18,7 +18,7 @@ FLAGS = Path(__file__).resolve().parents[2] / "src/remuda/machines/nodedrivers/f
 def described() -> dict[str, list[dict[str, Any]]]:
     """By driver its flags, as the driver lists them."""
     program = build.programs("rancher-machine-flags")["rancher-machine-flags"]
-    done = subprocess.run([program], capture_output=True, check=True, timeout=60)
+    done = subprocess.run([program], capture_output=True, check=True, timeout=300)
     found: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)
     return found
 

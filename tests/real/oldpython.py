@@ -45,7 +45,7 @@ def why_not() -> str:
     if shutil.which("debootstrap") is None and not Path("/usr/sbin/debootstrap").exists():
         return "debootstrap is not installed: make test-deps"
     try:
-        done = subprocess.run([*words(Path("/tmp")), "-V"], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([*words(Path("/tmp")), "-V"], capture_output=True, text=True, timeout=300, check=False)
     except Unavailable as reason:
         return str(reason)
     return "" if done.stdout.startswith(VERSION) else f"no {VERSION} comes up: {done.stdout} {done.stderr}"

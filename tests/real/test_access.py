@@ -49,7 +49,7 @@ def cluster() -> Iterator[RealCluster]:
             "/api/v1/namespaces/default/secrets",
             {"metadata": {"name": "legacy", "annotations": annotations}, "type": "kubernetes.io/service-account-token"},
         )
-        running.kubectl("wait", "--for=jsonpath={.data.token}", "secret/legacy", "--timeout=90s")
+        running.kubectl("wait", "--for=jsonpath={.data.token}", "secret/legacy", "--timeout=240s")
         yield running
 
 

@@ -29,7 +29,7 @@ from tests.unit.capi.admission.cases import DEFAULTING, VALID, Case, Defaulting,
 from tests.unit.capi.admission.changes import changed, random_template
 from tests.unit.capi.admission.checks import CHECKING, TOPOLOGY
 
-pytestmark = [pytest.mark.real, pytest.mark.soak, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.real, pytest.mark.soak, pytest.mark.timeout(900)]
 
 TYPES = {each.kind: each for each in admitted(None)}
 SEED = 20_260_801
@@ -51,7 +51,7 @@ class Upstream:
     def __init__(self, manager: Manager) -> None:
         self.manager = manager
         context = ssl.create_default_context(cafile=str(manager.directory / "certs" / "ca.crt"))
-        self._connection = http.client.HTTPSConnection("127.0.0.1", manager.webhook_port, context=context, timeout=30)
+        self._connection = http.client.HTTPSConnection("127.0.0.1", manager.webhook_port, context=context, timeout=240)
 
     def ask(self, review: Obj, *, mutating: bool) -> Obj:
         verb, kind = "mutate" if mutating else "validate", review["request"]["kind"]["kind"].lower()

@@ -66,7 +66,7 @@ def _ask(manager: Manager, version: str, objs: list[Obj]) -> list[Obj]:
         json.dumps(review).encode(),
         {"Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request, timeout=60, context=context) as answer:
+    with urllib.request.urlopen(request, timeout=240, context=context) as answer:
         response = json.load(answer)["response"]
     assert response["result"]["status"] == "Success", (SEED, response["result"])
     converted: list[Obj] = response["convertedObjects"]

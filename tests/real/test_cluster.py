@@ -27,7 +27,7 @@ def cluster() -> Iterator[RealCluster]:
         yield started
 
 
-def eventually(true: Callable[[], bool], seconds: float = 90) -> None:
+def eventually(true: Callable[[], bool], seconds: float = 240) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "it did not become true in time"
