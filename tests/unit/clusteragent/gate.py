@@ -25,6 +25,7 @@ from remuda.clusteragent.settings import Given, Source
 from remuda.gateway.certificates import ca_checksum
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Rng, VirtualClock
 from remuda.tunnel import Refused, Stream, TunnelServer
+from remuda.tunnel.session import PING_EVERY
 from tests.real.ports import free_port
 from tests.unit.tunnel.pair import stopped, until
 
@@ -137,6 +138,15 @@ class Life:
             await self.clock.advance(step)
             await asyncio.sleep(0.02)
         await until(predicate, 60)
+
+    async def pass_time_connected(self, gate: Gate, seconds: int) -> None:
+        """The same for tunnels that stand. Their pings are answered in real time, which the agent's clock knows nothing of: so it
+        goes on when the server has heard of each."""
+        for _ in range(seconds // int(PING_EVERY)):
+            sessions = [*gate.main, *gate.tunnels.sessions(f"stv-cluster-{CLUSTER}")]
+            heard = [session.heard_at for session in sessions]
+            await self.clock.advance(PING_EVERY)
+            await until(lambda: all(one.heard_at > at for one, at in zip(sessions, heard, strict=True)))  # noqa: B023
 
 
 @asynccontextmanager

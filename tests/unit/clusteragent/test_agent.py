@@ -181,14 +181,10 @@ async def test_a_new_token_that_is_wrong_replaces_nothing(gate: Gate, server: Se
         path.write_text(OTHER_TOKEN)
         await life.pass_time_until(lambda: gate.contacts[-1].token == OTHER_TOKEN)
         path.write_text("")
-        for _ in range(60):
-            await life.clock.advance(1)
-            await asyncio.sleep(0.005)
+        await life.pass_time_connected(gate, 60)
         assert gate.main == standing
         path.write_text(TOKEN)
-        for _ in range(60):
-            await life.clock.advance(1)
-            await asyncio.sleep(0.005)
+        await life.pass_time_connected(gate, 60)
         refused = [contact for contact in gate.contacts if contact.token == OTHER_TOKEN]
         assert gate.main == standing
         assert len(refused) < 12, "it is given up when the old one is back"
@@ -249,8 +245,7 @@ async def test_a_tunnel_does_not_wait_for_the_api_nor_end_with_it(gate: Gate, se
         await until(gate.connected)
         await life.pass_time_until(lambda: len(life.said) == 1)
         api.refusing = "all"
-        for _ in range(150):
-            await life.clock.advance(1)
+        await life.pass_time_connected(gate, 150)
         assert gate.connected(), "what was known before is kept"
         with pytest.raises(ApiError):
             await InProcessClient(server).get(SECRETS, "stv-aggregation", "cattle-system")
