@@ -10,6 +10,7 @@ import select
 import stat
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,8 @@ Obj = dict[str, Any]
 
 NEW = "another password, a better one"
 USERS = "/apis/management.cattle.io/v3/users"
+# Questions whose answers are not shown.
+SECRET = ("Password", "New password", "The same again")
 
 
 def fresh(directory: Path) -> Gateway:
@@ -99,6 +102,9 @@ class Home:
             shown += data.decode(errors="replace")
             if left and left[0][0] in shown[at:]:
                 at = len(shown)
+                # Some releases of click ask first; then nothing is shown any more, and what was typed by then is forgotten.
+                while left[0][0] in SECRET and termios.tcgetattr(terminal)[3] & termios.ECHO and time.monotonic() < end:
+                    time.sleep(0.01)
                 os.write(terminal, f"{left.pop(0)[1]}\n".encode())
         _, status = os.waitpid(pid, 0)
         os.close(terminal)
