@@ -101,9 +101,14 @@ def test_directories_of_the_agent_must_be_inside_too(tmp_path: Path) -> None:
 
 
 def test_an_instruction_that_takes_too_long_has_failed(tmp_path: Path) -> None:
-    result = apply(engine(tmp_path, instruction_timeout_seconds=1), plan_bytes(instructions=[shell("echo x; sleep 60")]))
-    assert not result.succeeded
-    assert "still running after 1 s" in result.why
+    for seconds in (1, 30):
+        host = engine(tmp_path, instruction_timeout_seconds=seconds)
+        result = apply(host, plan_bytes(instructions=[shell("echo x; sleep 600")]), run_id=f"r{seconds}")
+        assert not result.succeeded
+        assert f"still running after {seconds} s" in result.why
+        # A slow machine may not have come to its first word.
+        if said(result)["step"]:
+            break
     assert said(result) == {"step": b"x\n"}
 
 

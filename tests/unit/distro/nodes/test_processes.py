@@ -117,6 +117,12 @@ async def _told(place: Village, root: Path, pod: Obj) -> Obj:
     return found
 
 
+def _end(directory: Path, code: int) -> None:
+    """Tell the process to end so; whole at once, since it may look at any moment."""
+    (directory / "end.new").write_text(str(code))
+    (directory / "end.new").rename(directory / "end")
+
+
 def _lives(pid: int) -> bool:
     try:
         # One that has ended and was not waited for lives no more.
@@ -165,9 +171,8 @@ async def test_a_process_gets_what_its_pod_says(place: Village, tmp_path: Path) 
 async def test_a_process_that_ends_is_started_again_after_a_pause(place: Village, tmp_path: Path) -> None:
     pod = await place.make(PODS, _pod())
     told = await _told(place, tmp_path, pod)
-    end = _directory(tmp_path, pod) / "end"
     (_directory(tmp_path, pod) / "told").unlink()
-    end.write_text("7")
+    _end(_directory(tmp_path, pod), 7)
 
     async def pausing() -> Obj | None:
         status = dig(await place.get(PODS, "show"), "status", "containerStatuses", 0)
@@ -175,7 +180,7 @@ async def test_a_process_that_ends_is_started_again_after_a_pause(place: Village
 
     status = await place.until("it pauses", pausing)
     assert dig(status, "lastState", "terminated", "exitCode") == 7
-    end.unlink()
+    (_directory(tmp_path, pod) / "end").unlink()
     again = await _told(place, tmp_path, pod)
     assert again["pid"] != told["pid"]
     log = tmp_path / f"var/log/pods/{NAMESPACE}_show_{uid_of(pod)}/main/0.log"
@@ -265,7 +270,7 @@ async def test_processes_end_with_their_node_and_begin_with_it(place: Village, t
 async def test_a_task_ends_as_its_process_does(place: Village, tmp_path: Path) -> None:
     pod = await place.make(PODS, _pod(restartPolicy="Never"))
     await _told(place, tmp_path, pod)
-    (_directory(tmp_path, pod) / "end").write_text("0")
+    _end(_directory(tmp_path, pod), 0)
 
     async def succeeded() -> bool:
         return bool(dig(await place.get(PODS, "show"), "status", "phase") == "Succeeded")
