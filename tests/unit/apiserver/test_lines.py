@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -25,20 +25,33 @@ class Place:
         self.reading = asyncio.Event()
         self.reading.set()
         self.listener = Listener(self.answer, None, self.lines)
+        # Requests whose head has come, and what was written of answers that never end.
+        self.requests: list[web.BaseRequest] = []
+        self.written = 0
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.requests.append(request)
         await self.reading.wait()
         if request.path == "/endless":
             response = web.StreamResponse()
             await response.prepare(request)
             while True:
+                self.written += 1
                 await response.write(b"x" * 65536)
         return web.Response(text=str(len(await request.read())))
 
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def connect(self, let_in: bool = True) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """`let_in`: by now it is one of the lines that are looked at."""
+        before = len(self.lines)
         found = await asyncio.open_connection("127.0.0.1", self.listener.port)
-        await asyncio.sleep(0.02)
+        if let_in:
+            await until(lambda: len(self.lines) > before)
         return found
+
+    async def begun(self, count: int = 1) -> web.BaseRequest:
+        """The last of so many requests, whose head has come."""
+        await until(lambda: len(self.requests) == count)
+        return self.requests[-1]
 
     async def pass_time(self, seconds: float) -> int:
         """How many were cut meanwhile."""
@@ -47,6 +60,12 @@ class Place:
             await self.clock.advance(1.0)
             cut += self.lines.look()
         return cut
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not true():
+            await asyncio.sleep(0.005)
 
 
 @asynccontextmanager
@@ -121,11 +140,12 @@ async def test_a_body_that_stops_or_drips() -> None:
     async with place() as here:
         stopped, writer = await here.connect()
         writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nabc")
-        await asyncio.sleep(0.05)
+        await here.begun()
         assert await here.pass_time(70) == 1
         assert await ended(stopped)
         reader, writer = await here.connect()
         writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\nabc")
+        await here.begun(2)
         cut = 0
         for _ in range(40):
             writer.write(b"x")
@@ -141,7 +161,9 @@ async def test_nobody_is_cut_for_our_own_slowness() -> None:
         here.reading.clear()
         reader, writer = await here.connect()
         writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 900_000)
-        await asyncio.sleep(0.1)
+        request = await here.begun()
+        # It has as much of the body as it takes before somebody reads it.
+        await until(lambda: request.protocol._reading_paused or request.protocol._buffer_paused)
         assert await here.pass_time(1000) == 0
         here.reading.set()
         writer.write(b"x" * 100_000)
@@ -153,7 +175,12 @@ async def test_an_answer_that_nobody_reads() -> None:
     async with place() as here:
         _, writer = await here.connect()
         writer.write(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
-        await asyncio.sleep(0.2)
+        await here.begun()
+        # It has written as much as there is room for on the way.
+        written = 0
+        while here.written > written:
+            written = here.written
+            await asyncio.sleep(0.2)
         assert await here.pass_time(500) == 0
         assert await here.pass_time(200) == 1
         assert here.told == ["an answer was not read"]
@@ -163,8 +190,8 @@ async def test_an_answer_that_nobody_reads() -> None:
 async def test_one_address_has_so_many_connections() -> None:
     async with place(Room(per_address=2, in_all=10)) as here:
         first, writer = await here.connect()
-        await here.connect()
-        third, _ = await here.connect()
+        second = await here.connect()
+        third, _ = await here.connect(let_in=False)
         assert await ended(third)
         assert here.told == ["there are too many connections"]
         writer.close()
@@ -175,17 +202,19 @@ async def test_one_address_has_so_many_connections() -> None:
         reader, writer = await here.connect()
         writer.write(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         assert b"200 OK" in await reader.read()
+        # It was there all the time.
+        second[1].close()
 
 
 async def test_who_is_turned_away_again_and_again_is_told_of_once_a_minute() -> None:
     async with place(Room(per_address=1, in_all=10)) as here:
         _, kept = await here.connect()
         for _ in range(20):
-            reader, _ = await here.connect()
+            reader, _ = await here.connect(let_in=False)
             assert await ended(reader)
         assert here.told == ["there are too many connections"]
         await here.clock.advance(60)
-        reader, _ = await here.connect()
+        reader, _ = await here.connect(let_in=False)
         assert await ended(reader)
         assert len(here.told) == 2
         kept.close()

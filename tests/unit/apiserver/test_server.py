@@ -26,7 +26,7 @@ SERVICE_ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
 
 
 async def holds(predicate: Callable[[], bool]) -> None:
-    assert await wait_until(SYSTEM_CLOCK, predicate, 10.0, poll=0.01)
+    assert await wait_until(SYSTEM_CLOCK, predicate, 60.0, poll=0.01)
 
 
 # --- what ends it ---------------------------------------------------------------------------------------------------------
