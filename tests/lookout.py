@@ -107,14 +107,15 @@ class Lookout:
 
     def leaks(self) -> list[str]:
         """What was found in all logs, told without the secret."""
-        for directory in self.directories:
+        # Threads of tests that are over may still learn something: what is looked through is as it was.
+        for directory in list(self.directories):
             with contextlib.suppress(OSError):
                 self.learn_database(directory)
         return [told for path, test in self._files() for told in self.leaks_in(path, test)]
 
     def _files(self) -> Iterator[tuple[Path, str]]:
         known = dict(self.logs)
-        for directory, test in self.directories.items():
+        for directory, test in list(self.directories.items()):
             for pattern in _LOGS:
                 # Something may still be removed in there.
                 with contextlib.suppress(OSError):
@@ -129,7 +130,7 @@ class Lookout:
             return
         # Of every word once: a log says the same again and again.
         words = {word for word in set(_WORDS.findall(text)) if self._head_in(word)}
-        if not words and not any(phrase in text for phrase in self.phrases):
+        if not words and not any(phrase in text for phrase in list(self.phrases)):
             return
         for number, line in enumerate(text.splitlines(), 1):
             if _ON_PURPOSE.match(line):
@@ -139,7 +140,7 @@ class Lookout:
                     head = self._head_in(word)
                     shown = line[: line.find(head)] + b"[HERE]"
                     yield f"{test}: {path}:{number}: a secret ({self.heads[head]}): {shown[-200:].decode(errors='replace')}"
-            for phrase, origin in self.phrases.items():
+            for phrase, origin in list(self.phrases.items()):
                 if phrase in line:
                     shown = line.replace(phrase, b"[HERE]")
                     yield f"{test}: {path}:{number}: a secret ({origin}): {shown[-200:].decode(errors='replace')}"

@@ -102,7 +102,7 @@ def test_sigterm_ends_open_watches_and_exits_clean(shell: Shell) -> None:
         assert received.startswith(b"HTTP/1.1 200")
         served.process.send_signal(signal.SIGTERM)
         while chunk := connection.recv(65536):
-            received = chunk
+            received += chunk
         assert received.endswith(b"0\r\n\r\n"), "the watch must end as a whole answer does"
         assert served.ends() == (0, "")
 
@@ -111,12 +111,23 @@ def test_an_interrupt_stops_clean_and_a_second_one_at_once(shell: Shell) -> None
     with serving(shell) as served:
         served.process.send_signal(signal.SIGINT)
         assert served.ends() == (0, "")
+    # A graceful stop waits for some seconds only: who took that long to interrupt it again has shown nothing.
+    for _ in range(5):
+        code, took = _interrupted_twice(shell)
+        if code == 130 or took < 2:
+            break
+    assert code == 130
+
+
+def _interrupted_twice(shell: Shell) -> tuple[int, float]:
+    """The exit code, and how long it took us to come back."""
     with serving(shell) as served, served.connection() as connection:
         # A request whose body never comes: a graceful stop would wait for it. It has come when the one before it is answered.
         first = b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"
         connection.sendall(first + b"POST /api/v1/namespaces HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
         address = urlsplit(served.target.server)
         assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        began = time.monotonic()
         served.process.send_signal(signal.SIGINT)
 
         def refused() -> bool:
@@ -125,7 +136,8 @@ def test_an_interrupt_stops_clean_and_a_second_one_at_once(shell: Shell) -> None
 
         eventually(refused)
         served.process.send_signal(signal.SIGINT)
-        assert served.ends()[0] == 130
+        took = time.monotonic() - began
+        return served.ends()[0], took
 
 
 def test_a_second_server_on_the_data_directory_is_refused(shell: Shell) -> None:
