@@ -143,6 +143,17 @@ async def furnish(client: HttpsClient, namespace: str) -> None:
     for resource in (TEST_CLUSTERS, TEST_MACHINES, TEST_CONFIGS, OLD_CLUSTERS, OLD_MACHINES):
         await until(lambda resource=resource: client.list(resource))  # type: ignore[misc]
     await until(lambda: defaulted(client, namespace))
+    # Who converts is learned on another way than who admits, and later; without a webhook only the version is another one.
+    await until(lambda: converted(client, namespace))
+
+
+async def converted(client: HttpsClient, namespace: str) -> bool:
+    made = await client.create(OLD_MACHINES, old_machine("probe", namespace), dry_run=True)
+    reference = {"apiVersion": f"{INFRA}/v1", "kind": "TestCluster", "name": "probe"}
+    probe = named("Cluster", "cluster.x-k8s.io/v1beta1", "probe", namespace, {"infrastructureRef": reference})
+    other = await client.create(OLD_CLUSTERS, probe, dry_run=True)
+    drained = bool(dig(made, "spec", "nodeDrainTimeout") == "1m30s")
+    return drained and bool(dig(other, "spec", "infrastructureRef", "apiVersion") == f"{INFRA}/v1")
 
 
 async def defaulted(client: HttpsClient, namespace: str) -> bool:
@@ -355,8 +366,7 @@ async def test_everybody_trusts_new_certificates_as_soon_as_they_are_shown(real:
         (bundle,) = await until(bundles)
         assert b"BEGIN CERTIFICATE" in base64.b64decode(bundle)
         await until(lambda: defaulted(client, namespace))
-        # Who converts is learned on another way than who admits.
-        await until(lambda: client.create(OLD_MACHINES, old_machine("m1", namespace), dry_run=True))
+        await until(lambda: converted(client, namespace))
         await client.create(OLD_MACHINES, old_machine("m1", namespace))
         assert (await client.get(MACHINES, "m1", namespace))["spec"]["deletion"]["nodeDrainTimeoutSeconds"] == 90
 
