@@ -157,7 +157,8 @@ async def place(clock: Clock = SYSTEM_CLOCK) -> AsyncIterator[Place]:
         for name, crt, token in tokens:
             await made.client.create(SECRETS, crt_secret(name, crt, token=token), name)
         await made.settle()
-        assert await wait_until(SYSTEM_CLOCK, lambda: registrations.cluster_of(LOCAL) is not None, 60)
+        given = [token for *_, token in tokens]
+        assert await wait_until(SYSTEM_CLOCK, lambda: all(registrations.cluster_of(each) is not None for each in given), 60)
         address = await stack.enter_async_context(made.door())
         yield Place(made, address, stack, tunnels)
 
