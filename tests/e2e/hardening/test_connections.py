@@ -91,15 +91,23 @@ def rests(served: Served) -> bool:
     return cpu_seconds(served) - before < 1
 
 
+def _left(crowd: list[socket.socket]) -> int:
+    return len(crowd) - sum(map(ended, crowd))
+
+
 def test_one_address_cant_take_every_file(small: Small) -> None:
     """Not even by connections that never shake hands; who is there goes on, and others still come in."""
     collection = make_namespace(small, "crowd")
     endpoint = small.endpoint
     revision = endpoint.request("GET", collection).json["metadata"]["resourceVersion"]
     with contextlib.ExitStack() as stack, endpoint.stream(f"{collection}?watch=1&resourceVersion={revision}") as watch:
-        crowd = [stack.enter_context(connect(small, "127.0.0.2")) for _ in range(2 * FILES)]
-        eventually(lambda: len(crowd) - sum(map(ended, crowd)) < FILES / 2, why="an address has more than half of the room")
-        assert not all(map(ended, crowd)), "an address has no room at all"
+        # All are cut when they have not shaken hands for a while, which a machine may take for other things.
+        for _ in range(5):
+            crowd = [stack.enter_context(connect(small, "127.0.0.2")) for _ in range(2 * FILES)]
+            eventually(lambda crowd=crowd: _left(crowd) < FILES / 2, why="an address has more than half of the room")  # type: ignore[misc]
+            if there := _left(crowd):
+                break
+        assert there, "an address has no room at all"
         assert send(endpoint, "POST", collection, config_map("seen")).status == 201
         assert json.loads(watch.readline())["object"]["metadata"]["name"] == "seen"
         with secured(small, connect(small, "127.0.0.3")) as other:
@@ -120,14 +128,14 @@ def test_without_a_file_for_one_more_it_rests_and_comes_back(serve: Callable[...
         resource.prlimit(served.pid, resource.RLIMIT_NOFILE, (highest + 3, hard))
         waiting = [stack.enter_context(connect(served, "127.0.0.4")) for _ in range(20)]
         eventually(lambda: "no connection can be accepted: Too many open files" in served.told())
-        eventually(lambda: rests(served), seconds=15, why="it asks again and again for what it can't have")
+        eventually(lambda: rests(served), why="it asks again and again for what it can't have")
         assert send(endpoint, "POST", collection, config_map("during")).status == 201
         assert json.loads(watch.readline())["object"]["metadata"]["name"] == "during"
         resource.prlimit(served.pid, resource.RLIMIT_NOFILE, (soft, hard))
         assert ask(secured(served, waiting[-1])).startswith(b"HTTP/1.1 200")
     # Once each time: as often as somebody made room for one more by leaving.
     assert served.told().count("no connection can be accepted") < 5
-    assert "connections are accepted again" in served.told()
+    eventually(lambda: "connections are accepted again" in served.told())
     assert served.stop() == 0
     assert served.tracebacks() == [], served.told()
 
