@@ -239,6 +239,8 @@ def test_kubectl_shows_everything(world: World) -> None:
     shown = world.real.kubectl("get", kinds, "-A", "-o", "name").stdout
     for name in ("namespace/ranch", "secret/sec", "deployment.apps/web", "service/svc", "node/copper", "configmap/cm-a"):
         assert name in shown.splitlines(), shown
+    # What serves custom resources tells of them on another way, and later.
+    eventually(lambda: all(name in world.real.kubectl("api-resources", "-o", "name").stdout for name in ("horses.", "ponies.")))
     horses = world.real.kubectl("get", "horses.v1.horses.example.com,ponies", "-n", NS, "-o", "name").stdout
     assert set(horses.split()) == {
         "horse.horses.example.com/comet",
