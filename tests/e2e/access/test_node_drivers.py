@@ -126,6 +126,8 @@ def test_what_is_downloaded_needs_a_checksum(admin: Person) -> None:
 
 
 def test_users_can_t_have_hosts_beside_the_server(gateway: Gateway, ann: Person) -> None:
+    # The kinds of one driver come after those of another.
+    gateway.there(f"{CONFIGS}/localconfigs")
     refused = ann.request("POST", f"{CONFIGS}/localconfigs", config("LocalConfig", "evil"))
     assert refused.status == 403 and "the verb use on nodedrivers local" in refused.json["message"]
     pool = {"name": "w", "workerRole": True, "machineConfigRef": {"kind": "LocalConfig", "name": "evil"}}
@@ -146,6 +148,8 @@ def test_a_credential_is_its_maker_s(gateway: Gateway, ann: Person, reader: Pers
     # By which it is known what belongs to one.
     gateway.there(f"{SCHEMAS}/azurecredentialconfig")
     fields = {"clientId": "c", "subscriptionId": "s", "environment": "AzurePublicCloud"}
+    # The rules hear of it a moment later, and of what people may do, too.
+    until(lambda: ann.request("POST", f"{SECRETS}?dryRun=All", credential("cc-ann", **fields)).status == 422)
     refused = ann.request("POST", SECRETS, credential("cc-ann", **fields))
     assert refused.status == 422 and "azurecredentialConfig-clientSecret" in refused.json["message"]
     assert ann.request("POST", SECRETS, credential("cc-ann", clientSecret="x", **fields)).status == 201
