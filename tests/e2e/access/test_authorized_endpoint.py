@@ -64,10 +64,18 @@ def switch(cluster: Cluster, real: Real, on: bool) -> None:
 
 def configured(person: Person, cluster: Cluster, path: Path) -> tuple[Path, str]:
     """A kubeconfig as somebody gets it, and the name of the token in it."""
-    answer = person.request("POST", f"/v3/clusters/{cluster.id}?action=generateKubeconfig")
-    assert answer.status == 200, answer.body
-    path.write_text(answer.json["config"])
-    token = yaml.safe_load(answer.json["config"])["users"][0]["user"]["token"]
+    found: list[str] = []
+
+    def has_the_endpoint() -> bool:
+        """What it was switched on by reaches the gateway's caches in its own time."""
+        answer = person.request("POST", f"/v3/clusters/{cluster.id}?action=generateKubeconfig")
+        assert answer.status == 200, answer.body
+        found.append(answer.json["config"])
+        return any(each["name"] == "direct-fqdn" for each in yaml.safe_load(found[-1])["contexts"])
+
+    until(has_the_endpoint)
+    path.write_text(found[-1])
+    token = yaml.safe_load(found[-1])["users"][0]["user"]["token"]
     return path, token.partition(":")[0]
 
 
