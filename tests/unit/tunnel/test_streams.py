@@ -196,7 +196,9 @@ async def test_a_far_reader_that_stops_makes_our_writer_wait(door: Door) -> None
         assert client.session is not None
         await until(lambda: stream._paused)
         far = next(iter(client.session._streams.values()))
-        assert PAUSE_ABOVE < far.buffered < 2 * PAUSE_ABOVE
+        # The socket behind it may take a little more before it is full.
+        await until(lambda: far.buffered > PAUSE_ABOVE)
+        assert far.buffered < 2 * PAUSE_ABOVE
         assert not writing.done()
         assert written < 1024 * CHUNK
         go_on.set()
