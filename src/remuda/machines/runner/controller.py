@@ -119,6 +119,8 @@ class JobRunner:
         self._queue: WorkQueue[Key] | None = None
         # What keeps a Job from being begun, by its key.
         self._held: dict[Key, Wait] = {}
+        # Those of which it was said that they are about to begin.
+        self._expected: set[Key] = set()
         gauge = manager.registry.gauge("remuda_job_processes", "Processes of local Jobs, and Jobs that wait for one.", ("state",))
         gauge.read(self._counted)
         self.controller = replace(type(self).controller, concurrency=4, lane=self._lane)
@@ -144,6 +146,7 @@ class JobRunner:
         await synced(self._jobs, self._kinds.crds)
         job = self._jobs.get(*key)
         run = self._running.get(key)
+        self._expected.discard(key)
         if job is None or not is_managed(job) or jobstatus.is_over(job):
             self._held.pop(key, None)
             if run is not None and (job is None or run.job != uid_of(job)):
@@ -166,7 +169,9 @@ class JobRunner:
         why = "it is about to begin"
         if jobstatus.failures(job):
             why = "its process failed, and another begins after a pause"
-        if not self._slots:
+        if self._slots:
+            self._expected.add(key)
+        else:
             why = f"{self._ground.concurrency} Jobs run already, and no more at once"
         return Result(waits=(Wait(Code.TURN, subject, Actor.REMUDA, None, why),))
 
@@ -232,6 +237,8 @@ class JobRunner:
             return DONE
         run = self._running[key] = _Run(uid_of(job))
         slot = self._slots.pop()
+        if not self._slots:
+            self._disappoint()
         try:
             return await self._run(key, run, job, infra, slot)
         finally:
@@ -268,6 +275,12 @@ class JobRunner:
         if run.stopped:
             return DONE
         return await self._ended(job, code, output, removing=removing)
+
+    def _disappoint(self) -> None:
+        """Who was said to be about to begin before others took the last places has to wait, which is to be said instead."""
+        if (working := self._manager.working(CONTROLLER)) is not None:
+            for key in self._expected:
+                working.queue.add(key)
 
     def _hold(self, key: Key, wait: Wait) -> None:
         """Have it said why the Job does not begin."""
