@@ -190,14 +190,16 @@ async def test_installing_without_starting_and_roles(kit: HostKit, registry: Sta
     await asyncio.to_thread(one.install_agent)
     one.plan(OLD, "first", "INSTALL_REMUDA_SKIP_START=true", "INSTALL_REMUDA_EXEC=agent", 'REMUDA_NOTE=a "b" $c')
     unit = one.root / "etc/systemd/system/remuda-node.service"
-    await one.becomes(lambda: one.show("remuda-node", "UnitFileState") == "enabled")
+    await one.becomes(one.is_done)
+    assert one.show("remuda-node", "UnitFileState") == "enabled"
     assert 'bin/remuda" agent' in unit.read_text()
     environment = (one.root / "etc/systemd/system/remuda-node.env").read_text()
     assert 'REMUDA_NOTE="a \\"b\\" \\$c"\n' in environment
     assert "REMUDA_HOST_ID" not in environment
     assert one.show("remuda-node", "ActiveState") == "inactive"
     one.plan(OLD, "first", "INSTALL_REMUDA_SKIP_ENABLE=true", "INSTALL_REMUDA_TYPE=server")
-    await one.becomes((one.root / "etc/systemd/system/remuda-server.service").exists)
+    # A unit's file is there before all of it is written.
+    await one.becomes(one.is_done)
     assert one.show("remuda-server", "UnitFileState") == "disabled"
     one.plan(OLD, "first", "INSTALL_REMUDA_SKIP_START=true")
     await one.becomes(lambda: one.show("remuda-server", "UnitFileState") == "enabled" and not unit.exists())
