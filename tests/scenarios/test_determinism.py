@@ -33,6 +33,8 @@ async def _elsewhere(seed: int, hash_seed: str) -> str:
 
 
 @pytest.mark.soak
+# Five whole lives, two of them in other processes at the same time.
+@pytest.mark.timeout(0 if SOAK else 1200)
 @pytest.mark.parametrize("seed", range(5, 30) if SOAK else (5,))
 async def test_a_seed_is_a_run_and_another_seed_another_one(seed: int) -> None:
     elsewhere = asyncio.gather(_elsewhere(seed, "1"), _elsewhere(seed, "4711"))
