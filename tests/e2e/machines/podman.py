@@ -48,7 +48,7 @@ class Podman:
             with (self.directory / "service.log").open("wb") as log:
                 command = [*self._words, "system", "service", "--time=0", f"unix://{self.socket}"]
                 self._service = subprocess.Popen(command, stdout=log, stderr=log)
-            eventually(self.socket.is_socket, 60)
+            eventually(self.socket.is_socket, 180)
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -58,7 +58,11 @@ class Podman:
         self.run("rm", "-f", "-a", "-t", "0")
         if self._service is not None:
             self._service.terminate()
-            self._service.wait(60)
+            try:
+                self._service.wait(60)
+            except subprocess.TimeoutExpired:
+                self._service.kill()
+                self._service.wait()
         self.run("rmi", "-f", IMAGE)
         # Podman leaves its storage mounted on itself.
         subprocess.run(["umount", str(self.directory / "storage/overlay")], capture_output=True, check=False)

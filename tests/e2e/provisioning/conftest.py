@@ -53,7 +53,7 @@ class Ranch:
         return self.gateway.endpoint.request(method, path, sent, {"Content-Type": kind})
 
     def get(self, path: str) -> Obj:
-        answer = self.ask("GET", path)
+        answer = self._asked_again("GET", path)
         assert answer.status == 200, (path, answer.status, answer.body)
         found: Obj = answer.json
         return found
