@@ -78,13 +78,13 @@ async def test_a_lost_member_costs_no_write_and_no_event(three: EtcdCluster, how
             await fill(store, "/before")
             assert len(await soon(events, 1)) == 1
             await asyncio.to_thread(getattr(three, how), victim)
-            made = [await asyncio.wait_for(store.write([Put(f"/{index}", b"", expect=0)]), 30) for index in range(5)]
+            made = [await asyncio.wait_for(store.write([Put(f"/{index}", b"", expect=0)]), 90) for index in range(5)]
             seen = await soon(events, 5)
             assert [(event.revision, event.key) for event in seen] == [(revision, f"/{i}") for i, revision in enumerate(made)]
             held = await store.get("/4")
             assert held is not None and held.mod_revision == made[-1]
             await asyncio.to_thread(three.restore)
-            await fill(store, "/after")
+            await persistently(store, "/after", b"")
             assert [event.key for event in await soon(events, 1)] == ["/after"]
 
 
@@ -115,7 +115,7 @@ async def test_a_watch_from_the_past_is_not_held_up_by_a_member_that_hangs(three
                 async with store.watch(base) as events:
                     seen = [event.revision for event in await soon(events, 3)]
         assert seen == made
-        assert [event.revision for event in await asyncio.wait_for(store.changes(base, made[-1]), 30)] == made
+        assert [event.revision for event in await asyncio.wait_for(store.changes(base, made[-1]), 90)] == made
 
 
 async def test_without_a_quorum_reads_and_writes_fail_with_the_reason_and_come_back_by_themselves(
@@ -128,7 +128,7 @@ async def test_without_a_quorum_reads_and_writes_fail_with_the_reason_and_come_b
         for index in lost:
             three.kill(index)
         calls = (store.get("/a"), store.range("/"), store.current(), store.write([Put("/b", b"", expect=0)]))
-        answers = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 30)
+        answers = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 90)
         *reads, wrote = answers
         assert all(isinstance(read, Unavailable) and "etcd" in str(read) for read in reads), reads
         assert all(three.members[index].url in str(reads[0]) for index in lost), "it says who does not answer"
@@ -144,7 +144,7 @@ async def test_a_paused_majority_is_no_quorum_either(three: EtcdCluster, store: 
     for index in (0, 1):
         three.pause(index)
     with pytest.raises(Unavailable):
-        await asyncio.wait_for(store.get("/a"), 30)
+        await asyncio.wait_for(store.get("/a"), 90)
     await asyncio.to_thread(three.restore)
     assert await store.get("/a") is not None
 
@@ -239,7 +239,7 @@ async def test_a_write_that_was_done_though_its_answer_got_lost_is_found(etcd: E
             await until(lambda: other.revision > base)
             line.cut()
             line.heal()
-            assert await asyncio.wait_for(writing, 30) == base + 1
+            assert await asyncio.wait_for(writing, 90) == base + 1
             held = await other.get("/a")
             assert held is not None and (held.value, held.mod_revision) == (b"ours", base + 1)
             assert len(await other.changes(base, await other.current())) == 1, "it was done once"
@@ -255,7 +255,7 @@ async def test_a_deletion_that_was_done_though_its_answer_got_lost_is_no_mismatc
             await until(lambda: other.revision > made)
             line.cut()
             line.heal()
-            assert await asyncio.wait_for(writing, 30) == made + 1
+            assert await asyncio.wait_for(writing, 90) == made + 1
 
 
 async def test_a_write_that_never_arrived_is_tried_again(etcd: EtcdCluster) -> None:
@@ -267,7 +267,7 @@ async def test_a_write_that_never_arrived_is_tried_again(etcd: EtcdCluster) -> N
             await asyncio.sleep(0.2)
             line.cut()
             line.heal()
-            made = await asyncio.wait_for(writing, 30)
+            made = await asyncio.wait_for(writing, 90)
             assert [event.revision for event in await store.changes(base, await store.current())] == [made]
 
 
@@ -281,7 +281,7 @@ async def test_a_write_without_an_expectation_is_not_done_twice(etcd: EtcdCluste
             await asyncio.sleep(0.2)
             line.cut()
             line.heal()
-            made = await asyncio.wait_for(writing, 30)
+            made = await asyncio.wait_for(writing, 90)
             assert [event.revision for event in await store.changes(base, await store.current())] == [made]
 
 
@@ -298,7 +298,7 @@ async def test_somebody_elses_write_is_not_taken_for_our_own(etcd: EtcdCluster) 
             line.cut()
             line.heal()
             with pytest.raises((Mismatch, Unknown)):
-                await asyncio.wait_for(writing, 30)
+                await asyncio.wait_for(writing, 90)
 
 
 @pytest.mark.xfail(reason="a deletion has no bytes by which it could be told from another one of the same revision")
@@ -314,7 +314,7 @@ async def test_somebody_elses_deletion_is_not_taken_for_our_own(etcd: EtcdCluste
             line.cut()
             line.heal()
             with pytest.raises((Mismatch, Unknown)):
-                await asyncio.wait_for(writing, 30)
+                await asyncio.wait_for(writing, 90)
 
 
 async def test_a_write_that_a_hanging_member_still_holds_does_not_come_back_from_the_dead(three: EtcdCluster) -> None:
@@ -323,8 +323,8 @@ async def test_a_write_that_a_hanging_member_still_holds_does_not_come_back_from
     async with opened(first_first(three, victim, new_prefix())) as store:
         assert await store.get("/a") is None
         three.pause(victim)
-        made = await asyncio.wait_for(persistently(store, "/a", b"once"), 30)
-        gone = await asyncio.wait_for(store.write([Delete("/a", expect=made)]), 30)
+        made = await asyncio.wait_for(persistently(store, "/a", b"once"), 90)
+        gone = await asyncio.wait_for(store.write([Delete("/a", expect=made)]), 90)
         await asyncio.to_thread(three.restore)
         await asyncio.sleep(1)
         assert await store.get("/a") is None, "what was deleted is there again"
