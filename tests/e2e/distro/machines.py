@@ -189,6 +189,12 @@ class Machine:
         assert answer.status == 200, (path, answer.status, answer.body)
         return answer.json
 
+    def write(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> None:
+        """Until it is done: one whose answer was lost with a leader may have been done all the same, and is done once."""
+        fine = {"POST": (201, 409), "DELETE": (200, 404)}.get(method, (200,))
+        told = f"{method} {path} is not answered as it should be"
+        eventually(lambda: self.ask(method, path, body, kind).status in fine, why=told)
+
     def node(self, name: str) -> Obj:
         return dict(self.get(f"/api/v1/nodes/{name}"))
 

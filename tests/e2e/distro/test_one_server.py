@@ -58,16 +58,19 @@ def test_a_server_is_a_cluster(machines: Machines) -> None:
 
 def _probes_are_answered(machine: Machine) -> None:
     """As the planner writes them: the file that is trusted is the component's own."""
+
+    def ok(url: str, context: ssl.SSLContext | None = None) -> bool:
+        with urllib.request.urlopen(url, context=context, timeout=30) as answer:
+            return bool(answer.read() == b"ok")
+
     for port, name in ((10257, "kube-controller-manager"), (10259, "kube-scheduler")):
-        context = ssl.create_default_context(cafile=str(machine.tls / name / f"{name}.crt"))
-        with urllib.request.urlopen(f"https://{machine.address}:{port}/healthz", context=context, timeout=30) as answer:
-            assert answer.read() == b"ok"
-    with urllib.request.urlopen(f"http://{machine.address}:10248/healthz", timeout=30) as answer:
-        assert answer.read() == b"ok"
+        own = ssl.create_default_context(cafile=str(machine.tls / name / f"{name}.crt"))
+        # Each begins when its turn comes, which need not be before the server is ready.
+        eventually(lambda port=port, own=own: ok(f"https://{machine.address}:{port}/healthz", own))  # type: ignore[misc]
+    eventually(lambda: ok(f"http://{machine.address}:10248/healthz"))
     context = ssl.create_default_context(cafile=str(machine.tls / "server-ca.crt"))
     context.load_cert_chain(machine.tls / "client-kube-apiserver.crt", machine.tls / "client-kube-apiserver.key")
-    with urllib.request.urlopen(f"https://{machine.address}:6443/readyz", context=context, timeout=30) as answer:
-        assert answer.read() == b"ok"
+    eventually(lambda: ok(f"https://{machine.address}:6443/readyz", context))
 
 
 def _manifests_are_applied_and_pruned(machine: Machine) -> None:

@@ -151,7 +151,7 @@ def test_the_service_works_shut_in_and_goes_without_a_trace(host: SystemHost) ->
         eventually(lambda: "DigitalOcean can't be reached" in host.shell(f"{ask}{LOGS}").stdout, 180, every=1)
     except AssertionError:
         raise AssertionError(host.shell(f"{ask}{MACHINES}").stdout + host.log(UNIT)) from None
-    assert "remuda.hosts.init" in host.said(f"systemd-cgls --no-pager -l -u {UNIT}")
+    eventually(lambda: "remuda.hosts.init" in host.shell(f"systemd-cgls --no-pager -l -u {UNIT}").stdout, 180, every=1)
 
     # Whoever helps gets the journal, and what systemd knows.
     bundle = f"cd /root && {PROGRAM} support-bundle b.tar.gz --listen 127.0.0.1:8443 >/dev/null && tar xOzf b.tar.gz"
