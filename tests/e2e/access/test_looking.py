@@ -72,7 +72,9 @@ def test_a_cluster_waits_for_machines(cluster: Cluster, admin: Onlooker, watchin
     assert "looked-at" in admin.run("cluster", "ls", "-o", "name", "-n", "fleet-default").splitlines()
     assert admin.run("cluster", "show", cluster.id).startswith("cluster looked-at  waiting-for-machines")
     eventually(lambda: admin.data("explain", "looked-at")["complete"], PATIENCE)
-    assert "Roles, for " in (told := admin.run("explain", "looked-at")) and "registration-command" in told, told
+    # Who works on it says what they wait for after they have said how it is.
+    eventually(lambda: "Roles, for " in admin.run("explain", "looked-at"), PATIENCE)
+    assert "registration-command" in (told := admin.run("explain", "looked-at")), told
     assert admin.run("machine", "ls", "looked-at", "-o", "name") == ""
     assert "not found" in admin.run("explain", "nobody", code=3)
     eventually(lambda: "cluster looked-at: waiting-for-machines" in watching.read_text(), PATIENCE)
@@ -95,7 +97,7 @@ def test_a_cluster_that_is_there_already_is_connected_with_kubectl(gateway: Gate
     assert admin.run("cluster", "registration-command", "afar", "--insecure").startswith("curl --insecure ")
     assert "takes no hosts" in admin.run("cluster", "registration-command", "afar", "--worker", code=1)
     assert "waiting-for-agent" in admin.run("cluster", "show", "afar")
-    assert "ClusterAgent" in admin.run("explain", "afar") or "Connection" in admin.run("explain", "afar")
+    eventually(lambda: any(each in admin.run("explain", "afar") for each in ("ClusterAgent", "Connection")), PATIENCE)
 
 
 def test_a_host_that_has_come_is_seen_at_work(gateway: Gateway, cluster: Cluster, admin: Onlooker, watching: Path) -> None:
@@ -116,6 +118,7 @@ def test_a_host_that_has_come_is_seen_at_work(gateway: Gateway, cluster: Cluster
     assert machine["lastLine"]["text"] == "pulling the installer"
     shown = admin.run("cluster", "show", "looked-at")
     assert "└─ machines 0/1" in shown and "ago: pulling the installer" in shown
+    eventually(lambda: "CheckIn, for " in admin.run("explain", "looked-at"), PATIENCE)
     told = admin.run("explain", "looked-at")
     assert f"Machine {MACHINE}: waiting for agent to check in" in told and "CheckIn, for " in told
     assert "can be ended by you" in told and "plan: pending" in told and "pulling the installer" in told
