@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 Obj = dict[str, Any]
@@ -74,6 +75,12 @@ def owned_by(obj: Obj, *owners: Obj, **fields: Any) -> Obj:
         for owner in owners
     ]
     return {**obj, "metadata": {**obj["metadata"], "ownerReferences": references}}
+
+
+def owned_by_nobody(obj: Obj) -> Obj:
+    """`obj` with an owner that never was: a collector takes it away as soon as it hears of it."""
+    never = {"name": "never", "uid": str(uuid.uuid4())}
+    return owned_by(obj, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": never})
 
 
 def with_meta(obj: Obj, **fields: Any) -> Obj:

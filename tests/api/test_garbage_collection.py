@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from .builders import (
     deployment,
     namespace,
     owned_by,
+    owned_by_nobody,
     pod,
     replica_set,
 )
@@ -47,8 +47,7 @@ def await_collectors(pair: Pair, where: str, marker: dict[str, Any]) -> None:
     Theirs is a graph of what watches, one for each kind, have told them so far: an owner that is deleted before they have heard
     of its dependents has none.
     """
-    never = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "never", "uid": str(uuid.uuid4())}}
-    pair.post(where, owned_by(marker, never), compare=False)
+    pair.post(where, owned_by_nobody(marker), compare=False)
     pair.eventually(f"{where}/{marker['metadata']['name']}", gone, compare=False)
 
 

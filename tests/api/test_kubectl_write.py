@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from .builders import cm, deployment, pod, replica_set
+from .builders import cm, deployment, owned_by_nobody, pod, replica_set
 from .harness import SIDES
 from .kubectl import Kubectl, sorted_lines, without_lines
 from .zoo import secret, service
@@ -337,10 +337,7 @@ def collector_has_seen(kubectl: Kubectl) -> None:
     """Return when both collectors know every ConfigMap there is: kube-controller-manager's makes orphans only of those that it
     has heard of, and takes the others away. Once it has dealt with one that came later it knows the earlier ones.
     """
-    marker = cm("marker")
-    absent = {"apiVersion": "v1", "kind": "ConfigMap", "name": "never", "uid": "11111111-2222-3333-4444-555555555555"}
-    marker["metadata"]["ownerReferences"] = [absent]
-    kubectl.apply(marker)
+    kubectl.apply(owned_by_nobody(cm("marker")))
     kubectl("wait", "--for=delete", "cm/marker", "--timeout=90s", compare=False, code=0)
 
 

@@ -25,8 +25,8 @@ async def _is_served(client: Client, resource: GroupVersionResource) -> bool:
     try:
         await client.list(resource)
     except ApiError as error:
-        # The second one while a cache for it is being made.
-        if error.code in (404, 429):
+        # The second one while a cache for it is being made, the third while its handlers are replaced.
+        if error.code in (404, 429, 503):
             return False
         raise
     return True

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from remuda.gateway.tunnels import keys_of
+
 from .harness import Agent, Cluster, Embedded, Gateway, Program, until
 
 MANAGED = "/apis/management.cattle.io/v3/clusters"
@@ -99,6 +101,11 @@ class Mounted(Agent):
 
 def lines(gateway: Gateway, client: str, what: str) -> list[str]:
     return [line for line in gateway.told().splitlines() if f"tunnel {what}" in line and f"client={client} " in line]
+
+
+def ended(gateway: Gateway, cluster: str) -> list[list[str]]:
+    """What was said of tunnels of a cluster that have ended, for each of its two."""
+    return [lines(gateway, key, "ended") for key in keys_of(cluster)]
 
 
 def test_a_server_with_another_ca_gets_no_token(gateway: Gateway, downstream: Embedded) -> None:

@@ -14,10 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from remuda.gateway.tunnels import keys_of
-
 from .harness import MANAGED, Agent, Cluster, Embedded, Gateway, until
-from .test_agent import lines
+from .test_agent import ended
 
 Obj = dict[str, Any]
 
@@ -129,14 +127,14 @@ def test_a_new_token_reaches_the_agent_and_the_old_one_is_good_for_a_while(
 ) -> None:
     cluster.until("Ready", "True")
     old = cluster.token()
-    ended = [lines(gateway, key, "ended") for key in keys_of(cluster.id)]
+    before = ended(gateway, cluster.id)
     crt = f"/apis/management.cattle.io/v3/namespaces/{cluster.id}/clusterregistrationtokens/default-token"
     asked = json.dumps({"metadata": {"annotations": {"remuda.dev/rotate-token": "please"}}}).encode()
     assert gateway.endpoint.request("PATCH", crt, asked, {"Content-Type": "application/merge-patch+json"}).status == 200
     until(lambda: cluster.token() not in ("", old))
     # An agent that has other things to do may be late with one answer.
     cluster.until("Connected", "True")
-    assert [lines(gateway, key, "ended") for key in keys_of(cluster.id)] == ended, "the agent with the old token stays"
+    assert ended(gateway, cluster.id) == before, "the agent with the old token stays"
     secrets = "/api/v1/namespaces/cattle-system/secrets"
     encoded = base64.b64encode(cluster.token().encode()).decode()
 

@@ -19,11 +19,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from remuda.gateway.tunnels import keys_of
 from tests.api.harness import Answer
 
 from .harness import PASSWORD, Agent, Cluster, Embedded, Gateway, Imported, Person, to_its_end, until
-from .test_agent import lines
+from .test_agent import ended
 
 Obj = dict[str, Any]
 
@@ -520,11 +519,11 @@ def test_a_nodes_token_opens_no_tunnel(gateway: Gateway, imported: Imported, dow
         ):
             refused(attempt(gateway.nobody(), "GET", path, **WEBSOCKET, **shown), 400, 401)
     # A whole agent with it does not get anywhere either, nor does it disturb the one that is there.
-    ended = [lines(gateway, key, "ended") for key in keys_of(imported.id)]
+    before = ended(gateway, imported.id)
     other = Agent(imported.cluster, downstream, token=node, called="agent-of-a-node")
     with other:
         until(lambda: "answered 400" in other.told() or "answered 401" in other.told(), log=other)
-    assert [lines(gateway, key, "ended") for key in keys_of(imported.id)] == ended
+    assert ended(gateway, imported.id) == before
     # An agent that has other things to do may be late with one answer.
     imported.cluster.until("Connected", "True")
 

@@ -8,7 +8,6 @@ import contextlib
 import os
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,7 @@ from remuda.machines.runner.grant import cluster_of
 from remuda.management.conditions import condition_of
 from remuda.rke.names import SECRETS
 from remuda.runtime import Elector, Manager
+from tests.real.taking_up import taken_up
 
 Obj = dict[str, Any]
 
@@ -198,8 +198,7 @@ async def furnished(client: Client, api: Obj, directory: Path, data: Path | None
         for crd in wanted:
             await made.create(CRDS, crd)
         await established(made.client, SYSTEM_CLOCK, [each["metadata"]["name"] for each in wanted])
-        for crd in wanted:
-            await made.eventually(partial(_served, client, crd), f"{crd['metadata']['name']} is served")
+        await taken_up(client, wanted)
         for name in (FLEET, "cattle-global-data"):
             await made.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         annotations = {"nodedriver.cattle.io/file-to-field-aliases": "userdata:userdata"}
@@ -211,20 +210,6 @@ async def furnished(client: Client, api: Obj, directory: Path, data: Path | None
         await made.end()
         with contextlib.suppress(OSError):
             jobs.rmdir()
-
-
-async def _served(client: Client, crd: Obj) -> bool:
-    """A real server says that a definition is established a moment before it answers for it."""
-    spec = crd["spec"]
-    try:
-        for version in spec["versions"]:
-            if version["served"]:
-                await client.list(GroupVersionResource(spec["group"], version["name"], spec["names"]["plural"]), limit=1)
-    except ApiError as error:
-        if error.code in (404, 429, 503):
-            return False
-        raise
-    return True
 
 
 def forged(infra: Obj, name: str = "") -> Obj:
