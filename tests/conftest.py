@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import lookout
+from tests import again, lookout
 from tests.unit.fuzz import budget
 
 # A test asserts no wall time, and neither does hypothesis: an example may be slow because the machine is busy. The same sources
@@ -34,6 +34,7 @@ _reported = pytest.StashKey[Path]()
 
 def pytest_configure(config: pytest.Config) -> None:
     budget.choose_seed()
+    again.begin(config)
     lookout.begin(worker=hasattr(config, "workerinput"))
     if hasattr(config, "workerinput") or os.environ.get(_ENVIRONMENT):
         return
