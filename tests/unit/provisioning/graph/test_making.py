@@ -262,7 +262,7 @@ async def test_a_pool_waits_for_its_driver_and_for_what_its_machines_are_like() 
         assert "no node driver" in (await told(made, "RKECluster"))[2]
         await driver(made)
         await made.settle(6)
-        assert await told(made, "RKECluster") == ("Unknown", "Waiting", "machine pool cp: there is no PodConfig nc")
+        assert await told(made, "RKECluster") == ("Unknown", "Waiting", "machine pool cp: there is no PodConfig fleet-default/nc")
         await machine_config(made)
         await made.settle(6)
         assert is_true(await demo(made), "RKECluster")
