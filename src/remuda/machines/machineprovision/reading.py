@@ -164,12 +164,12 @@ class Reading:
 
     async def _refusal(self, infra: Obj, key: Key, found: Obj | None) -> str:
         """Why a machine may not use a credential that its cluster names, or that it was made with; empty when it may."""
-        if found is None:
-            return f"there is no Secret {key}"
         wanted = self.wanted_of(infra, self.machine_of(infra))
         named = None if wanted is None else self._references.of(wanted)
         if named is not None and named.names(key_of(SECRETS, *key)) and not is_being_deleted(infra):
             return await named.refusal(key_of(SECRETS, *key), found)
+        if found is None:
+            return f"there is no Secret {key}"
         made_with = dig(infra, "status", "cloudCredentialUID") or (named.uid(key_of(SECRETS, *key)) if named is not None else "")
         if made_with and made_with != uid_of(found):
             return f"the Secret {key} is not the one that this machine was made with, but a new one of its name"
