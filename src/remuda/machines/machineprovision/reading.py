@@ -34,7 +34,7 @@ from remuda.management.settings import MACHINE_REPOSITORY, Settings, registry_at
 from remuda.provisioning.graph.names import POOL_NAME
 from remuda.provisioning.graph.pools import credential_of, has_config
 from remuda.provisioning.provisioningcluster.configs import GLOBAL_CREDENTIALS
-from remuda.provisioning.references import Access, References
+from remuda.provisioning.references import ACCEPT, Access, References
 from remuda.provisioning.references.naming import key_of
 from remuda.rke.names import SECRETS
 from remuda.runtime import Manager, synced
@@ -170,22 +170,25 @@ class Reading:
             return await named.refusal(key_of(SECRETS, *key), found)
         if found is None:
             return f"there is no Secret {key}"
-        made_with = dig(infra, "status", "cloudCredentialUID") or (named.uid(key_of(SECRETS, *key)) if named is not None else "")
-        if made_with and made_with != uid_of(found):
-            return f"the Secret {key} is not the one that this machine was made with, but a new one of its name"
+        known = {dig(infra, "status", "cloudCredentialUID") or "", self._bound_uid(infra, key)} - {""}
+        if known and uid_of(found) not in known:
+            return (
+                f"the Secret {key} is neither the one that this machine was made with nor one that its cluster was given since: "
+                f"a user who may read it sets the annotation {ACCEPT}=true on the cluster to accept it"
+            )
         return ""
 
-    def credential_uid(self, infra: Obj) -> str:
-        """The uid of the credential that :meth:`environment` gives for a machine; empty as long as its cluster has no record."""
-        name = self.credential_name(infra)
-        if dig(infra, "status", "cloudCredentialSecretName") == name and (
-            made_with := dig(infra, "status", "cloudCredentialUID")
-        ):
-            return str(made_with)
+    def _bound_uid(self, infra: Obj, key: Key) -> str:
+        """The uid of the credential that the cluster uses under this name; empty as long as there is no record of it."""
         wanted = self.wanted_of(infra, self.machine_of(infra))
-        if not name or wanted is None:
-            return ""
-        return self._references.of(wanted).uid(key_of(SECRETS, *_credential_key(infra, name)))
+        return "" if wanted is None else self._references.of(wanted).uid(key_of(SECRETS, *key))
+
+    def credential_uid(self, infra: Obj) -> str:
+        """The uid of the credential that a machine is made with, or was made with if it goes; empty if there is no record."""
+        name, before = self.credential_name(infra), str(dig(infra, "status", "cloudCredentialUID") or "")
+        if not name or is_being_deleted(infra):
+            return before
+        return self._bound_uid(infra, _credential_key(infra, name)) or before
 
     def _may_use(self, infra: Obj, name: str) -> bool:
         if dig(infra, "status", "cloudCredentialSecretName") == name:

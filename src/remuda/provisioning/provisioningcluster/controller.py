@@ -128,8 +128,7 @@ class ProvisioningClusters:
 
     async def _make(self, wanted: Obj, managed: Obj) -> Result:
         now = self._manager.clock.time()
-        bound, unbound = await self._references.of(wanted).bound()
-        wanted = await self._say(wanted, bound)
+        wanted, unbound = await self._bind(wanted)
         try:
             wanted = await self._keep_schemas(wanted)
             configs = await self._configs.read(wanted)
@@ -156,6 +155,11 @@ class ProvisioningClusters:
             await self._tell_managed(wanted, managed, plane)
         # What hosts are told of is for the planner to wait for; here it is looked for, and nobody tells of Secrets.
         return Result(_AGAIN_SECONDS if unbound else None, (*waits, *unbound))
+
+    async def _bind(self, wanted: Obj) -> tuple[Obj, list[Wait]]:
+        """Find what its references stand for, and keep that before any of it is used."""
+        bound, unbound = await self._references.of(wanted).bound()
+        return await self._say(wanted, bound), unbound
 
     def _of_subjects(self, binding: Obj) -> Iterable[Key]:
         """The clusters whose references a subject of a binding wrote."""
@@ -226,6 +230,8 @@ class ProvisioningClusters:
         """The mirror deletes the Cluster of Cluster API, which takes its objects along; what it never took for its own, because
         something died in between, is taken away here."""
         key = Key.of(wanted)
+        # Machines need their credential to go, and a user may accept another one for that.
+        wanted, _ = await self._bind(wanted)
         cluster = await find(self._client, capi.CLUSTERS, key.name, key.namespace)
         if cluster is None or not is_made_for(cluster, wanted):
             left = await self._graphs.prune(wanted)
