@@ -20,6 +20,8 @@ _DISK = "tests/security/test_disk.py"
 _PEOPLE = "tests/unit/machines/nodedrivers/test_people.py"
 _BODIES = "tests/unit/apiserver/test_bodies.py"
 _JOBS = "tests/unit/machines/runner/test_parts.py"
+_REFERENCES = "tests/security/test_references.py"
+_USED = "tests/security/test_references_used.py"
 
 TESTS: dict[str, tuple[str, ...]] = {
     "S1": (
@@ -243,5 +245,24 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_BODIES}::test_who_has_too_many_bytes_under_way_is_told_to_try_again",
         f"{_BODIES}::test_bodies_that_wait_for_a_webhook_are_counted",
         f"{_BODIES}::test_however_a_request_ends_its_bytes_are_given_back",
+    ),
+    "S42": (
+        f"{_REFERENCES}::test_a_user_s_own_object_is_used_and_an_administrator_uses_all",
+        f"{_REFERENCES}::test_another_object_under_the_same_name_is_refused_until_it_is_accepted",
+        f"{_REFERENCES}::test_a_right_that_an_author_loses_is_the_cluster_s_no_more",
+        f"{_REFERENCES}::test_roles_in_a_cluster_give_no_right_to_what_it_could_name",
+        f"{_USED}::test_a_config_is_its_makers_whoever_named_it_first",
+        f"{_USED}::test_a_job_gets_no_credential_but_the_one_that_its_cluster_was_given",
+    ),
+    "S43": (
+        f"{_REFERENCES}::test_every_field_that_names_a_secret_or_a_config_is_marked",
+        f"{_REFERENCES}::test_plans_are_made_of_what_is_marked",
+        f"{_USED}::test_a_plan_shows_no_secret_that_the_author_of_its_cluster_may_not_read",
+    ),
+    "S44": (
+        f"{_REFERENCES}::test_an_object_of_another_user_is_as_one_that_is_not_there",
+        "tests/unit/machines/test_admission.py::test_whose_a_config_is_is_told_to_those_who_may_read_it",
+        "tests/unit/machines/test_admission.py::test_which_clusters_name_a_config_is_told_to_those_who_may_read_them",
+        "tests/unit/rke/test_admission.py::test_a_snapshot_that_is_to_be_restored_has_to_be_there_and_the_cluster_s_own",
     ),
 }

@@ -13,7 +13,8 @@ A type is a TypedDict; what a client may send is said beside each field, with `A
 The shape comes from the Python type: `str`, `bool`, `int`, `float`, `Literal` (an enum), `list`, `dict[str, …]`, a TypedDict,
 `… | None` (nullable), `int | str` (int-or-string), `Any` (anything at all). A field that has no `Doc` is described by its type's
 docstring. Words of a list's items stand with the item: `list[Annotated[str, Length(1, 63)]]`. Rules in a class's :func:`rules`
-hold wherever the class is used; a class that extends it does not inherit them.
+hold wherever the class is used; a class that extends it does not inherit them. A field that names another object says so with
+:class:`Names`; that adds nothing to the schema, and :func:`naming_fields` lists those fields.
 
 Nothing is made before somebody asks. :mod:`.definitions` makes whole CustomResourceDefinitions of these schemas.
 """
@@ -21,9 +22,10 @@ Nothing is made before somebody asks. :mod:`.definitions` makes whole CustomReso
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from enum import Enum
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NotRequired, Required, TypedDict, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -123,6 +125,30 @@ def Preserve() -> Rule:
 def Embedded() -> Rule:
     """The value is a whole Kubernetes object, with apiVersion, kind and metadata."""
     return Rule(lambda schema: schema.update({"x-kubernetes-embedded-resource": True}))
+
+
+class Form(Enum):
+    """How a field names an object."""
+
+    NAME = "name"  # in the namespace of the object that has the field
+    CREDENTIAL = "cattle-global-data:name"  # or, without that namespace, as NAME
+    SCOPED = "namespace:name"  # or, without a namespace, as NAME
+    URL = "secret://namespace:name"  # anything else names nothing
+    OBJECT = "apiVersion, kind and name"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Marks a field whose value names another object: a right to that object is asked for before it is used.
+
+    With `key` it is the entry of that name in the field's value. With `Form.OBJECT` the value says itself of which kind it is;
+    `group` is then what holds without an apiVersion.
+    """
+
+    group: str
+    resource: str
+    form: Form = Form.NAME
+    key: str = ""
 
 
 def rules(*words: Rule) -> Callable[[_T], _T]:
@@ -270,3 +296,36 @@ def _is_required(cls: Any, name: str, hint: Any) -> bool:
     if get_origin(hint) in (Required, NotRequired):
         return get_origin(hint) is Required
     return name in cls.__required_keys__
+
+
+# ---- fields that name objects
+
+# In the path of a field: every item of a list, every entry of a map.
+EACH, ENTRY = "[]", "{}"
+
+
+@cache
+def naming_fields(hint: Any) -> tuple[tuple[tuple[str, ...], Names], ...]:
+    """The fields of a type, however deep, that are marked with :class:`Names`: their paths and marks."""
+    return tuple(_naming(hint, ()))
+
+
+def _naming(hint: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Names]]:
+    if get_origin(hint) in (Required, NotRequired):
+        yield from _naming(get_args(hint)[0], path)
+    elif get_origin(hint) is Annotated:
+        kind, *metadata = get_args(hint)
+        for mark in metadata:
+            if isinstance(mark, Names):
+                yield (*path, mark.key) if mark.key else path, mark
+        yield from _naming(kind, path)
+    elif _is_typed_dict(hint):
+        for name, field in _fields(hint)[0]:
+            yield from _naming(field, (*path, name))
+    elif get_origin(hint) is list:
+        yield from _naming(get_args(hint)[0], (*path, EACH))
+    elif get_origin(hint) is dict:
+        yield from _naming(get_args(hint)[1], (*path, ENTRY))
+    elif get_origin(hint) in (UnionType, Union):
+        for each in get_args(hint):
+            yield from _naming(each, path)

@@ -44,6 +44,7 @@ from remuda.management.users.admission import admitted as admitted_identity
 from remuda.management.users.controllers import TokenController, UserController
 from remuda.provisioning.admission import admitted as admitted_wishes
 from remuda.provisioning.cluster import ManagementMirror, WantedClusters
+from remuda.provisioning.references.admission import admitted as admitted_references
 from remuda.rke.admission import admitted as admitted_providers
 from remuda.rke.hosts import Hosts
 from remuda.runtime import Informers, Manager, Pauses, Reconciler, Registry
@@ -272,8 +273,9 @@ def admitted_types(
             *admitted_identity(source, rbac),
             *admitted_clusters(),
             *admitted_wishes(source),
-            *admitted_providers(source, secrets=secrets),
-            *admitted_machines(source),
+            *admitted_providers(source),
+            *admitted_references(source, rbac, secrets=secrets),
+            *admitted_machines(source, rbac),
             *admitted_drivers(source, rbac),
             *admitted_credentials(source, rbac, clock),
         )

@@ -58,10 +58,10 @@ def add_provisioning(
         manager.beside(cache.run)
     while_working(manager, lambda: gateway.waits.follow(manager.waits))
     door = ProvisioningDoor(gateway, manager.informers)
-    ports = Ports(workloads, door, door.script, ground.entropy, ground.environment, _IN_SCRIPTS)
+    ports = Ports(workloads, door, ground.access, door.script, ground.entropy, ground.environment, _IN_SCRIPTS)
     ProvisioningControllers(manager, ports, only)
     if machines is not None:
-        MachineControllers(manager, machines, only)
+        MachineControllers(manager, machines, ground.access, only)
 
 
 class ProvisioningDoor:

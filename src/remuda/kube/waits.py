@@ -19,7 +19,7 @@ class Code(StrEnum):
     CONTENT = "Content"  # an object is there, but what it must hold is not
     DEPENDENTS = "Dependents"  # foreground deletion waits for dependents that block it
     PAUSED = "Paused"  # nothing is done to an object until somebody unpauses it
-    REFERENCE = "Reference"  # what an object refers to is not there, or is of a kind that is not known
+    REFERENCE = "Reference"  # what an object refers to is not there, may not be used, or is of a kind that is not known
     PROVISIONING = "Provisioning"  # a provider has not provided yet what it was asked for
     MALFORMED = "Malformed"  # what somebody else wrote can't be used
     CONNECTION = "Connection"  # a workload cluster can't be reached

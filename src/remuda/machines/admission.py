@@ -15,11 +15,13 @@ from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.apiserver.admission import DELETE, Attributes
 from remuda.apiserver.admission.chain import EVERY
+from remuda.apiserver.authz.rbac import Rbac
 from remuda.apiserver.source import ObjectSource
 from remuda.capi.names import DEPLOYMENT_NAME
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value
 from remuda.kube.objects import GroupVersion, annotations_of, dig, is_being_deleted, labels_of, name_of, owner_references_of
 from remuda.management.clusters.admission import concerns
+from remuda.management.roles.held import Holdings
 from remuda.provisioning.graph import Unrenderable
 from remuda.provisioning.graph.names import (
     CLONED_FROM_KIND,
@@ -47,9 +49,9 @@ _ENVELOPE = frozenset({"apiVersion", "kind", "metadata", "status"})
 _CLUSTERS = frozenset({(provisioning.GROUP, "Cluster"), (capi.GROUP, "Cluster")})
 
 
-def admitted(source: ObjectSource) -> tuple[AdmittedType, ...]:
+def admitted(source: ObjectSource, rbac: Rbac) -> tuple[AdmittedType, ...]:
     """`source` knows clusters.provisioning.cattle.io, Machines, and the kinds of node drivers as far as they are served."""
-    rules = Rules(source)
+    rules = Rules(source, Holdings(source, rbac))
     return (
         AdmittedType(MACHINE_GROUP, _VERSION, EVERY, "DriverMachines", validate=rules.machine_errors),
         AdmittedType(CONFIG_GROUP, _VERSION, EVERY, "DriverConfigs", validate=rules.config_errors, validates_deletion=True),
@@ -58,8 +60,9 @@ def admitted(source: ObjectSource) -> tuple[AdmittedType, ...]:
 
 
 class Rules:
-    def __init__(self, source: ObjectSource) -> None:
+    def __init__(self, source: ObjectSource, held: Holdings) -> None:
         self._source = source
+        self._held = held
 
     # --- what was made ----------------------------------------------------------------------------------------------------
 
@@ -102,7 +105,7 @@ class Rules:
         return []
 
     def _warn_of_deletion(self, attributes: Attributes, old: Obj) -> None:
-        for cluster, pools in self._users(attributes.kind, old):
+        for cluster, pools in self._users(attributes, old):
             if is_being_deleted(cluster):
                 continue
             named = _pools(pool["name"] for pool in pools)
@@ -112,7 +115,7 @@ class Rules:
         fields = set(_changed(_fields(new), _fields(old)))
         if not fields:
             return
-        for cluster, pools in self._users(attributes.kind, old):
+        for cluster, pools in self._users(attributes, old):
             rolled = [pool for pool in pools if _is_replaced(cluster, pool, old, new)]
             if rolled:
                 number = sum(len(self._machines(cluster, pool["name"])) for pool in rolled)
@@ -120,12 +123,17 @@ class Rules:
                 attributes.warnings.append(f"{named} of the cluster {name_of(cluster)}: {_machines(number)} replaced by new ones")
             attributes.warnings += _unknown(cluster, pools, fields)
 
-    def _users(self, kind: str, config: Obj) -> Iterator[tuple[Obj, list[Obj]]]:
-        """Clusters and their pools that refer to a config."""
-        name, namespace = name_of(config), config["metadata"].get("namespace") or ""
+    def _users(self, attributes: Attributes, config: Obj) -> Iterator[tuple[Obj, list[Obj]]]:
+        """Clusters and their pools that refer to a config, as far as the writer may read them: any cluster may name it."""
+        wanted = (CONFIG_GROUP, attributes.kind, name_of(config))
+        namespace = config["metadata"].get("namespace") or ""
         for cluster in sorted(self._source.list(provisioning.GROUP, "clusters", namespace), key=name_of):
-            if pools := [pool for pool in _pools_of(cluster) if _reference(pool) == (CONFIG_GROUP, kind, name)]:
+            pools = [pool for pool in _pools_of(cluster) if _reference(pool) == wanted]
+            if pools and self._may_read(attributes, name_of(cluster), namespace):
                 yield cluster, pools
+
+    def _may_read(self, attributes: Attributes, cluster: str, namespace: str) -> bool:
+        return self._held.may(attributes.user, "get", provisioning.CLUSTERS, cluster, namespace)
 
     def _machines(self, cluster: Obj, pool: str) -> list[Obj]:
         deployment = pool_name(name_of(cluster), pool)
@@ -164,17 +172,30 @@ class Rules:
         if not kind or not name:
             return []
         own, namespace = attributes.name or name_of(attributes.obj or {}), attributes.namespace
-        found = self._source.get(group, resource_of(f"{group}/{_VERSION}", kind).resource, namespace, name)
-        owner = _cluster_of(found or {}) or self._first_user(own, namespace, (group, kind, name))
+        resource = resource_of(f"{group}/{_VERSION}", kind)
+        found = self._source.get(group, resource.resource, namespace, name)
+        owner = _cluster_of(found or {})
+        if owner and owner != own:
+            # To a writer who may read neither it is as if there was none: the cluster waits for an object that it may use.
+            told = self._may_read(attributes, owner, namespace) or self._held.may(
+                attributes.user, "get", resource, name, namespace
+            )
+            owner = owner if told else ""
+        elif not owner:
+            owner = self._first_user(attributes, own, (group, kind, name))
         if not owner or owner == own:
             return []
         return [invalid_value(path, name, f"this {kind} belongs to the cluster {owner}: make one for each cluster")]
 
-    def _first_user(self, own: str, namespace: str, reference: tuple[str, str, str]) -> str:
-        """Another cluster that refers to it, and owns it as soon as its controller looks."""
-        for cluster in self._source.list(provisioning.GROUP, "clusters", namespace):
-            if name_of(cluster) != own and any(_reference(pool) == reference for pool in _pools_of(cluster)):
-                return name_of(cluster)
+    def _first_user(self, attributes: Attributes, own: str, reference: tuple[str, str, str]) -> str:
+        """Another cluster of the writer's that refers to it, and owns it as soon as its controller looks. What clusters of other
+        users name does not count: a name is not theirs by naming it."""
+        for cluster in self._source.list(provisioning.GROUP, "clusters", attributes.namespace):
+            name = name_of(cluster)
+            if name == own or not any(_reference(pool) == reference for pool in _pools_of(cluster)):
+                continue
+            if self._may_read(attributes, name, attributes.namespace):
+                return name
         return ""
 
     def _warn_of_another_config(self, attributes: Attributes, old: Obj, was: Obj, pool: Obj) -> None:

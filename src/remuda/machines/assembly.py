@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from remuda.provisioning.references import Access
 from remuda.runtime import Manager, Reconciler
 
 from . import CONTROLLERS
@@ -36,20 +37,21 @@ class Ports:
 class MachineControllers:
     """The controllers, or `only` some of them, added to a manager that has not begun to run."""
 
-    def __init__(self, manager: Manager, ports: Ports, only: Collection[str] = CONTROLLERS) -> None:
-        for each in _all(manager, ports, only):
+    def __init__(self, manager: Manager, ports: Ports, access: Access, only: Collection[str] = CONTROLLERS) -> None:
+        """`access` says who may read the credentials that clusters name."""
+        for each in _all(manager, ports, access, only):
             if each.controller.name in only:
                 manager.add(each)
 
 
-def _all(manager: Manager, ports: Ports, only: Collection[str]) -> Iterable[Reconciler]:
+def _all(manager: Manager, ports: Ports, access: Access, only: Collection[str]) -> Iterable[Reconciler]:
     local = ports.runner == LOCAL
     if NodeDrivers.controller.name in only:
         # As with what runs Jobs below: what is not wanted begins nothing.
         yield NodeDrivers(manager, Sources(manager.clock, ports.ground.environment, ports.drivers))
     yield DynamicSchemas(manager)
     yield MachineConfigCleanup(manager)
-    yield MachineProvision(manager, ports.ground.environment, local=local)
+    yield MachineProvision(manager, access, ports.ground.environment, local=local)
     if local and JobRunner.controller.name in only:
         # Runs something beside the controllers, so it is not even made where it is not wanted.
-        yield JobRunner(manager, ports.ground)
+        yield JobRunner(manager, access, ports.ground)

@@ -42,9 +42,9 @@ _IMMUTABLE = "field is immutable"
 _REMEMBERED = {"kubernetesVersion": ("kubernetesVersion",), "all": ("kubernetesVersion", "rkeConfig")}
 
 
-def admitted(source: ObjectSource, *, secrets: bool = True) -> tuple[AdmittedType, ...]:
-    """`source` knows the RKEControlPlanes, ETCDSnapshots and Machines; without `secrets` it does not know those."""
-    clusters = ClusterRules(source, secrets)
+def admitted(source: ObjectSource) -> tuple[AdmittedType, ...]:
+    """`source` knows the RKEControlPlanes, ETCDSnapshots and Machines."""
+    clusters = ClusterRules(source)
     return (
         AdmittedType(
             provisioning.GROUP, provisioning.VERSION, "clusters", "Cluster", with_dynamic_schemas, validate=clusters.errors
@@ -76,9 +76,8 @@ def with_dynamic_schemas(attributes: Attributes) -> Obj | None:
 class ClusterRules:
     """For clusters.provisioning.cattle.io with rkeConfig."""
 
-    def __init__(self, source: ObjectSource, secrets: bool = True) -> None:
+    def __init__(self, source: ObjectSource) -> None:
         self._source = source
-        self._secrets = secrets
 
     def errors(self, attributes: Attributes) -> Iterable[FieldError]:
         obj, old = attributes.obj or {}, attributes.old
@@ -92,7 +91,7 @@ class ClusterRules:
             *self._version_errors(attributes),
             *_pool_errors(obj, old),
             *_selector_errors(obj, old),
-            *self._credential_errors(obj, old),
+            *_credential_errors(obj, old),
             *self._restore_errors(attributes),
         ]
 
@@ -136,18 +135,6 @@ class ClusterRules:
         except SnapshotSpecError:
             return ""
 
-    def _credential_errors(self, obj: Obj, old: Obj | None) -> list[FieldError]:
-        path = ("spec", "rkeConfig", "etcd", "s3", "cloudCredentialName")
-        named = dig(obj, *path)
-        if not named or named == dig(old, *path):
-            return []
-        namespace, colon, name = str(named).partition(":")
-        if not colon or not namespace or not name:
-            return [invalid_value(".".join(path), named, "must be namespace:name of a Secret")]
-        if self._secrets and self._source.get("", "secrets", namespace, name) is None:
-            return [invalid_value(".".join(path), named, "there is no such Secret")]
-        return []
-
     def _restore_errors(self, attributes: Attributes) -> list[FieldError]:
         restore, before = (
             dig(each, "spec", "rkeConfig", "etcdSnapshotRestore") for each in (attributes.obj, attributes.old or {})
@@ -157,11 +144,11 @@ class ClusterRules:
         if not name or restore == before or attributes.old is None:
             return []
         snapshot = self._source.get(rke.GROUP, "etcdsnapshots", attributes.namespace, name)
-        if snapshot is None:
+        of = dig(snapshot, "spec", "clusterName") or attributes.name
+        if snapshot is None or of != attributes.name:
+            # Another cluster's snapshot is none of this writer's business: the same words.
             why = f"etcd restore references missing snapshot {name} in namespace {attributes.namespace}"
             return [invalid_value(f"{_RESTORE}.name", name, why)]
-        if (of := dig(snapshot, "spec", "clusterName")) and of != attributes.name:
-            return [invalid_value(f"{_RESTORE}.name", name, f"is a snapshot of the cluster {of}")]
         needed = _REMEMBERED.get(restore.get("restoreRKEConfig") or "")
         if needed is None:
             return []
@@ -174,6 +161,17 @@ class ClusterRules:
             why = f"does not remember {' and '.join(missing)}: only none can be restored with it"
             return [invalid_value(f"{_RESTORE}.restoreRKEConfig", restore["restoreRKEConfig"], why)]
         return []
+
+
+def _credential_errors(obj: Obj, old: Obj | None) -> list[FieldError]:
+    path = ("spec", "rkeConfig", "etcd", "s3", "cloudCredentialName")
+    named = dig(obj, *path)
+    if not named or named == dig(old, *path):
+        return []
+    namespace, colon, name = str(named).partition(":")
+    if not colon or not namespace or not name:
+        return [invalid_value(".".join(path), named, "must be namespace:name of a Secret")]
+    return []
 
 
 def _items(obj: Obj | None, *path: str) -> list[Obj]:

@@ -18,6 +18,7 @@ from remuda.kube.objects import name_of
 from remuda.provisioning.provisioningcluster import ProvisioningClusters
 from remuda.provisioning.provisioningcluster.templates import standing as podsecurity_templates
 from remuda.provisioning.provisioninglog import ProvisioningLogs
+from remuda.provisioning.references import Access
 from remuda.provisioning.secret import CloudCredentials
 from remuda.runtime import Manager, Reconciler, Watch
 
@@ -43,10 +44,11 @@ Obj = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class Ports:
     """`workloads` are the connections to the clusters themselves. `door` and `scripts` tell clusters and hosts where the server
-    is; `script_settings` are the names of those that scripts are made of."""
+    is; `script_settings` are the names of those that scripts are made of. `access` says who may read what clusters name."""
 
     workloads: Workloads
     door: Door
+    access: Access
     scripts: Scripts
     entropy: Entropy
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -64,13 +66,13 @@ class ProvisioningControllers:
 
 
 def _all(manager: Manager, ports: Ports) -> Iterable[Reconciler]:
-    yield ProvisioningClusters(manager, ports.environment)
+    yield ProvisioningClusters(manager, ports.access, ports.environment)
     yield ProvisioningLogs(manager)
     yield CloudCredentials(manager)
     yield podsecurity_templates(manager)
     yield RKEClusters(manager)
     yield RKEControlPlanes(manager)
-    yield Planner(manager, ports.door, ports.entropy, ports.environment)
+    yield Planner(manager, ports.door, ports.access, ports.entropy, ports.environment)
     yield ReleaseData(manager, fetcher(manager.clock, ports.environment), ports.environment)
     yield WorkerLabels(manager, ports.workloads)
     yield from machine_controllers(

@@ -109,7 +109,7 @@ class ProvisioningWorld:
         AccessControllers(manager, self.gateway, provisions=True, downstreams=self.downstreams, agents=self.downstreams)
         add_provisioning(manager, self.gateway, core.workloads)
         if self.jobs is not None:
-            manager.add(MachineProvision(manager, {}, local=True))
+            manager.add(MachineProvision(manager, self.gateway.ground.access, {}, local=True))
         life = asyncio.create_task(manager.run(), name="the controllers")
         self._lives.append(life)
         return life

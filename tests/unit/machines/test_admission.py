@@ -10,12 +10,14 @@ import pytest
 
 from remuda.apiserver.admission import CREATE, DELETE, UPDATE, Attributes
 from remuda.apiserver.admission.chain import Hooks
+from remuda.apiserver.authz.rbac import Rbac
 from remuda.apiserver.conversion import InProcess
 from remuda.apiserver.source import Listener
-from remuda.apiserver.users import SYSTEM
+from remuda.apiserver.users import SYSTEM, User
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import name_of, namespace_of
 from remuda.machines.admission import Rules, admitted
+from remuda.management.roles.held import Holdings
 from remuda.runtime.admission import install
 from remuda.runtime.webhooks import Address, path_of, validating_configuration
 
@@ -35,7 +37,14 @@ class Stored:
         return [each for each in self._objects.get(resource, ()) if namespace in ("", namespace_of(each))]
 
     def subscribe(self, group: str, resource: str, listener: Listener) -> None:
-        raise AssertionError("rules look, and do not listen")
+        """Nothing changes here."""
+
+
+def rules_of(stored: Stored, *readable: str) -> Rules:
+    """The rules for an administrator, and for other users, who may read the objects of these names and nothing else."""
+    rbac = Rbac(stored)
+    rbac.besides.append(lambda action: action.verb == "get" and action.name in readable)
+    return Rules(stored, Holdings(stored, rbac))
 
 
 def named(name: str, **fields: Any) -> Obj:
@@ -71,11 +80,11 @@ def config(name: str = "small", owner: str = "", **fields: Any) -> Obj:
     return made
 
 
-def asked(kind: str, obj: Obj | None, old: Obj | None = None) -> Attributes:
+def asked(kind: str, obj: Obj | None, old: Obj | None = None, user: User = SYSTEM) -> Attributes:
     operation = DELETE if obj is None else CREATE if old is None else UPDATE
     about = obj or old or {}
     group = {"Config": "rke-machine-config.cattle.io", "luster": "provisioning.cattle.io"}.get(kind[-6:], "rke-machine.cattle.io")
-    return Attributes(operation, group, "v1", f"{kind.lower()}s", kind, FLEET, name_of(about), SYSTEM, obj=obj, old=old)
+    return Attributes(operation, group, "v1", f"{kind.lower()}s", kind, FLEET, name_of(about), user, obj=obj, old=old)
 
 
 def told(rules: Rules, attributes: Attributes) -> list[str]:
@@ -99,19 +108,19 @@ def template(**spec: Any) -> Obj:
 
 
 def test_a_machine_stays_as_it_was_made_and_the_refusal_names_the_config() -> None:
-    rules = Rules(Stored(localmachinetemplates=[template()]))
+    rules = rules_of(Stored(localmachinetemplates=[template()]))
     found = told(rules, asked("LocalMachine", machine(size="b", disk="1"), machine(size="a", disk="1")))
     assert found == ["spec.size: what machines were made from stays as it is: change LocalConfig small instead"]
 
 
 def test_a_machine_whose_template_is_gone_is_refused_all_the_same() -> None:
-    found = told(Rules(Stored()), asked("LocalMachine", machine(size="b"), machine(size="a")))
+    found = told(rules_of(Stored()), asked("LocalMachine", machine(size="b"), machine(size="a")))
     assert found == ["spec.size: what machines were made from stays as it is: change the machine config of its pool instead"]
 
 
 @pytest.mark.parametrize("field", ["common", "providerID"])
 def test_what_changes_while_a_machine_is_the_same_may(field: str) -> None:
-    rules = Rules(Stored())
+    rules = rules_of(Stored())
     assert not told(rules, asked("LocalMachine", machine(size="a", **{field: "new"}), machine(size="a")))
     assert not told(rules, asked("LocalMachineTemplate", template(size="a", **{field: "new"}), template(size="a")))
 
@@ -119,14 +128,14 @@ def test_what_changes_while_a_machine_is_the_same_may(field: str) -> None:
 def test_a_template_stays_as_it_is_and_its_clusters() -> None:
     changed = template(size="b")
     changed["spec"]["clusterName"] = "other"
-    assert told(Rules(Stored()), asked("LocalMachineTemplate", changed, template(size="a"))) == [
+    assert told(rules_of(Stored()), asked("LocalMachineTemplate", changed, template(size="a"))) == [
         "spec.clusterName: it belongs to the cluster demo",
         "spec.template.spec.size: what machines were made from stays as it is: change LocalConfig small instead",
     ]
 
 
 def test_nothing_is_refused_that_goes_or_is_made_or_says_the_same() -> None:
-    rules, going = Rules(Stored()), machine(size="a")
+    rules, going = rules_of(Stored()), machine(size="a")
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert not told(rules, asked("LocalMachine", machine(size="a")))
     assert not told(rules, asked("LocalMachine", machine(size="b"), going))
@@ -150,13 +159,13 @@ def test_whoever_changes_a_config_is_told_which_pools_get_new_machines_and_how_m
         + machines("demo", "big", 9)
         + machines("other", "cp", 5),
     )
-    found = warned(Rules(stored), asked("LocalConfig", config(size="b"), config(size="a")))
+    found = warned(rules_of(stored), asked("LocalConfig", config(size="b"), config(size="a")))
     assert found == ["machine pools cp and work of the cluster demo: 5 machines are replaced by new ones"]
 
 
 def test_one_is_one() -> None:
     stored = Stored(clusters=[cluster("demo", pool())], machines=machines("demo", "cp", 1))
-    found = warned(Rules(stored), asked("LocalConfig", config(size="b"), config(size="a")))
+    found = warned(rules_of(stored), asked("LocalConfig", config(size="b"), config(size="a")))
     assert found == ["machine pool cp of the cluster demo: 1 machine is replaced by new ones"]
 
 
@@ -164,30 +173,30 @@ def test_what_replaces_nobody_warns_of_nothing() -> None:
     stored = Stored(clusters=[cluster("demo", pool())], machines=machines("demo", "cp", 1))
     old, annotated = config(size="a"), config(size="a")
     annotated["metadata"]["annotations"] = {"note": "mine"}
-    assert warned(Rules(stored), asked("LocalConfig", annotated, old)) == []
-    assert warned(Rules(stored), asked("LocalConfig", config(size="a", disk=""), old)) == [], "no text says nothing"
-    assert warned(Rules(stored), asked("LocalConfig", config("unused", size="b"), config("unused", size="a"))) == []
+    assert warned(rules_of(stored), asked("LocalConfig", annotated, old)) == []
+    assert warned(rules_of(stored), asked("LocalConfig", config(size="a", disk=""), old)) == [], "no text says nothing"
+    assert warned(rules_of(stored), asked("LocalConfig", config("unused", size="b"), config("unused", size="a"))) == []
 
 
 def test_a_field_that_the_pool_is_too_old_for_is_told() -> None:
     stored = Stored(clusters=[cluster("demo", pool())], machines=machines("demo", "cp", 1))
-    found = warned(Rules(stored), asked("LocalConfig", config(size="a", shiny="yes"), config(size="a")))
+    found = warned(rules_of(stored), asked("LocalConfig", config(size="a", shiny="yes"), config(size="a")))
     assert found == ["machine pool cp of the cluster demo does not use shiny: it was made before its driver knew that"]
 
 
 def test_a_pool_without_machines_yet_is_no_matter() -> None:
     stored = Stored(clusters=[cluster("demo", pool(schema=""))])
-    assert warned(Rules(stored), asked("LocalConfig", config(size="b"), config(size="a"))) == []
+    assert warned(rules_of(stored), asked("LocalConfig", config(size="b"), config(size="a"))) == []
 
 
 def test_deleting_a_config_that_is_in_use_is_warned_of() -> None:
     stored = Stored(clusters=[cluster("demo", pool())])
-    found = warned(Rules(stored), asked("LocalConfig", None, config()))
+    found = warned(rules_of(stored), asked("LocalConfig", None, config()))
     assert found == ["machine pool cp of the cluster demo can't be changed any more without this config"]
 
 
 def test_a_config_can_not_be_given_away() -> None:
-    found = told(Rules(Stored()), asked("LocalConfig", config(owner="other"), config(owner="demo")))
+    found = told(rules_of(Stored()), asked("LocalConfig", config(owner="other"), config(owner="demo")))
     assert found == ["metadata.ownerReferences: it belongs to the cluster demo"]
 
 
@@ -198,15 +207,41 @@ REF = "spec.rkeConfig.machinePools[0].machineConfigRef.name"
 
 def test_a_config_of_another_cluster_is_refused_with_its_owner() -> None:
     stored = Stored(localconfigs=[config(owner="first")])
-    found = told(Rules(stored), asked("Cluster", cluster("demo", pool())))
+    found = told(rules_of(stored), asked("Cluster", cluster("demo", pool())))
     assert found == [f"{REF}: this LocalConfig belongs to the cluster first: make one for each cluster"]
-    assert not told(Rules(stored), asked("Cluster", cluster("first", pool())))
+    assert not told(rules_of(stored), asked("Cluster", cluster("first", pool())))
 
 
 def test_so_is_one_that_another_cluster_is_about_to_own() -> None:
     stored = Stored(clusters=[cluster("first", pool())], localconfigs=[config()])
-    found = told(Rules(stored), asked("Cluster", cluster("demo", pool())))
+    found = told(rules_of(stored), asked("Cluster", cluster("demo", pool())))
     assert found == [f"{REF}: this LocalConfig belongs to the cluster first: make one for each cluster"]
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        Stored(localconfigs=[config(owner="first")], clusters=[cluster("first", pool())]),
+        Stored(localconfigs=[config()], clusters=[cluster("first", pool())]),
+        Stored(clusters=[cluster("first", pool())]),
+        Stored(),
+    ],
+    ids=["owned", "about to be owned", "named only", "absent"],
+)
+def test_whose_a_config_is_is_told_to_those_who_may_read_it(stored: Stored) -> None:
+    stranger = User("u-two")
+    assert told(rules_of(stored), asked("Cluster", cluster("demo", pool()), user=stranger)) == [], "as if it was not there"
+    friend = told(rules_of(stored, "first"), asked("Cluster", cluster("demo", pool()), user=stranger))
+    assert bool(friend) == bool(list(stored.list("", "clusters")))
+    assert all("first" in each for each in friend)
+
+
+def test_which_clusters_name_a_config_is_told_to_those_who_may_read_them() -> None:
+    stored = Stored(clusters=[cluster("theirs", pool())], machines=machines("theirs", "cp", 2))
+    for change in (config(size="b"), None):
+        about = asked("LocalConfig", change, config(size="a"), user=User("u-two"))
+        assert warned(rules_of(stored), about) == []
+        assert "theirs" in "".join(warned(rules_of(stored, "theirs"), about))
 
 
 def test_and_a_template_of_another_provider() -> None:
@@ -220,14 +255,14 @@ def test_and_a_template_of_another_provider() -> None:
         {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "first", "uid": "1"}
     ]
     stored = Stored(simmachinetemplates=[owned])
-    found = told(Rules(stored), asked("Cluster", cluster("demo", pool(machineConfigRef=theirs))))
+    found = told(rules_of(stored), asked("Cluster", cluster("demo", pool(machineConfigRef=theirs))))
     assert found == [f"{REF}: this SimMachineTemplate belongs to the cluster first: make one for each cluster"]
 
 
 def test_a_cluster_that_was_there_can_still_be_changed_elsewhere() -> None:
     stored = Stored(localconfigs=[config(owner="first")])
     new, old = cluster("demo", pool(quantity=2)), cluster("demo", pool(quantity=1))
-    assert not told(Rules(stored), asked("Cluster", new, old))
+    assert not told(rules_of(stored), asked("Cluster", new, old))
 
 
 def test_another_config_warns_when_it_makes_other_machines() -> None:
@@ -236,24 +271,24 @@ def test_another_config_warns_when_it_makes_other_machines() -> None:
         localconfigs=[config("small", size="a"), config("same", size="a"), config("big", size="b")],
     )
     old = cluster("demo", pool(config="small"))
-    assert warned(Rules(stored), asked("Cluster", cluster("demo", pool(config="same")), old)) == []
-    found = warned(Rules(stored), asked("Cluster", cluster("demo", pool(config="big")), old))
+    assert warned(rules_of(stored), asked("Cluster", cluster("demo", pool(config="same")), old)) == []
+    found = warned(rules_of(stored), asked("Cluster", cluster("demo", pool(config="big")), old))
     assert found == ["machine pool cp: 2 machines are replaced by new ones"]
 
 
 def test_a_pool_that_is_taken_away_warns_of_its_machines() -> None:
     stored = Stored(machines=machines("demo", "work", 2))
-    found = warned(Rules(stored), asked("Cluster", cluster("demo", pool()), cluster("demo", pool(), pool("work", "other"))))
+    found = warned(rules_of(stored), asked("Cluster", cluster("demo", pool()), cluster("demo", pool(), pool("work", "other"))))
     assert found == ["without the machine pool work 2 machines are deleted"]
 
 
 def test_userdata_that_nobody_would_get_is_told() -> None:
     wanted = cluster("demo", pool(userdata={"inlineUserdata": "packages: [x]"}))
-    (found,) = warned(Rules(Stored()), asked("Cluster", wanted))
+    (found,) = warned(rules_of(Stored()), asked("Cluster", wanted))
     assert found.startswith("spec.rkeConfig.machinePools[0].userdata: only machines of other infrastructure providers get it")
     foreign = {"apiVersion": "infrastructure.sim.remuda.dev/v1", "kind": "SimCluster", "name": "demo"}
     wanted = cluster("demo", pool(userdata={"inlineUserdata": "packages: [x]"}), infrastructureRef=foreign)
-    assert warned(Rules(Stored()), asked("Cluster", wanted)) == []
+    assert warned(rules_of(Stored()), asked("Cluster", wanted)) == []
 
 
 # --- for every kind that a driver brings --------------------------------------------------------------------------------------
@@ -261,7 +296,7 @@ def test_userdata_that_nobody_would_get_is_told() -> None:
 
 async def test_the_rules_hold_for_kinds_that_come_later() -> None:
     hooks = Hooks()
-    install(admitted(Stored()), hooks, InProcess())
+    install(admitted(Stored(), Rbac(Stored())), hooks, InProcess())
     with pytest.raises(ApiError, match=r'LocalMachine.rke-machine.cattle.io "demo-cp-x" is invalid: spec.size: Forbidden'):
         await hooks.validate(asked("LocalMachine", machine(size="b"), machine(size="a")))
     status = asked("LocalMachine", machine(size="b"), machine(size="a"))
@@ -270,7 +305,7 @@ async def test_the_rules_hold_for_kinds_that_come_later() -> None:
 
 
 def test_on_another_kubernetes_one_webhook_is_for_all_kinds_of_a_group() -> None:
-    types = admitted(Stored())[:2]
+    types = admitted(Stored(), Rbac(Stored()))[:2]
     made = validating_configuration("remuda", types, Address(url="https://h:1"), b"")["webhooks"]
     assert [each["rules"][0]["resources"] for each in made] == [["*"], ["*"]]
     assert [each["name"] for each in made] == [

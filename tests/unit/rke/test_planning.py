@@ -12,6 +12,7 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import crds
 from remuda.api import plan_cattle_io as plans
 from remuda.api import rke_cattle_io as rke
+from remuda.gateway.access import ReviewedAccess
 from remuda.kube.conditions import TRUE, with_condition
 from remuda.kube.objects import annotations_of, labels_of
 from remuda.kube.waits import Code, Wait
@@ -102,7 +103,7 @@ async def planning() -> AsyncIterator[Planning]:
     doors = Doors()
 
     def make(parts: Parts, made: Machines) -> Iterable[Reconciler]:
-        yield Planner(parts.manager, doors, parts.entropy)
+        yield Planner(parts.manager, doors, ReviewedAccess(parts.manager.client, parts.manager.clock), parts.entropy)
         yield ReleaseData(parts.manager, fetcher(parts.manager.clock, {}))
         yield from machine_controllers(parts.manager, made.workloads, lambda bootstrap, token: b"#!/bin/sh\n")
 

@@ -36,6 +36,7 @@ from remuda.management.checks import duration, seconds
 from remuda.management.conditions import UNKNOWN, write_status
 from remuda.management.making import find, make, remove
 from remuda.provisioning.graph.names import MACHINE_GROUP
+from remuda.provisioning.references import Access
 from remuda.rke.names import CLUSTER_NAME
 from remuda.runtime import DONE, WARNING, Controller, Informer, Manager, Result, Retry, Watch, logger, synced
 from remuda.runtime.informer import without_managed_fields
@@ -111,15 +112,15 @@ class MachineProvision:
     # Jobs come first only because a controller must have something: keys are names of machines, of whatever kind.
     controller = Controller(CONTROLLER, JOBS, labels=JOB_LABELS, when=lambda new, old: False, transform=without_managed_fields)
 
-    def __init__(self, manager: Manager, environment: Mapping[str, str], *, local: bool) -> None:
-        """`local`: Jobs are run by this server, not as pods."""
+    def __init__(self, manager: Manager, access: Access, environment: Mapping[str, str], *, local: bool) -> None:
+        """`local`: Jobs are run by this server, not as pods. `access` says who may read which credential."""
         self._manager = manager
         self._client = manager.client
         self._clock = manager.clock
         self._local = local
         self._events = manager.recorder(CONTROLLER)
         self._jobs = jobs_of(manager)
-        self._reading = Reading(manager, environment, local=local)
+        self._reading = Reading(manager, access, environment, local=local)
         self._namespaces = manager.informers.of(NAMESPACES, metadata_only=True)
         self._reading.machines.add_index(_BY_INFRASTRUCTURE, infrastructure_of)
         self._reading.machines.add_index(_BY_CLUSTER, _cluster_of)
@@ -268,7 +269,7 @@ class MachineProvision:
                 await self._reading.script(infra)
         for each in prepared(plan):
             await self._ensure(infra, each)
-        credential = self._reading.credential_name(infra)
+        credential = (self._reading.credential_name(infra), self._reading.credential_uid(infra))
         after = status.begun(infra, plan.facts, credential, removing=removing, now=self._clock.time())
         infra = await self._say(found, after) or infra
         made = await make(self._client, JOBS, job(plan).obj, CONTROLLER)

@@ -1,7 +1,9 @@
 """What machineprovision and the local runner know about a machine: read from the same places, so that both mean the same Job.
 
-Who may use which cloud credential is settled where a cluster is wanted, so a machine may use the one that its cluster names, and
-no other: whoever can make machines could otherwise have somebody else's credential used.
+A machine may use the cloud credential that its cluster names, and no other: a user who can make machines could otherwise have
+another user's credential used. Whether the cluster may use it is decided in :mod:`remuda.provisioning.references`, at each use. A
+machine that goes needs what it was made with, and gets that one even when the cluster's user has lost the right to it, but never
+another of the same name.
 """
 
 from __future__ import annotations
@@ -15,13 +17,25 @@ from remuda import __version__
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.management_cattle_io import NODE_DRIVERS, SETTINGS
-from remuda.kube.objects import GroupVersion, Key, dig, labels_of, name_of, namespace_of, owner_references_of
+from remuda.kube.objects import (
+    GroupVersion,
+    Key,
+    dig,
+    is_being_deleted,
+    labels_of,
+    name_of,
+    namespace_of,
+    owner_references_of,
+    uid_of,
+)
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.management.making import find
 from remuda.management.settings import MACHINE_REPOSITORY, Settings, registry_at
 from remuda.provisioning.graph.names import POOL_NAME
 from remuda.provisioning.graph.pools import credential_of, has_config
 from remuda.provisioning.provisioningcluster.configs import GLOBAL_CREDENTIALS
+from remuda.provisioning.references import ACCEPT, Access, References
+from remuda.provisioning.references.naming import key_of
 from remuda.rke.names import SECRETS
 from remuda.runtime import Manager, synced
 
@@ -49,8 +63,9 @@ class NotYet(Exception):
 
 
 class Reading:
-    def __init__(self, manager: Manager, environment: Mapping[str, str], *, local: bool) -> None:
+    def __init__(self, manager: Manager, access: Access, environment: Mapping[str, str], *, local: bool) -> None:
         self._client = manager.client
+        self._references = References(manager.client, access)
         self._environment = environment
         self._local = local
         self._owner = ""
@@ -140,12 +155,40 @@ class Reading:
             return {}
         if not self._may_use(infra, name):
             raise NotYet(_wait(infra, name, f"its cluster does not use the cloud credential {name}", Code.MALFORMED))
-        namespace, colon, rest = name.partition(":")
-        key = Key(namespace, rest) if colon and namespace == GLOBAL_CREDENTIALS else Key(namespace_of(infra), name)
+        key = _credential_key(infra, name)
         found = await find(self._client, SECRETS, key.name, key.namespace)
-        if found is None:
-            raise NotYet(_wait(infra, name, f"there is no cloud credential {name}", Code.REFERENCE))
+        why = await self._refusal(infra, key, found)
+        if found is None or why:
+            raise NotYet(_wait(infra, name, f"cloud credential {name}: {why}", Code.REFERENCE))
         return {field: text for field, value in (found.get("data") or {}).items() if (text := _decoded(value))}
+
+    async def _refusal(self, infra: Obj, key: Key, found: Obj | None) -> str:
+        """Why a machine may not use a credential that its cluster names, or that it was made with; empty when it may."""
+        wanted = self.wanted_of(infra, self.machine_of(infra))
+        named = None if wanted is None else self._references.of(wanted)
+        if named is not None and named.names(key_of(SECRETS, *key)) and not is_being_deleted(infra):
+            return await named.refusal(key_of(SECRETS, *key), found)
+        if found is None:
+            return f"there is no Secret {key}"
+        known = {dig(infra, "status", "cloudCredentialUID") or "", self._bound_uid(infra, key)} - {""}
+        if known and uid_of(found) not in known:
+            return (
+                f"the Secret {key} is neither the one that this machine was made with nor one that its cluster was given since: "
+                f"a user who may read it sets the annotation {ACCEPT}=true on the cluster to accept it"
+            )
+        return ""
+
+    def _bound_uid(self, infra: Obj, key: Key) -> str:
+        """The uid of the credential that the cluster uses under this name; empty as long as there is no record of it."""
+        wanted = self.wanted_of(infra, self.machine_of(infra))
+        return "" if wanted is None else self._references.of(wanted).uid(key_of(SECRETS, *key))
+
+    def credential_uid(self, infra: Obj) -> str:
+        """The uid of the credential that a machine is made with, or was made with if it goes; empty if there is no record."""
+        name, before = self.credential_name(infra), str(dig(infra, "status", "cloudCredentialUID") or "")
+        if not name or is_being_deleted(infra):
+            return before
+        return self._bound_uid(infra, _credential_key(infra, name)) or before
 
     def _may_use(self, infra: Obj, name: str) -> bool:
         if dig(infra, "status", "cloudCredentialSecretName") == name:
@@ -192,6 +235,11 @@ class Reading:
         except (archive.ArchiveError, binascii.Error, ValueError):
             # Whoever can't be read may be anybody.
             return True
+
+
+def _credential_key(infra: Obj, name: str) -> Key:
+    namespace, colon, rest = name.partition(":")
+    return Key(namespace, rest) if colon and namespace == GLOBAL_CREDENTIALS else Key(namespace_of(infra), name)
 
 
 def _asks_for(wanted: Obj | None, kind: str) -> bool:

@@ -43,14 +43,15 @@ def described(infra: Obj, *, removing: bool) -> str:
     )
 
 
-def begun(infra: Obj, facts: DriverFacts, credential: str, *, removing: bool, now: float) -> Obj:
-    """Before the Job is there: from now on there may be something that has to be removed."""
+def begun(infra: Obj, facts: DriverFacts, credential: tuple[str, str], *, removing: bool, now: float) -> Obj:
+    """Before the Job is there: from now on there may be something that has to be removed. `credential` is its name and uid."""
     after = without_failure(infra) if removing else infra
     after = with_condition(after, condition_kind(removing=removing), UNKNOWN, "", DELETING if removing else CREATING, now=now)
     for field, value in (
         ("driverUrl", facts.url),
         ("driverHash", facts.hash),
-        ("cloudCredentialSecretName", credential),
+        ("cloudCredentialSecretName", credential[0]),
+        ("cloudCredentialUID", credential[1]),
     ):
         if (dig(after, "status", field) or "") != value:
             after = with_path(after, ("status", field), value)

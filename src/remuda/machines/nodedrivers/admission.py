@@ -5,8 +5,8 @@
 - A driver with machines stays active, and stays (as in Rancher): nothing else could remove them.
 - Machines of `local` and `container` are processes beside the server, so configs for them, and clusters with them, are for who
   has the verb `use` on that NodeDriver.
-- Whoever makes a cluster may read the credentials that it is made with: otherwise they could spend somebody else's money.
 
+Which credentials a cluster may name is in :mod:`remuda.provisioning.references`.
 What a cloud credential must have is in :mod:`.credentials`.
 """
 
@@ -28,7 +28,6 @@ from remuda.management.clusters.admission import concerns
 from remuda.management.roles.held import Holdings
 from remuda.management.roles.rules import holds_everything
 from remuda.provisioning.graph.names import CONFIG_GROUP, MACHINE_GROUP
-from remuda.provisioning.secret import GLOBAL, SECRETS
 from remuda.runtime.admission import AdmittedType
 
 from .builtin import LOCAL, builtin, is_local
@@ -150,7 +149,7 @@ class Rules:
         obj, old = attributes.obj, attributes.old
         if obj is None or not concerns(attributes) or (old is not None and obj.get("spec") == old.get("spec")):
             return []
-        return [*self._pool_errors(attributes, obj, old), *self._credential_errors(attributes, obj, old)]
+        return self._pool_errors(attributes, obj, old)
 
     def _pool_errors(self, attributes: Attributes, obj: Obj, old: Obj | None) -> Iterator[FieldError]:
         before = {pool.get("name"): _driver_of_pool(pool) for pool in _pools(old)}
@@ -161,18 +160,6 @@ class Rules:
 
     def _may_use(self, attributes: Attributes, driver: str) -> bool:
         return driver not in RESTRICTED or self._held.may(attributes.user, "use", NODE_DRIVERS, driver)
-
-    def _credential_errors(self, attributes: Attributes, obj: Obj, old: Obj | None) -> Iterator[FieldError]:
-        known = {named for _, named in _credentials(old)}
-        for path, named in _credentials(obj):
-            if named in known:
-                continue
-            namespace, colon, rest = named.partition(":")
-            # As machines are made with it: a name without a namespace, or with a strange one, is meant as a whole.
-            own = not colon or (path.endswith("cloudCredentialSecretName") and namespace != GLOBAL)
-            where, name = (attributes.namespace, named) if own else (namespace, rest)
-            if not self._held.may(attributes.user, "get", SECRETS, name, where):
-                yield forbidden_field(path, f"{attributes.user.name} may not read the Secret {where}/{name}")
 
 
 def _download_errors(obj: Obj) -> Iterator[FieldError]:
@@ -212,15 +199,3 @@ def _driver_of_pool(pool: Obj) -> str:
         if kind.endswith(ending):
             return kind.removesuffix(ending)
     return kind
-
-
-def _credentials(cluster: Obj | None) -> Iterator[tuple[str, str]]:
-    """Where a cluster names Secrets that are used for it, and their names."""
-    path = "spec.cloudCredentialSecretName"
-    if named := dig(cluster, "spec", "cloudCredentialSecretName"):
-        yield path, str(named)
-    for index, pool in enumerate(_pools(cluster)):
-        if named := pool.get("cloudCredentialSecretName"):
-            yield f"spec.rkeConfig.machinePools[{index}].cloudCredentialSecretName", str(named)
-    if named := dig(cluster, "spec", "rkeConfig", "etcd", "s3", "cloudCredentialName"):
-        yield "spec.rkeConfig.etcd.s3.cloudCredentialName", str(named)

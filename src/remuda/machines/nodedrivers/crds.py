@@ -66,6 +66,7 @@ class MachineStatus(TypedDict, total=False):
 
     addresses: Annotated[list[Address], Doc("Where it is found.")]
     cloudCredentialSecretName: Annotated[str, Doc("The Secret that it was made with.")]
+    cloudCredentialUID: Annotated[str, Doc("The uid of that Secret: another one of its name is not used.")]
     conditions: Annotated[list[Condition], Doc("CreateJob, DeleteJob, Ready.")]
     driverHash: Annotated[str, Doc("The checksum of the driver that it was made with.")]
     driverUrl: Annotated[str, Doc("Where that driver came from.")]

@@ -21,6 +21,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, labels_of, name_of, namespace_of, resource_version_of, uid_of
 from remuda.kube.owners import controller_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.provisioning.references import Access
 from remuda.rke.names import CLUSTER_NAME
 from remuda.runtime import DONE, Controller, Manager, Result, Workers, WorkQueue, logger, synced
 from remuda.runtime.informer import without_managed_fields
@@ -104,7 +105,7 @@ class _Work:
 class JobRunner:
     controller = Controller(CONTROLLER, JOBS, labels=JOB_LABELS, transform=without_managed_fields)
 
-    def __init__(self, manager: Manager, ground: Ground) -> None:
+    def __init__(self, manager: Manager, access: Access, ground: Ground) -> None:
         self._manager = manager
         self._client = manager.client
         self._clock = manager.clock
@@ -112,7 +113,7 @@ class JobRunner:
         self._around = Around.this(ground.environment)
         self._directories = Directories(ground.directory)
         self._jobs = jobs_of(manager)
-        self._reading = Reading(manager, ground.environment, local=True)
+        self._reading = Reading(manager, access, ground.environment, local=True)
         self._kinds = MachineKinds(manager, CONTROLLER, _job_of, _says_another)
         self._running: dict[Key, _Run] = {}
         self._slots = set(range(ground.concurrency))

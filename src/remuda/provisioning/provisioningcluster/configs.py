@@ -1,6 +1,7 @@
 """What machine pools refer to: machine configs, the schemas of their drivers, and credentials (capr.md §2.2, §3).
 
-A config is owned by the one cluster that uses it. The schema that its driver had when the pool was made is kept with the pool,
+A config is owned by the one cluster that uses it; whether a cluster may use it, and a credential, is decided in
+:mod:`..references`. The schema that its driver had when the pool was made is kept with the pool,
 so that a driver that learns something new does not replace machines.
 """
 
@@ -31,6 +32,9 @@ from remuda.runtime import Informer, Manager, Watch
 from ..graph import Unrenderable
 from ..graph.names import CONFIG_API_VERSION, CONFIG_GROUP, resource_of
 from ..graph.pools import credential_of, has_config, pools_of
+from ..references import Named, References
+from ..references.naming import key_of
+from ..references.using import wait
 
 Obj = dict[str, Any]
 
@@ -49,8 +53,9 @@ class Missing(Exception):
 
 
 class MachineConfigs:
-    def __init__(self, manager: Manager, controller: str, wanted: Informer) -> None:
+    def __init__(self, manager: Manager, controller: str, wanted: Informer, references: References) -> None:
         self._manager = manager
+        self._references = references
         self._client = manager.client
         self._controller = controller
         self._wanted = wanted
@@ -58,21 +63,25 @@ class MachineConfigs:
         wanted.add_index(_BY_CONFIG, _references)
 
     async def read(self, wanted: Obj) -> dict[str, Obj]:
-        """The configs by pool, each of them this cluster's own. Raises Missing, and Unrenderable."""
+        """The configs by pool, each of them this cluster's own, and such as it may use. Raises Missing, and Unrenderable."""
         found: dict[str, Obj] = {}
+        named = self._references.of(wanted)
+        for unreadable, why in await named.unreadable():
+            raise Missing(wait(wanted, unreadable, f"{unreadable.path}: {why}"))
         for pool in pools_of(wanted):
-            await self._check_credential(wanted, pool)
+            await self._check_credential(named, wanted, pool)
             if has_config(pool):
-                found[pool["name"]] = await self._own(wanted, await self._config(wanted, pool))
+                found[pool["name"]] = await self._own(wanted, await self._config(named, wanted, pool))
         return found
 
-    async def _config(self, wanted: Obj, pool: Obj) -> Obj:
+    async def _config(self, named: Named, wanted: Obj, pool: Obj) -> Obj:
         kind, name = pool["machineConfigRef"]["kind"], pool["machineConfigRef"]["name"]
+        namespace = Key.of(wanted).namespace
         resource = resource_of(CONFIG_API_VERSION, kind)
-        config = await find(self._client, resource, name, Key.of(wanted).namespace)
-        if config is None:
-            evidence = f"machine pool {pool['name']}: there is no {kind} {name}"
-            raise Missing(_wait(wanted, Ref(CONFIG_GROUP, kind, Key.of(wanted).namespace, name), evidence))
+        config = await find(self._client, resource, name, namespace)
+        why = await named.refusal(key_of(resource, namespace, name), config)
+        if config is None or why:
+            raise Missing(_wait(wanted, Ref(CONFIG_GROUP, kind, namespace, name), f"machine pool {pool['name']}: {why}"))
         if resource not in self._followed:
             self._followed.add(resource)
             self._manager.follow(self._controller, Watch(resource, self._users), self._manager.informers.of(resource))
@@ -88,25 +97,24 @@ class MachineConfigs:
         ours = reference(wanted, controller=True)
         other = controller_of(config) or next(filter(_is_cluster, owner_references_of(config)), None)
         if other is not None and not same_owner(other, ours):
+            # Not to which: readers of this cluster need not be readers of that one.
             kind, key = config.get("kind"), Key.of(config)
-            raise Unrenderable(
-                f"{kind} {key} belongs to {other.get('kind')} {other.get('name')} already: make one for each cluster"
-            )
+            raise Unrenderable(f"{kind} {key} belongs to another {other.get('kind')} already: make one for each cluster")
         owners = owner_references_of(with_owner(config, ours))
         patch = {"metadata": {"resourceVersion": resource_version_of(config), "ownerReferences": owners}}
         resource = resource_of(config["apiVersion"], config["kind"])
         key = Key.of(config)
         return await self._client.patch(resource, key.name, patch, key.namespace, field_manager=self._controller)
 
-    async def _check_credential(self, wanted: Obj, pool: Obj) -> None:
+    async def _check_credential(self, named: Named, wanted: Obj, pool: Obj) -> None:
         name = credential_of(wanted, pool)
         if not name:
             return
         namespace, colon, rest = name.partition(":")
         key = Key(namespace, rest) if colon and namespace == GLOBAL_CREDENTIALS else Key(Key.of(wanted).namespace, name)
-        if await find(self._client, SECRETS, key.name, key.namespace) is None:
-            evidence = f"machine pool {pool['name']}: there is no cloud credential {name}"
-            raise Missing(_wait(wanted, Ref("", "Secret", *key), evidence))
+        found = await find(self._client, SECRETS, key.name, key.namespace)
+        if why := await named.refusal(key_of(SECRETS, *key), found):
+            raise Missing(_wait(wanted, Ref("", "Secret", *key), f"machine pool {pool['name']}, cloud credential: {why}"))
 
     # --- schemas --------------------------------------------------------------------------------------------------------
 

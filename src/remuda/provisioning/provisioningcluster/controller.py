@@ -15,6 +15,7 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
+from remuda.apiserver.authn.serviceaccounts import username
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import (
     Key,
@@ -32,6 +33,7 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.management.conditions import FALSE, condition_of, tell_status, write_status
 from remuda.management.features import Features
 from remuda.management.making import find
+from remuda.management.roles.names import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
 
 from ..cluster.names import FROM_WANTED, belongs, is_administrated, managed_name_of
@@ -47,6 +49,8 @@ from ..graph.states import (
     with_support,
     with_wait,
 )
+from ..references import Access, References
+from ..references.using import authors_of
 from .applying import Graphs, is_made_for
 from .configs import MachineConfigs, Missing
 from .templates import PodSecurityTemplates
@@ -57,20 +61,23 @@ Obj = dict[str, Any]
 
 CONTROLLER = "provisioningcluster"
 _AGAIN_SECONDS = 5.0
+_BY_AUTHOR = "authors of references"
 _PRE_BOOTSTRAP = "provisioningprebootstrap"
 
 
 class ProvisioningClusters:
     controller = Controller(CONTROLLER, provisioning.CLUSTERS)
 
-    def __init__(self, manager: Manager, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, manager: Manager, access: Access, environment: Mapping[str, str] | None = None) -> None:
         self._manager = manager
         self._environment = environment or {}
         self._client = manager.client
         self._views = Views(manager.informers)
         self._features = manager.informers.of(management.FEATURES)
         self._graphs = Graphs(manager, CONTROLLER)
-        self._configs = MachineConfigs(manager, CONTROLLER, self._views.wanted)
+        self._references = References(manager.client, access)
+        self._configs = MachineConfigs(manager, CONTROLLER, self._views.wanted, self._references)
+        self._views.wanted.add_index(_BY_AUTHOR, authors_of)
         self._templates = PodSecurityTemplates(manager, self._views.wanted)
         self.controller = replace(
             type(self).controller,
@@ -78,6 +85,7 @@ class ProvisioningClusters:
                 Watch(management.CLUSTERS, _of_managed, _managed_matters),
                 Watch(management.FEATURES, lambda _: list(self._views.wanted.keys()), _switched),
                 self._templates.watch(),
+                *(Watch(each, self._of_subjects, _taken_away) for each in (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)),
                 *self._graphs.watches(),
             ),
             when=_matters,
@@ -120,6 +128,7 @@ class ProvisioningClusters:
 
     async def _make(self, wanted: Obj, managed: Obj) -> Result:
         now = self._manager.clock.time()
+        wanted, unbound = await self._bind(wanted)
         try:
             wanted = await self._keep_schemas(wanted)
             configs = await self._configs.read(wanted)
@@ -144,7 +153,18 @@ class ProvisioningClusters:
         wanted = await self._say(wanted, told)
         if plane is not None and not is_being_deleted(plane):
             await self._tell_managed(wanted, managed, plane)
-        return Result(waits=tuple(waits))
+        # What hosts are told of is for the planner to wait for; here it is looked for, and nobody tells of Secrets.
+        return Result(_AGAIN_SECONDS if unbound else None, (*waits, *unbound))
+
+    async def _bind(self, wanted: Obj) -> tuple[Obj, list[Wait]]:
+        """Find what its references stand for, and keep that before any of it is used."""
+        bound, unbound = await self._references.of(wanted).bound()
+        return await self._say(wanted, bound), unbound
+
+    def _of_subjects(self, binding: Obj) -> Iterable[Key]:
+        """The clusters whose references a subject of a binding wrote."""
+        found = (self._views.wanted.indexed(_BY_AUTHOR, _subject(each)) for each in binding.get("subjects") or ())
+        return {Key.of(each) for listed in found for each in listed}
 
     def _pre_bootstrap(self) -> bool:
         return Features(self._features.objects(), self._environment).enabled(_PRE_BOOTSTRAP)
@@ -210,6 +230,8 @@ class ProvisioningClusters:
         """The mirror deletes the Cluster of Cluster API, which takes its objects along; what it never took for its own, because
         something died in between, is taken away here."""
         key = Key.of(wanted)
+        # Machines need their credential to go, and a user may accept another one for that.
+        wanted, _ = await self._bind(wanted)
         cluster = await find(self._client, capi.CLUSTERS, key.name, key.namespace)
         if cluster is None or not is_made_for(cluster, wanted):
             left = await self._graphs.prune(wanted)
@@ -244,6 +266,16 @@ class ProvisioningClusters:
         except ApiError as error:
             if not error.is_not_found:
                 raise
+
+
+def _subject(subject: Obj) -> tuple[str, str]:
+    kind, name = str(subject.get("kind")), str(subject.get("name"))
+    return ("User", username(str(subject.get("namespace")), name)) if kind == "ServiceAccount" else (kind, name)
+
+
+def _taken_away(new: Obj | None, old: Obj | None) -> bool:
+    """A new binding takes no right away."""
+    return old is not None and (new is None or new.get("subjects") != old.get("subjects"))
 
 
 def _of_managed(managed: Obj) -> Iterable[Key]:

@@ -34,6 +34,7 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.management.conditions import write_status
 from remuda.management.health.ports import while_working
 from remuda.management.making import find, make
+from remuda.provisioning.references import Access
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
 from remuda.runtime.informer import without_managed_fields
 from remuda.runtime.patching import Patch
@@ -93,7 +94,9 @@ class _Seen:
 class Planner:
     controller = Controller(CONTROLLER, rke.RKE_CONTROL_PLANES)
 
-    def __init__(self, manager: Manager, door: Door, entropy: Entropy, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, manager: Manager, door: Door, access: Access, entropy: Entropy, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._manager = manager
         self._client = manager.client
         self._clock = manager.clock
@@ -101,7 +104,7 @@ class Planner:
         self._entropy = entropy
         self._views = Views(manager.informers)
         self._beacons = manager.informers.of(plans.BEACONS)
-        self._surroundings = Surroundings(manager, door, environment)
+        self._surroundings = Surroundings(manager, door, access, environment)
         self._views.control_planes.add_index(_BY_MANAGED, lambda plane: filter(None, (_managed_name(plane),)))
         self.controller = replace(
             type(self).controller,

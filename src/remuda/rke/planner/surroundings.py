@@ -1,6 +1,7 @@
 """What plans are made of besides machines: release data, settings, and the objects that a cluster's spec names.
 
-Read here and handed to the renderer as :class:`~.render.facts.Facts`. What only the gateway knows (the cluster agent's manifest,
+Read here and handed to the renderer as :class:`~.render.facts.Facts`; what the cluster may not use (any more) is withheld
+(:mod:`remuda.provisioning.references`), and is missing like what is not there. What only the gateway knows (the agent's manifest,
 where our own images are) comes through a port that it fulfils.
 """
 
@@ -10,13 +11,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
+from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.api.management_cattle_io import SETTINGS
 from remuda.client.api import Client
-from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, namespace_of, resource_version_of
+from remuda.kube.objects import GroupVersionResource, Key, annotations_of, dig, name_of, namespace_of, resource_version_of
 from remuda.management.making import find
 from remuda.management.roles.views import without_data
 from remuda.management.settings import Settings
+from remuda.provisioning.references import AUTHORS, Access, Named, References
+from remuda.provisioning.references.naming import key_of
 from remuda.runtime import Informer, Manager, Watch
 
 from ..names import SECRETS
@@ -55,8 +59,10 @@ class Door(Protocol):
 
 
 class Surroundings:
-    def __init__(self, manager: Manager, door: Door, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, manager: Manager, door: Door, access: Access, environment: Mapping[str, str] | None = None) -> None:
         self._client: Client = manager.client
+        self._references = References(manager.client, access)
+        self._wanted = manager.informers.of(provisioning.CLUSTERS)
         self._door = door
         self._environment = environment or {}
         self._planes: Informer = manager.informers.of(rke.RKE_CONTROL_PLANES)
@@ -69,9 +75,10 @@ class Surroundings:
         self._planes.add_index(_BY_CONFIG_MAP, lambda plane: _needs(plane).config_maps)
         self._drivers = DriverStates(manager)
         self._program: tuple[bytes, AgentProgram] | None = None
-        self.caches = (self._settings, self._secrets, self._config_maps, *self._drivers.caches)
+        self.caches = (self._wanted, self._settings, self._secrets, self._config_maps, *self._drivers.caches)
 
     def watches(self) -> Iterable[Watch]:
+        yield Watch(provisioning.CLUSTERS, when=_references_changed)
         yield Watch(SETTINGS, lambda _: list(self._planes.keys()), _setting_matters)
         yield Watch(SECRETS, lambda found: self._users(_BY_SECRET, found), _content_changed, transform=without_data)
         yield Watch(CONFIG_MAPS, self._readers, _content_changed, metadata_only=True)
@@ -99,6 +106,10 @@ class Surroundings:
         """Objects that are not there are left out: rendering says which machine can't do without. `machines` are by name."""
         settings = Settings(self._settings.objects(), self._environment)
         found = _needs(plane)
+        wanted = self._wanted.get(namespace_of(plane), dig(plane, "spec", "clusterName") or name_of(plane))
+        named = None if wanted is None else self._references.of(wanted)
+        secrets, withheld = await self._sources(SECRETS, found.secrets, Source.of_secret, named)
+        config_maps, more = await self._sources(CONFIG_MAPS, found.config_maps, Source.of_config_map, named)
         return Facts(
             release=release,
             installer_prefix=settings.text(_INSTALLER),
@@ -108,24 +119,42 @@ class Surroundings:
             built_in_registry=self._door.registry(dig(plane, "spec", "managementClusterName") or "", release.runtime),
             agent_manifest=manifest,
             drivers=self._drivers.of(machines),
-            secrets=await self._sources(SECRETS, found.secrets, Source.of_secret),
-            config_maps=await self._sources(CONFIG_MAPS, found.config_maps, Source.of_config_map),
+            secrets=secrets,
+            config_maps=config_maps,
+            withheld=withheld | more,
         )
 
     async def _sources(
-        self, resource: GroupVersionResource, keys: Iterable[Key], read: Callable[[Obj], Source]
-    ) -> dict[Key, Source]:
-        found = {key: await find(self._client, resource, key.name, key.namespace) for key in sorted(keys)}
-        return {key: read(obj) for key, obj in found.items() if obj is not None}
+        self, resource: GroupVersionResource, keys: Iterable[Key], read: Callable[[Obj], Source], named: Named | None
+    ) -> tuple[dict[Key, Source], dict[tuple[str, Key], str]]:
+        """What is there and may be used, and why the rest may not. A control plane without a cluster (`named` is None) names what
+        its writer may read: admission sees to that."""
+        found: dict[Key, Source] = {}
+        withheld: dict[tuple[str, Key], str] = {}
+        for key in sorted(keys):
+            obj = await find(self._client, resource, key.name, key.namespace)
+            if named is not None and (why := await named.refusal(key_of(resource, *key), obj)):
+                withheld[resource.resource, key] = why
+            elif obj is not None:
+                found[key] = read(obj)
+        return found, withheld
 
     async def _pull_secrets(self, names: str) -> tuple[Source, ...]:
         listed = [Key(PULL_SECRETS_IN, name.strip()) for name in names.split(",") if name.strip()]
-        found = await self._sources(SECRETS, listed, Source.of_secret)
+        found, _ = await self._sources(SECRETS, listed, Source.of_secret, None)
         return tuple(found[key] for key in listed if key in found)
 
 
 def _needs(plane: Obj) -> Needs:
     return needs(dig(plane, "spec") or {}, namespace_of(plane))
+
+
+def _references_changed(new: Obj | None, old: Obj | None) -> bool:
+    return new is None or old is None or _referred(new) != _referred(old)
+
+
+def _referred(wanted: Obj) -> tuple[Any, ...]:
+    return annotations_of(wanted).get(AUTHORS), dig(wanted, "status", "references")
 
 
 def _setting_matters(new: Obj | None, old: Obj | None) -> bool:

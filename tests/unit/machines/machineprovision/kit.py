@@ -12,6 +12,7 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.api.management_cattle_io import API_VERSION, NODE_DRIVERS
+from remuda.gateway.access import ReviewedAccess
 from remuda.kube.objects import GroupVersionResource, dig
 from remuda.kube.owners import reference
 from remuda.machines.machineprovision.attempts import Attempt, attempts_of
@@ -22,7 +23,8 @@ from remuda.machines.provision import archive
 from remuda.machines.runner import jobstatus
 from remuda.management.conditions import condition_of
 from remuda.rke.names import SECRETS
-from tests.unit.management.clusters.kit import CRDS, NAMESPACES
+from remuda.runtime import Reconciler
+from tests.unit.management.clusters.kit import CRDS, NAMESPACES, Parts
 from tests.unit.rke.kit import DEMO, FLEET, Machines, machines
 
 Obj = dict[str, Any]
@@ -138,7 +140,11 @@ class Papers:
 
 @contextlib.asynccontextmanager
 async def papers(*, local: bool = True, begin: bool = True) -> AsyncIterator[Papers]:
-    async with machines(lambda parts, world: [MachineProvision(parts.manager, {}, local=local)], begin=False) as world:
+    def provision(parts: Parts, world: Machines) -> list[Reconciler]:
+        access = ReviewedAccess(parts.manager.client, parts.manager.clock)
+        return [MachineProvision(parts.manager, access, {}, local=local)]
+
+    async with machines(provision, begin=False) as world:
         for crd in definitions("paper", {"resourceFields": FIELDS}):
             await world.create(CRDS, crd)
         annotations = {"nodedriver.cattle.io/file-to-field-aliases": "userdata:userdata"}

@@ -68,6 +68,7 @@ def test_a_machine_has_them_in_its_spec_without_defaults() -> None:
     assert set(properties(made[MACHINE], "status")) == {
         "addresses",
         "cloudCredentialSecretName",
+        "cloudCredentialUID",
         "conditions",
         "driverHash",
         "driverUrl",

@@ -21,6 +21,7 @@ from remuda.machines.nodedrivers import credentials
 from remuda.machines.nodedrivers.admission import admitted
 from remuda.machines.nodedrivers.builtin import BuiltIn, builtin
 from remuda.machines.options import Flag
+from remuda.provisioning.references import admission as references
 from remuda.provisioning.secret import CloudCredentials
 from remuda.runtime import Manager
 from remuda.runtime.admission import install
@@ -42,12 +43,13 @@ def ours() -> dict[str, BuiltIn]:
 async def office() -> AsyncIterator[House]:
     """A server with an administrator, two users, and one who only reads."""
     async with house(provisions=True) as here:
-        install(admitted(here.server.source, here.server.rbac), here.server.hooks, here.server.converters)
+        for each in (admitted, references.admitted):
+            install(each(here.server.source, here.server.rbac), here.server.hooks, here.server.converters)
         rules = credentials.admitted(here.server.source, here.server.rbac, here.clock)
         install(rules, here.server.hooks, here.server.converters)
         here.manager, parts = Manager(InProcessClient(here.server, manager="remuda"), here.clock, here.manager.rng), here
-        for each in controllers(ours=ours)(parts):  # type: ignore[arg-type]
-            here.manager.add(each)
+        for reconciler in controllers(ours=ours)(parts):  # type: ignore[arg-type]
+            here.manager.add(reconciler)
         here.manager.add(CloudCredentials(here.manager))
         running = asyncio.create_task(here.manager.run())
         try:

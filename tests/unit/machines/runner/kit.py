@@ -20,6 +20,7 @@ from remuda.api.installation import established
 from remuda.apiserver.server import Config, Server
 from remuda.client.api import Client
 from remuda.client.inprocess import InProcessClient
+from remuda.gateway.access import ReviewedAccess
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, namespace_of, uid_of
@@ -67,8 +68,9 @@ class Runners:
         path = {"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": str(Path(__file__).resolve().parent)}
         environment = {**path, "SERVERS_SECRET": "x", "REMUDA_DATA_DIR": "x"}
         ground = Ground(lambda: self.api, environment, PROGRAM, concurrency, self.directory, hosts)
-        manager.add(MachineProvision(manager, environment, local=True))
-        manager.add(JobRunner(manager, ground))
+        access = ReviewedAccess(self.client, SYSTEM_CLOCK)
+        manager.add(MachineProvision(manager, access, environment, local=True))
+        manager.add(JobRunner(manager, access, ground))
         self.managers.append((manager, asyncio.create_task(manager.run())))
         return manager
 

@@ -14,6 +14,7 @@ from remuda.capi.contracts import Contracts
 from remuda.capi.conversion import converter
 from remuda.client.api import Client
 from remuda.client.inprocess import InProcessClient
+from remuda.gateway.access import ReviewedAccess
 from remuda.kube.clock import Rng
 from remuda.kube.objects import GroupVersionResource, Key
 from remuda.provisioning.provisioningcluster import ProvisioningClusters
@@ -42,7 +43,7 @@ class Nowhere:
 
 def controllers(parts: Parts) -> Iterable[Reconciler]:
     yield from everything(parts)
-    yield ProvisioningClusters(parts.manager)
+    yield ProvisioningClusters(parts.manager, ReviewedAccess(parts.manager.client, parts.manager.clock))
     yield ProvisioningLogs(parts.manager)
     yield RKEClusters(parts.manager)
     yield RKEControlPlanes(parts.manager)

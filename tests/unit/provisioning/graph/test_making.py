@@ -262,7 +262,7 @@ async def test_a_pool_waits_for_its_driver_and_for_what_its_machines_are_like() 
         assert "no node driver" in (await told(made, "RKECluster"))[2]
         await driver(made)
         await made.settle(6)
-        assert await told(made, "RKECluster") == ("Unknown", "Waiting", "machine pool cp: there is no PodConfig nc")
+        assert await told(made, "RKECluster") == ("Unknown", "Waiting", "machine pool cp: there is no PodConfig fleet-default/nc")
         await machine_config(made)
         await made.settle(6)
         assert is_true(await demo(made), "RKECluster")
@@ -334,7 +334,8 @@ async def test_a_config_serves_one_cluster() -> None:
         await made.wanted("other", kubernetesVersion=VERSION, rkeConfig={"machinePools": [POOL]})
         await made.settle(5)
         said = condition_of(await demo(made, "other"), "RKECluster") or {}
-        assert said["status"] == "False" and "belongs to Cluster demo already" in said["message"]
+        assert said["status"] == "False" and "belongs to another Cluster already" in said["message"]
+        assert "demo" not in said["message"]
 
 
 async def test_a_credential_must_be_there() -> None:
@@ -342,4 +343,5 @@ async def test_a_credential_must_be_there() -> None:
         await driver(made)
         await machine_config(made)
         await custom(made, machinePools=[{**POOL, "cloudCredentialSecretName": "cattle-global-data:cc-x"}])
-        assert "there is no cloud credential cattle-global-data:cc-x" in (await told(made, "RKECluster"))[2]
+        said = (await told(made, "RKECluster"))[2]
+        assert said == "machine pool cp, cloud credential: there is no Secret cattle-global-data/cc-x"

@@ -12,7 +12,7 @@ from ...cattle import (
     WebhookDeploymentCustomization,
 )
 from ...kubernetes import ObjectReference
-from ...schema import Doc, Int64, Items, Length, ListMap, Object, Pattern
+from ...schema import Doc, Form, Int64, Items, Length, ListMap, Names, Object, Pattern
 from .configuration import ClusterConfiguration
 from .machinepool import CredentialName, MachinePool, MachinePoolDefaults
 
@@ -58,6 +58,7 @@ class RKEConfig(ClusterConfiguration, total=False):
     infrastructureRef: Annotated[
         ObjectReference | None,
         Doc("An infrastructure cluster of Cluster API that is there already; unset: an RKECluster is made."),
+        Names("", "", Form.OBJECT),
     ]
     machinePoolDefaults: Annotated[MachinePoolDefaults, Doc("What holds for pools that do not say it themselves.")]
     machinePools: Annotated[
@@ -123,6 +124,13 @@ class ClusterSpec(TypedDict, total=False):
     ]
 
 
+class BoundReference(TypedDict, total=False):
+    """The object that a name in the spec stands for."""
+
+    uid: Annotated[str, Doc("The uid of the object; another object of the same name is not used.")]
+    written: Annotated[str, Doc("For which writing of the reference it was found; empty: one from before there were records.")]
+
+
 class ClusterStatus(TypedDict, total=False):
     """What became of it."""
 
@@ -133,6 +141,10 @@ class ClusterStatus(TypedDict, total=False):
     fleetWorkspaceName: Annotated[str, Doc("The fleet workspace it is in; as a rule its namespace."), Length(most=63)]
     observedGeneration: Annotated[Int64, Doc("The metadata.generation that was passed on to the cluster.")]
     ready: Annotated[bool, Doc("It has been connected; stays true.")]
+    references: Annotated[
+        dict[str, BoundReference],
+        Doc("Which objects the spec means, by what it names: group/resource/namespace/name."),
+    ]
 
 
 class Cluster(Object, total=False):

@@ -6,10 +6,13 @@ from typing import Annotated, Required, TypedDict
 
 from ...cattle import SHARE, FreeMap, Text
 from ...kubernetes import LabelSelector
-from ...schema import AtLeast, Doc, Format, Length, Pattern
+from ...schema import AtLeast, Doc, Form, Format, Length, Names, Pattern
 
 _Concurrency = Annotated[Text, Length(most=10), Pattern(SHARE)]
-_SecretName = Annotated[Text, Length(most=253)]
+_ObjectName = Annotated[Text, Length(most=253)]
+_SecretName = Annotated[_ObjectName, Names("", "secrets")]
+# Arguments of the distribution; one of them may be kept in a Secret.
+_Arguments = Annotated[FreeMap, Names("", "secrets", Form.URL, "cloud-provider-config")]
 
 
 class DrainHook(TypedDict, total=False):
@@ -57,7 +60,7 @@ _Machines = Annotated[LabelSelector | None, Doc("Which machines, by the labels o
 class SelectorConfig(TypedDict, total=False):
     """Arguments of the distribution for some machines."""
 
-    config: Annotated[FreeMap, Doc("The arguments, by name.")]
+    config: Annotated[_Arguments, Doc("The arguments, by name.")]
     machineLabelSelector: _Machines
 
 
@@ -76,14 +79,14 @@ class ObjectFileSource(TypedDict, total=False):
 
     defaultPermissions: Annotated[Text, Doc("The mode of files that do not say one, such as 0644; empty: 0600.")]
     items: Annotated[list[KeyToPath] | None, Doc("The files.")]
-    name: Required[Annotated[_SecretName, Doc("The name of the object, in the namespace of the cluster.")]]
+    name: Required[Annotated[_ObjectName, Doc("The name of the object, in the namespace of the cluster.")]]
 
 
 class FileSource(TypedDict, total=False):
     """Where files come from: a Secret or a ConfigMap, one of the two."""
 
-    configMap: Annotated[ObjectFileSource, Doc("Files from a ConfigMap.")]
-    secret: Annotated[ObjectFileSource, Doc("Files from a Secret.")]
+    configMap: Annotated[ObjectFileSource, Doc("Files from a ConfigMap."), Names("", "configmaps", key="name")]
+    secret: Annotated[ObjectFileSource, Doc("Files from a Secret."), Names("", "secrets", key="name")]
 
 
 class SelectorFiles(TypedDict, total=False):
@@ -122,7 +125,7 @@ class SnapshotS3(TypedDict, total=False):
     """A bucket for snapshots; what is empty is taken from the cloud credential."""
 
     bucket: Annotated[Text, Doc("The name of the bucket."), Length(most=63)]
-    cloudCredentialName: Annotated[Text, Doc("The Secret with the keys, as namespace:name.")]
+    cloudCredentialName: Annotated[Text, Doc("The Secret with the keys, as namespace:name."), Names("", "secrets", Form.SCOPED)]
     endpoint: Annotated[Text, Doc("The host name of the service.")]
     endpointCA: Annotated[
         Text, Doc("The certificates that it is verified with: a file name ending in .crt, PEM, or base64 of PEM.")
@@ -168,7 +171,7 @@ class ClusterConfiguration(TypedDict, total=False):
     dataDirectories: Annotated[DataDirectories, Doc("Where things are on the machines; can't be changed later.")]
     etcd: Annotated[Etcd | None, Doc("Scheduled snapshots of etcd.")]
     machineGlobalConfig: Annotated[
-        FreeMap, Doc("Arguments of the distribution for all machines. Numbers are written as texts: others are left out.")
+        _Arguments, Doc("Arguments of the distribution for all machines. Numbers are written as texts: others are left out.")
     ]
     machineSelectorConfig: Annotated[list[SelectorConfig] | None, Doc("Arguments of the distribution for some machines.")]
     machineSelectorFiles: Annotated[list[SelectorFiles] | None, Doc("Files for some machines.")]

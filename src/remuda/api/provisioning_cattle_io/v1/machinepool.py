@@ -7,12 +7,12 @@ from typing import Annotated, Required, TypedDict
 from ...cattle import Text
 from ...kubernetes import ObjectReference
 from ...scheduling import Taint
-from ...schema import AtLeast, Between, Cel, Default, Doc, Duration, Int32, IntOrString, Length, Pattern, Rule, rules
+from ...schema import AtLeast, Between, Cel, Default, Doc, Duration, Form, Int32, IntOrString, Length, Names, Pattern, Rule, rules
 
 HostnameLength = Annotated[
     int, Doc("How long the host name of a machine may be; longer ones are cut. Default 63."), Between(10, 63)
 ]
-CredentialName = Annotated[Text, Length(most=317)]
+CredentialName = Annotated[Text, Length(most=317), Names("", "secrets", Form.CREDENTIAL)]
 
 
 def _never_empty(role: str) -> Rule:
@@ -73,6 +73,7 @@ class MachinePool(TypedDict, total=False):
         Annotated[
             ObjectReference | None,
             Doc("The object that says what the machines are like; without apiVersion it is of rke-machine-config.cattle.io/v1."),
+            Names("rke-machine-config.cattle.io", "", Form.OBJECT),
         ]
     ]
     machineDeploymentAnnotations: Annotated[dict[str, str] | None, Doc("Annotations of the MachineDeployment.")]

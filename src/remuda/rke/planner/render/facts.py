@@ -78,7 +78,8 @@ class BuiltInRegistry:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """`drivers` are by name of the machine; `pull_secrets` are those of the global registry, in the order of the setting."""
+    """`drivers` are by name of the machine; `pull_secrets` are those of the global registry, in the order of the setting.
+    `withheld` says why the cluster may not use an object that it names, by its resource and key."""
 
     release: Release
     installer_prefix: str = "rancher/system-agent-installer-"
@@ -90,4 +91,5 @@ class Facts:
     agent_manifest: AgentManifest | None = None
     secrets: Mapping[Key, Source] = field(default_factory=dict)
     config_maps: Mapping[Key, Source] = field(default_factory=dict)
+    withheld: Mapping[tuple[str, Key], str] = field(default_factory=dict)
     drivers: Mapping[str, Driver] = field(default_factory=dict)

@@ -105,7 +105,8 @@ class Ground:
         key = Key(namespace or self.control_plane.namespace, name)
         source = sources.get(key)
         if source is None:
-            raise CannotRender(f"{kind} {key} is not there", Actor.USER, Ref("", kind, key.namespace, key.name))
+            why = self.facts.withheld.get((f"{kind.lower()}s", key)) or f"{kind} {key} is not there"
+            raise CannotRender(why, Actor.USER, Ref("", kind, key.namespace, key.name))
         return source
 
     def _selector(self, entry: Spec) -> LabelSelector:

@@ -1,0 +1,129 @@
+"""Who wrote the references of a cluster: a record in an annotation of the cluster that only admission writes. Pure.
+
+An entry is made when a name is written into a field, and stays until it is taken out: an edit elsewhere changes no author. Each
+has the resourceVersion that it was written upon, so that a reference that is written again is another one. References are digests
+here: a cluster may have a thousand of them, and annotations have a limit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+from remuda.apiserver.users import AUTHENTICATED, MASTERS, User
+from remuda.kube import jsonio
+from remuda.kube.objects import annotations_of
+
+from .naming import Reference
+
+Obj = dict[str, Any]
+
+AUTHORS: Final = "remuda.dev/reference-authors"
+# Set by a user who may read what the cluster names: from then on these references are theirs. Admission takes it away.
+ACCEPT: Final = "remuda.dev/accept-references"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    author: User
+    since: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The entries, by the digest of a reference."""
+
+    entries: Mapping[str, Entry] = field(default_factory=dict)
+
+    def of(self, references: Iterable[Reference]) -> tuple[Entry, ...]:
+        found = (self.entries.get(digest(each)) for each in references)
+        return tuple(each for each in found if each is not None)
+
+
+def digest(reference: Reference) -> str:
+    return _hash(f"{reference.place} {reference.key}")
+
+
+def seal(entries: Iterable[Entry]) -> str:
+    """Tells one writing of a reference from another one; empty when there is no record of it."""
+    written = sorted(f"{each.since} {each.author.name}" for each in entries)
+    return _hash("\n".join(written)) if written else ""
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def holds_everything(user: User) -> bool:
+    return MASTERS in user.groups
+
+
+def known_user(name: str) -> User:
+    """A user of whom nothing but the name is known any more."""
+    return User(name, groups=(AUTHENTICATED,))
+
+
+def read(cluster: Obj | None) -> Ledger:
+    """What the annotation says. Only admission writes it, so one that can't be read is none."""
+    return _parsed(annotations_of(cluster or {}).get(AUTHORS) or "")
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str) -> Ledger:
+    if not text:
+        return Ledger()
+    try:
+        said: Any = jsonio.loads(text)
+        users = [User(each["user"], groups=tuple(each["groups"])) for each in said["authors"]]
+        return Ledger(
+            {
+                reference: Entry(users[written["author"]], written["since"])
+                for written in said["written"]
+                for reference in written["references"]
+            }
+        )
+    except (jsonio.JsonError, KeyError, TypeError, IndexError):
+        return Ledger()
+
+
+def text_of(ledger: Ledger) -> str:
+    """The annotation; empty when there is nothing to say."""
+    if not ledger.entries:
+        return ""
+    users: list[User] = []
+    written: dict[tuple[int, str], list[str]] = {}
+    for reference, entry in sorted(ledger.entries.items()):
+        if entry.author not in users:
+            users.append(entry.author)
+        written.setdefault((users.index(entry.author), entry.since), []).append(reference)
+    said = {
+        "authors": [{"user": each.name, "groups": list(each.groups)} for each in users],
+        "written": [
+            {"author": author, "since": since, "references": references} for (author, since), references in written.items()
+        ],
+    }
+    return jsonio.dumps_text(said)
+
+
+def rewritten(
+    before: Ledger,
+    named: Collection[Reference],
+    known: Collection[Reference],
+    author: User,
+    since: str,
+    accepted: Collection[Reference] = (),
+) -> Ledger:
+    """The record after `author` wrote a cluster that names `named`, where it had named `known`, and `accepted` some again."""
+    kept = {digest(each) for each in known} - {digest(each) for each in accepted}
+    fresh = Entry(User(author.name, groups=author.groups), since)
+    entries: dict[str, Entry] = {}
+    for reference in named:
+        key = digest(reference)
+        if key not in kept:
+            entries[key] = fresh
+        elif (entry := before.entries.get(key)) is not None:
+            entries[key] = entry
+    return Ledger(entries)
