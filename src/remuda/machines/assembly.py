@@ -18,6 +18,7 @@ from .nodedrivers.dynamicschema import DynamicSchemas
 from .nodedrivers.nodedriver import NodeDrivers
 from .nodedrivers.sources import Sources
 from .runner.controller import Ground, JobRunner
+from .sealed.controller import MachineSecrets
 
 LOCAL, CLUSTER = "local", "cluster"
 RUNNERS = (LOCAL, CLUSTER)
@@ -49,6 +50,8 @@ def _all(manager: Manager, ports: Ports, only: Collection[str]) -> Iterable[Reco
         yield NodeDrivers(manager, Sources(manager.clock, ports.ground.environment, ports.drivers))
     yield DynamicSchemas(manager)
     yield MachineConfigCleanup(manager)
+    if MachineSecrets.controller.name in only:
+        yield MachineSecrets(manager)
     yield MachineProvision(manager, ports.ground.environment, local=local)
     if local and JobRunner.controller.name in only:
         # Runs something beside the controllers, so it is not even made where it is not wanted.

@@ -1,9 +1,9 @@
 """Which fields of a driver are secret, and so are sealed (:mod:`..sealed`). Pure.
 
-A field is secret when its NodeDriver says so (its schema has the type `password`), when a driver in Python marks the flag, or when
-the flag's name has the word password, passphrase, secret, token or key. A word at the end that says what *about* a key it is (its
-name, its path, its fingerprint) makes it a plain one again. User data is not sealed by default: readers of a cluster review what
-its machines run. An administrator who keeps secrets in it says so with `passwordFields: userdata` on the NodeDriver.
+A field is secret when its NodeDriver says so (its schema has the type `password`), when a driver in Python marks the flag, or
+when the flag's name has the word password, passphrase, secret, token or key. A word at the end that says what *about* a key it is
+(its name, its path, its fingerprint) makes it a plain one again. User data is not sealed by default: readers of a cluster review
+what its machines run. An administrator who keeps secrets in it says so with `passwordFields: userdata` on the NodeDriver.
 """
 
 from __future__ import annotations
