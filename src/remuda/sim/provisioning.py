@@ -39,6 +39,7 @@ from remuda.gateway.provisioning import add_provisioning
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.objects import Key, dig, name_of
 from remuda.machines.machineprovision.controller import MachineProvision
+from remuda.machines.sealed.controller import MachineSecrets
 from remuda.machines.sealed.vault import Vault
 from remuda.management.conditions import is_true
 from remuda.management.making import find
@@ -111,6 +112,7 @@ class ProvisioningWorld:
         add_provisioning(manager, self.gateway, core.workloads)
         if self.jobs is not None:
             manager.add(MachineProvision(manager, {}, local=True))
+            manager.add(MachineSecrets(manager))
         life = asyncio.create_task(manager.run(), name="the controllers")
         self._lives.append(life)
         return life
