@@ -22,6 +22,7 @@ from remuda.client.inprocess import InProcessClient
 from remuda.machines.assembly import Ports as MachinePorts
 from remuda.machines.runner.controller import Ground as Processes
 from remuda.machines.runner.grant import cluster_of
+from remuda.machines.sealed.admission import hide_the_past, sealing_of
 from remuda.machines.sealed.vault import Vault
 from remuda.management.roles.visibility import show_what_is_theirs
 from remuda.runtime.admission import install as install_admission
@@ -65,6 +66,7 @@ def install_rules(server: Server) -> None:
     vault = Vault(InProcessClient(server, manager="remuda"), config.clock, config.entropy)
     rules = admitted_types(server.source, server.rbac, vault, clock=config.clock)
     install_admission(rules, server.hooks, server.converters)
+    hide_the_past(server.past, sealing_of(server.source, server.rbac, vault))
     show_what_is_theirs(server)
 
 

@@ -15,11 +15,13 @@ from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS
 from remuda.apiserver.admission import Attributes
 from remuda.apiserver.admission.chain import EVERY
+from remuda.apiserver.authz import Action
 from remuda.apiserver.authz.rbac import Rbac
+from remuda.apiserver.history import Past
 from remuda.apiserver.source import ObjectSource
 from remuda.kube import gojson
 from remuda.kube.errors import ApiError, FieldError, forbidden_field, invalid
-from remuda.kube.objects import dig, name_of, with_path, without_path
+from remuda.kube.objects import dig, name_of, namespace_of, with_path, without_path
 from remuda.management.roles.held import Holdings
 from remuda.provisioning.graph import Unrenderable
 from remuda.provisioning.graph.names import CONFIG_API_VERSION, CONFIG_GROUP, MACHINE_GROUP, SEALED_DIGESTS
@@ -28,7 +30,7 @@ from remuda.rke.names import SECRETS
 from remuda.runtime.admission import AdmittedType
 
 from ..nodedrivers.secrecy import is_secret
-from .markers import Place, is_marker, last_applied, secret_name, with_last_applied
+from .markers import Place, is_marker, last_applied, secret_name, veiled, with_last_applied
 from .vault import Vault
 
 Obj = dict[str, Any]
@@ -38,11 +40,20 @@ _VERSION: Final = "v1"
 
 def admitted(source: ObjectSource, rbac: Rbac, vault: Vault) -> tuple[AdmittedType, ...]:
     """`source` knows DynamicSchemas and clusters.provisioning.cattle.io."""
-    sealing = Sealing(source, Holdings(source, rbac), vault)
+    sealing = sealing_of(source, rbac, vault)
     return (
         AdmittedType(MACHINE_GROUP, _VERSION, EVERY, "DriverMachines", mutate=sealing.sealed),
         AdmittedType(CONFIG_GROUP, _VERSION, EVERY, "DriverConfigs", mutate=sealing.sealed),
     )
+
+
+def sealing_of(source: ObjectSource, rbac: Rbac, vault: Vault) -> Sealing:
+    return Sealing(source, Holdings(source, rbac), vault)
+
+
+def hide_the_past(past: Past, sealing: Sealing) -> None:
+    """Old states of objects, from before their fields were sealed, show no values to callers who may not read Secrets."""
+    past.veils |= dict.fromkeys((MACHINE_GROUP, CONFIG_GROUP), sealing.shown_of_the_past)
 
 
 class Sealing:
@@ -78,6 +89,13 @@ class Sealing:
     def _is_secret(self, place: Place, field: str) -> bool:
         schema = self._source.get(DYNAMIC_SCHEMAS.group, DYNAMIC_SCHEMAS.resource, "", place.schema)
         return is_secret(place.driver, field, dig(schema, "spec", "resourceFields"))
+
+    def shown_of_the_past(self, action: Action, obj: Obj) -> Obj:
+        """What older versions stored, without the values of its secret fields for callers who may not read Secrets there."""
+        place = Place.of_resource(action.group, action.resource)
+        if place is None or self._held.may(action.user, "get", SECRETS, "", namespace_of(obj)):
+            return obj
+        return veiled(obj, place, lambda field: self._is_secret(place, field))
 
     async def _kept(self, attributes: Attributes, value: str, before: str) -> str:
         """The marker of a value that is kept by now; empty for one that has to stay as it is."""

@@ -62,6 +62,14 @@ class Place:
                 return cls(kind.removesuffix(suffix).lower(), path)
         return None
 
+    @classmethod
+    def of_resource(cls, group: str, resource: str) -> Place | None:
+        """The same by the plural, which all kinds of drivers make alike."""
+        for own, suffix, path in _SUFFIXES:
+            if group == own and resource.endswith(f"{suffix.lower()}s"):
+                return cls(resource.removesuffix(f"{suffix.lower()}s"), path)
+        return None
+
     @property
     def schema(self) -> str:
         """The name of the driver's DynamicSchema."""
@@ -100,6 +108,16 @@ def last_applied(obj: Obj) -> Obj | None:
 
 def with_last_applied(obj: Obj, applied: Obj) -> Obj:
     return with_path(obj, ("metadata", "annotations", LAST_APPLIED), f"{gojson.dumps(applied).decode()}\n")
+
+
+def veiled(obj: Obj, place: Place, is_secret: Callable[[str], bool]) -> Obj:
+    """An object from before its fields were sealed, without their values; the same object when it has none."""
+    hidden = {name: PREFIX for name, _ in place.values(obj, is_secret)}
+    shown = place.replaced(obj, hidden)
+    applied = last_applied(shown)
+    if applied is not None and (hidden := {name: PREFIX for name, _ in place.values(applied, is_secret)}):
+        shown = with_last_applied(shown, place.replaced(applied, hidden))
+    return shown
 
 
 def markers_in(obj: Obj, place: Place) -> set[str]:

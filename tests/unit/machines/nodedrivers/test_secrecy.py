@@ -29,7 +29,7 @@ REVIEWED = {
     "softlayer": {"apiKey"},
     "vmwarevsphere": {"password", "sshPassword"},
 }
-# Fields with a word of a secret in their names that are none: names, paths, fingerprints, switches, and the name of a key at Amazon.
+# Fields with a word of a secret in their names that are none: names, fingerprints, switches, and the name of a key at Amazon.
 CLOSE = {
     "amazonec2": {"httpTokens", "keypairName", "kmsKey"},
     "digitalocean": {"sshKeyFingerprint"},

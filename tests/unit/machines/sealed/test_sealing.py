@@ -288,7 +288,9 @@ async def test_a_new_key_of_the_server_changes_no_marker_of_a_value_that_stays()
         assert await vault.marker(WORKSPACE, KEY) != made["sshKeyContents"]
         sealing = Sealing(here.server.source, Holdings(here.server.source, here.server.rbac), vault)
         new = {**made, "sshKeyContents": KEY}
-        asked = Attributes(UPDATE, GROUP, "v1", CONFIGS.resource, "DigitaloceanConfig", WORKSPACE, "mine", SYSTEM, obj=new, old=made)
+        asked = Attributes(
+            UPDATE, GROUP, "v1", CONFIGS.resource, "DigitaloceanConfig", WORKSPACE, "mine", SYSTEM, obj=new, old=made
+        )
         assert (await sealing.sealed(asked) or {})["sshKeyContents"] == made["sshKeyContents"]
 
 
