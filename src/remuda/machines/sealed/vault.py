@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+from collections.abc import Collection
 from typing import Any, Final
 
 from remuda.client.api import Client
@@ -16,9 +17,10 @@ from remuda.kube.clock import Clock, Entropy, rfc3339, time_of
 from remuda.kube.errors import ApiError, unavailable
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, name_of, namespace_of, resource_version_of
 from remuda.management.making import find, make, remove
+from remuda.provisioning.graph.names import MACHINE_GROUP
 from remuda.rke.names import BACKUP, SECRETS
 
-from .markers import marker_of, secret_name
+from .markers import Place, is_marker, marker_of, secret_name
 
 Obj = dict[str, Any]
 
@@ -114,6 +116,16 @@ async def read(client: Client, namespace: str, marker: str) -> str | None:
     name = secret_name(marker)
     found = await find(client, SECRETS, name, namespace) if name else None
     return None if found is None else value_of(found)
+
+
+async def opened(client: Client, obj: Obj, without: Collection[str] = ()) -> Obj:
+    """A machine or a template with values in place of markers, but for the fields `without`; nothing in place of one that is not
+    kept. Raises ApiError."""
+    place = Place.of(MACHINE_GROUP, str(obj.get("kind") or ""))
+    if place is None:
+        return obj
+    found = [(name, marker) for name, marker in place.texts(obj).items() if is_marker(marker) and name not in without]
+    return place.replaced(obj, {name: await read(client, namespace_of(obj), marker) or "" for name, marker in found})
 
 
 def value_of(secret: Obj) -> str | None:
