@@ -62,24 +62,30 @@ class MachineSecrets:
         if self._moved.get(key.name) == generation:
             return DONE
         try:
-            moved = await move(self._client, found)
+            await self._move(found)
         except ApiError as error:
             if error.code != 404:
                 raise
             return Result(_AGAIN_SECONDS)
         self._moved[key.name] = generation
-        if moved:
-            log.info("moved secret values of %d %s into Secrets", moved, dig(found, "spec", "names", "plural"))
         return DONE
+
+    async def _move(self, definition: Obj) -> None:
+        if moved := await move(self._client, definition):
+            log.info("moved secret values of %d %s into Secrets", moved, dig(definition, "spec", "names", "plural"))
 
     async def _sweep_for_ever(self) -> None:
         while True:
             await self._clock.sleep(_EVERY_SECONDS * self._rng.uniform(0.9, 1.1))
             try:
                 await synced(self._crds)
-                removed = await sweep(self._client, list(self._crds.objects()), self._clock.time())
+                known = [each for each in self._crds.objects() if dig(each, "spec", "group") in _GROUPS]
+                for each in known:
+                    # A server of an older version, beside this one, may have stored some since.
+                    await self._move(each)
+                removed = await sweep(self._client, known, self._clock.time())
             except (ApiError, OSError) as error:
-                log.warning("Secrets of machine configs that are used no more can't be removed: %s", error)
+                log.warning("sealed values can't be looked after: %s", error)
                 continue
             if removed:
                 log.info("removed %d Secrets that no machine config, template or machine refers to", removed)
