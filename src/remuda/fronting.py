@@ -36,6 +36,7 @@ from remuda.machines.assembly import CLUSTER
 from remuda.machines.assembly import Ports as MachinePorts
 from remuda.machines.runner.controller import Ground as Processes
 from remuda.machines.runner.grant import cluster_of
+from remuda.machines.sealed.vault import Vault
 from remuda.management import ACCESS, CONTROLLERS
 from remuda.management.roles.held import InformerSource
 from remuda.rke import CONTROLLERS as CLUSTER_CONTROLLERS
@@ -97,7 +98,8 @@ class AttachedGateway(Attached):
         self._source = InformerSource(informers)
         self._rbac = Rbac(self._source)
         async with beside(informers.run()):
-            yield admitted_types(self._source, self._rbac, secrets=False)
+            vault = Vault(self._client, self._clock, self._entropy)
+            yield admitted_types(self._source, self._rbac, vault, secrets=False)
 
     async def _begin(self, stack: AsyncExitStack, definitions: list[str], told: Callable[[str], None]) -> None:
         certificate = self._certificate()

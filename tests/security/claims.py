@@ -22,6 +22,7 @@ _BODIES = "tests/unit/apiserver/test_bodies.py"
 _JOBS = "tests/unit/machines/runner/test_parts.py"
 _REFERENCES = "tests/security/test_references.py"
 _USED = "tests/security/test_references_used.py"
+_SEALING = "tests/unit/machines/sealed/test_sealing.py"
 
 TESTS: dict[str, tuple[str, ...]] = {
     "S1": (
@@ -264,5 +265,19 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/unit/machines/test_admission.py::test_whose_a_config_is_is_told_to_those_who_may_read_it",
         "tests/unit/machines/test_admission.py::test_which_clusters_name_a_config_is_told_to_those_who_may_read_them",
         "tests/unit/rke/test_admission.py::test_a_snapshot_that_is_to_be_restored_has_to_be_there_and_the_cluster_s_own",
+    ),
+    "S45": (
+        "tests/unit/machines/nodedrivers/test_secrecy.py::test_the_secret_fields_of_a_driver_are_the_reviewed_ones",
+        f"{_SEALING}::test_no_role_of_a_cluster_reads_a_key_in_a_config_a_template_or_a_machine",
+        f"{_SEALING}::test_nothing_in_the_store_but_secrets_has_the_value",
+        f"{_SEALING}::test_the_next_apply_of_the_same_yaml_changes_nothing_on_either_side",
+        f"{_SEALING}::test_a_copied_marker_is_refused_and_named_by_its_field",
+        f"{_SEALING}::test_whether_a_marker_names_anything_is_not_told",
+        "tests/unit/machines/sealed/test_past.py::test_the_past_shows_values_only_to_who_may_read_secrets",
+        "tests/unit/machines/machineprovision/test_command.py"
+        "::test_secret_fields_are_in_the_environment_and_in_files_and_in_no_argument",
+        "tests/unit/machines/machineprovision/test_command.py::test_no_other_argument_of_a_pod_names_a_variable",
+        "tests/unit/machines/runner/test_running.py::test_a_program_gets_the_values_of_sealed_fields_and_nobody_else_does",
+        "tests/scenarios/test_sealed_fields.py::test_moving_what_an_older_version_stored_replaces_no_machine",
     ),
 }

@@ -15,6 +15,7 @@ in number and bytes, whatever there is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
@@ -31,7 +32,7 @@ from .authz import Action, forbidden_action
 from .authz.rbac import Rbac
 from .custom import CustomResources
 from .encryption import EncryptionError
-from .entries import Entry, splice
+from .entries import Entry, encode, splice
 from .flow import Flow
 from .history_moments import Moment
 from .history_rights import Rights
@@ -46,6 +47,8 @@ from .store import Version as State
 from .verbs.list import Page, decode_continue, encode_continue
 
 Obj = dict[str, Any]
+# The object as whoever wants this sees it: the same when there is nothing to hide.
+Veil = Callable[[Action, Obj], Obj]
 
 MOST_ITEMS = 500
 STATES = 50
@@ -62,6 +65,8 @@ class Past:
         self._custom = custom
         self._flow = flow
         self._rights = None if history is None else Rights(rbac, history, lambda kv: api.cache.past_entry(kv).object())
+        # By group: what a caller is not shown of an object's past although they may read the object.
+        self.veils: dict[str, Veil] = {}
 
     async def __call__(self, request: web.BaseRequest, target: Target, action: Action) -> web.StreamResponse:
         if target.method != "GET" or target.verb not in ("get", "list"):
@@ -78,7 +83,7 @@ class Past:
             try:
                 if "at" in target.query or "continue" in target.query or target.verb == "list":
                     return await self._then(request, target, action, self._history, since)
-                return await self._life(request, target, self._history, since)
+                return await self._life(request, target, action, self._history, since)
             except Compacted as error:
                 raise history_moments.forgotten(self._history, error, target.resource) from None
             except FutureRevision as error:
@@ -95,7 +100,7 @@ class Past:
         version = await self._version(target, history, moment.revision)
         output = negotiation.negotiate(request.headers.get("Accept", ""), target.verb == "list")
         if target.verb == "list":
-            page = await self._list(target, history, version, moment)
+            page = await self._list(target, action, history, version, moment)
             data = await self._shown(version, page, output, moment)
         else:
             found = await history.read_history(_key(version.resource, target), at_revision=moment.revision)
@@ -103,7 +108,7 @@ class Past:
                 error = version.resource.not_found(target.name)
                 error.message += f" at revision {moment.revision} ({rfc3339(moment.time)})"
                 raise error
-            entry = self._entry(found.kv)
+            entry = self._entry(found.kv, action)
             page = Page([entry], moment.revision)
             data = await self._shown(version, page, output, moment) if output.as_ else _body(version, entry) + b"\n"
         return await responses.body(request, data, 200, output.media_type, responses.wants_pretty(request, target.query))
@@ -120,7 +125,7 @@ class Past:
             raise errors.bad_request("at: give a revision, how long ago it was, or a time")
         return await history_moments.resolve(history, self._api.clock, target.query["at"])
 
-    async def _list(self, target: Target, history: HistoryStore, version: Version, moment: Moment) -> Page:
+    async def _list(self, target: Target, action: Action, history: HistoryStore, version: Version, moment: Moment) -> Page:
         listed = options.list_options(target.query)
         selection = select(version, target.namespace, listed.labels, listed.fields)
         if selection.by_content:
@@ -130,13 +135,13 @@ class Past:
             # One look. Besides, who may list only this one must not read in a token for the next page what else there is.
             key = version.resource.key(selection.namespace if namespaced else "", selection.name)
             state = await history.read_history(key, at_revision=moment.revision)
-            there = [] if state is None or state.kv is None else [self._entry(state.kv)]
+            there = [] if state is None or state.kv is None else [self._entry(state.kv, action)]
             return Page((await selection.choose(there))[0], moment.revision)
         prefix = version.resource.scope_prefix(target.namespace)
         start = decode_continue(listed.continue_token, prefix)[0] if listed.continue_token else ""
         limit = min(listed.limit, MOST_ITEMS) if listed.limit > 0 else MOST_ITEMS
         found = await history.range_history(prefix, moment.revision, start=start, limit=limit, most_bytes=MOST_BYTES)
-        entries, _ = await selection.choose([self._entry(kv) for kv in found.items])
+        entries, _ = await selection.choose([self._entry(kv, action) for kv in found.items])
         token = encode_continue(found.items[-1].key + "\x00", moment.revision, prefix) if found.more else ""
         return Page(entries, moment.revision, token)
 
@@ -153,7 +158,9 @@ class Past:
 
     # --- one object's life ------------------------------------------------------------------------------------------------
 
-    async def _life(self, request: web.BaseRequest, target: Target, history: HistoryStore, since: int) -> web.StreamResponse:
+    async def _life(
+        self, request: web.BaseRequest, target: Target, action: Action, history: HistoryStore, since: int
+    ) -> web.StreamResponse:
         limit, before = _number(target, "limit") or STATES, _number(target, "before")
         # No number that a client thinks of goes further.
         limit, before = min(limit, MOST_ITEMS), min(before, history.revision + 1)
@@ -171,7 +178,7 @@ class Past:
             error = version.resource.not_found(target.name)
             error.message += f" in the history that is kept from revision {max(since, history.history_floor, 1)} on"
             raise error
-        items = await self._items(version, visible, older, with_objects=target.query.get("objects") == "true")
+        items = await self._items(version, action, visible, older, with_objects=target.query.get("objects") == "true")
         more = older is not None
         metadata = {"resourceVersion": str(history.revision)} | ({"continue": str(visible[-1].revision)} if more else {})
         oldest = history.history_floor if history.keeps_past(key) else history.floor
@@ -186,12 +193,14 @@ class Past:
         output = negotiation.negotiate(request.headers.get("Accept", ""), False)
         return await responses.body(request, jsonio.dumps(data) + b"\n", 200, output.media_type, pretty)
 
-    async def _items(self, version: Version, states: list[State], older: State | None, *, with_objects: bool) -> list[Obj]:
+    async def _items(
+        self, version: Version, action: Action, states: list[State], older: State | None, *, with_objects: bool
+    ) -> list[Obj]:
         """Newest first. Each is compared with the one before it in time, so they are made from the oldest on."""
         items: list[Obj] = []
-        previous = None if older is None else self._readable(older)
+        previous = None if older is None else self._readable(older, action)
         for state in reversed(states):
-            obj = self._readable(state)
+            obj = self._readable(state, action)
             item = _item(state, previous, obj)
             if with_objects and obj is not None:
                 item["object"] = _under_version(version, obj)
@@ -201,24 +210,30 @@ class Past:
         items.reverse()
         return items
 
-    def _readable(self, state: State) -> Obj | None:
+    def _readable(self, state: State, action: Action) -> Obj | None:
         """None for a deletion, and for what was sealed with a key that is gone."""
         if state.kv is None:
             return None
         try:
-            return self._api.cache.past_entry(state.kv).object()
+            found = self._api.cache.past_entry(state.kv).object()
         except EncryptionError:
             return None
+        veil = self.veils.get(action.group)
+        return found if veil is None else veil(action, found)
 
     # --- what is asked for ------------------------------------------------------------------------------------------------
 
-    def _entry(self, kv: KeyValue) -> Entry:
+    def _entry(self, kv: KeyValue, action: Action) -> Entry:
         try:
-            return self._api.cache.past_entry(kv)
+            found = self._api.cache.past_entry(kv)
         except EncryptionError:
             raise errors.gone(
                 f"{kv.key} was sealed at revision {kv.mod_revision} with a key that is not there any more: it can't be read"
             ) from None
+        veil, whole = self.veils.get(action.group), found.object()
+        if veil is None or (shown := veil(action, whole)) is whole:
+            return found
+        return Entry(found.key, found.namespace, found.name, found.revision, encode(shown))
 
     async def _version(self, target: Target, history: HistoryStore, revision: int | None) -> Version:
         registry = self._api.registry

@@ -283,7 +283,7 @@ class Server:
         self.pages.register(self.handler)
         RotationPages(self).register(self.handler)
         custom = CustomResources(self.registry, self.cache, self.feeds, clock, self._converter)
-        self.handler.past = Past(self.api, self.rbac, self.history, custom, self.flow)
+        self.past = self.handler.past = Past(self.api, self.rbac, self.history, custom, self.flow)
         self.source.subscribe("apiextensions.k8s.io", "customresourcedefinitions", custom.changed)
         if self.store.shared:
             await guards.repair(self.store, services_kind.bucket.prefix, lambda kv: self.cache.entry_of(kv).object(), guards_of)

@@ -30,6 +30,8 @@ from remuda.kube.errors import FieldError
 from remuda.machines.admission import admitted as admitted_machines
 from remuda.machines.nodedrivers.admission import admitted as admitted_drivers
 from remuda.machines.nodedrivers.credentials import admitted as admitted_credentials
+from remuda.machines.sealed.admission import admitted as admitted_sealing
+from remuda.machines.sealed.vault import Vault
 from remuda.management import CONTROLLERS, clusters
 from remuda.management.choices import Choices
 from remuda.management.choices import admitted as admitted_choices
@@ -258,13 +260,13 @@ class AccessControllers:
 
 
 def admitted_types(
-    source: ObjectSource, rbac: Rbac, *, secrets: bool = True, clock: Clock = SYSTEM_CLOCK
+    source: ObjectSource, rbac: Rbac, vault: Vault, *, secrets: bool = True, clock: Clock = SYSTEM_CLOCK
 ) -> tuple[AdmittedType, ...]:
     """What is defaulted and checked of the kinds of `management.cattle.io`, `provisioning.cattle.io`, `rke.cattle.io` and of node
     drivers.
 
     `source` and `rbac` say who holds what: the server's own, or :class:`~remuda.management.roles.held.InformerSource`, which has
-    no `secrets`.
+    no `secrets`. `vault` keeps the secret fields of machine configs.
     """
     return merged(
         (
@@ -275,6 +277,7 @@ def admitted_types(
             *admitted_wishes(source),
             *admitted_providers(source),
             *admitted_references(source, rbac, secrets=secrets),
+            *admitted_sealing(source, rbac, vault),
             *admitted_machines(source, rbac),
             *admitted_drivers(source, rbac),
             *admitted_credentials(source, rbac, clock),
@@ -299,6 +302,14 @@ def _together(types: list[AdmittedType]) -> AdmittedType:
             changed = found if found is not None else changed
         return changed
 
+    async def mutate(attributes: Attributes) -> dict[str, Any] | None:
+        changed = None
+        for each in types:
+            seen = attributes if changed is None else replace(attributes, obj=changed)
+            found = await each.mutate(seen) if each.mutate is not None else None
+            changed = found if found is not None else changed
+        return changed
+
     def validate(attributes: Attributes) -> Iterable[FieldError]:
         asked = [each for each in types if each.validate is not None and attributes.operation in each.validated_operations]
         return [error for each in asked for error in each.errors(attributes)]
@@ -312,4 +323,5 @@ def _together(types: list[AdmittedType]) -> AdmittedType:
         default if any(each.default is not None for each in types) else None,
         validate if any(each.validate is not None for each in types) else None,
         validates_deletion=any(each.validates_deletion for each in types),
+        mutate=mutate if any(each.mutate is not None for each in types) else None,
     )

@@ -22,6 +22,8 @@ from remuda.client.inprocess import InProcessClient
 from remuda.machines.assembly import Ports as MachinePorts
 from remuda.machines.runner.controller import Ground as Processes
 from remuda.machines.runner.grant import cluster_of
+from remuda.machines.sealed.admission import hide_the_past, sealing_of
+from remuda.machines.sealed.vault import Vault
 from remuda.management.roles.visibility import show_what_is_theirs
 from remuda.runtime.admission import install as install_admission
 
@@ -60,8 +62,11 @@ class _CertificateAuthority:
 
 def install_rules(server: Server) -> None:
     """The rules of the kinds, before anybody can write one, and that everybody sees the part of them that is theirs."""
-    rules = admitted_types(server.source, server.rbac, clock=server.config.clock)
+    config = server.config
+    vault = Vault(InProcessClient(server, manager="remuda"), config.clock, config.entropy)
+    rules = admitted_types(server.source, server.rbac, vault, clock=config.clock)
     install_admission(rules, server.hooks, server.converters)
+    hide_the_past(server.past, sealing_of(server.source, server.rbac, vault))
     show_what_is_theirs(server)
 
 

@@ -7,4 +7,11 @@ those of other packages. A Job runs :mod:`.provision`, which keeps what a driver
 from __future__ import annotations
 
 # What `--controllers` calls them, one by one; with those of `remuda.rke` they are all of provisioning.
-CONTROLLERS: tuple[str, ...] = ("nodedriver", "dynamicschema", "machine-provision", "job-runner", "machineconfigcleanup")
+CONTROLLERS: tuple[str, ...] = (
+    "nodedriver",
+    "dynamicschema",
+    "machine-provision",
+    "job-runner",
+    "machineconfigcleanup",
+    "machinesecrets",
+)

@@ -37,6 +37,8 @@ from remuda.provisioning.graph.pools import has_config, known_fields, template_d
 from remuda.rke.bootstrapdata import UserdataError, cloud_config
 from remuda.runtime.admission import AdmittedType
 
+from .sealed.markers import is_marker
+
 Obj = dict[str, Any]
 
 _VERSION = "v1"
@@ -74,7 +76,7 @@ class Rules:
         path = "spec.template.spec" if is_template else "spec"
         errors = _moved(obj, old) if is_template else []
         new, before = (dig(each, *path.split(".")) for each in (obj, old))
-        changed = [name for name in _changed(new, before) if name not in _CHANGING]
+        changed = [name for name in _changed(new, before) if name not in _CHANGING and not _was_sealed(name, new, before)]
         if not changed:
             return errors
         why = f"what machines were made from stays as it is: change {self._origin(attributes.kind, old)} instead"
@@ -247,6 +249,12 @@ def _changed(new: Any, old: Any) -> list[str]:
     """The fields of two maps that differ; what is null is not there."""
     left, right = (each if isinstance(each, dict) else {} for each in (new, old))
     return sorted(name for name in left.keys() | right.keys() if left.get(name) != right.get(name))
+
+
+def _was_sealed(name: str, new: Any, old: Any) -> bool:
+    """Whether a value that an older version stored became its marker (:mod:`.sealed.admission` compares them)."""
+    before = dig(old, name)
+    return is_marker(dig(new, name)) and isinstance(before, str) and before != "" and not is_marker(before)
 
 
 def _is_replaced(cluster: Obj, pool: Obj, old: Obj, new: Obj) -> bool:

@@ -19,6 +19,7 @@ from .nodedrivers.dynamicschema import DynamicSchemas
 from .nodedrivers.nodedriver import NodeDrivers
 from .nodedrivers.sources import Sources
 from .runner.controller import Ground, JobRunner
+from .sealed.controller import MachineSecrets
 
 LOCAL, CLUSTER = "local", "cluster"
 RUNNERS = (LOCAL, CLUSTER)
@@ -51,6 +52,8 @@ def _all(manager: Manager, ports: Ports, access: Access, only: Collection[str]) 
         yield NodeDrivers(manager, Sources(manager.clock, ports.ground.environment, ports.drivers))
     yield DynamicSchemas(manager)
     yield MachineConfigCleanup(manager)
+    if MachineSecrets.controller.name in only:
+        yield MachineSecrets(manager)
     yield MachineProvision(manager, access, ports.ground.environment, local=local)
     if local and JobRunner.controller.name in only:
         # Runs something beside the controllers, so it is not even made where it is not wanted.

@@ -21,6 +21,9 @@ Obj = dict[str, Any]
 
 # Gives the object with defaults, or None when there is nothing to add. The object it sees is not its own: copy on write.
 Default = Callable[[Attributes], Obj | None]
+# The same for what takes a question to somebody else, or a write beside the object; asked after the defaults. Writes nothing for
+# a dry run.
+Mutate = Callable[[Attributes], Awaitable[Obj | None]]
 # Gives what is wrong; may also raise an ApiError of its own, or append to `attributes.warnings`.
 Validate = Callable[[Attributes], Iterable[FieldError]]
 # The same for what takes a question to somebody else; asked last, when nothing else is wrong.
@@ -48,6 +51,11 @@ class AdmittedType:
     validates_deletion: bool = False
     verify: Verify | None = None
     namespaces: tuple[str, ...] = ()
+    mutate: Mutate | None = None
+
+    @property
+    def mutates(self) -> bool:
+        return self.default is not None or self.mutate is not None
 
     @property
     def api_version(self) -> str:
@@ -65,6 +73,15 @@ class AdmittedType:
         if changed is None:
             return None
         return self._in_version(changed, f"{attributes.group}/{attributes.version}")
+
+    async def mutated(self, attributes: Attributes) -> Obj | None:
+        """The object as it is to be stored, in the request's own version; None when nothing changes."""
+        changed = self.defaulted(attributes)
+        if self.mutate is None or attributes.obj is None:
+            return changed
+        seen = attributes if changed is None else replace(attributes, obj=changed)
+        further = await self.mutate(self._understood(seen))
+        return changed if further is None else self._in_version(further, f"{attributes.group}/{attributes.version}")
 
     def errors(self, attributes: Attributes) -> list[FieldError]:
         return [] if self.validate is None else list(self.validate(self._understood(attributes)))
@@ -116,9 +133,9 @@ class _Converter:
 def install(types: Iterable[AdmittedType], hooks: Hooks, converters: InProcess) -> None:
     """Serve the types in-process: `hooks` and `converters` are the embedded API server's."""
     for each in types:
-        if each.default is not None:
+        if each.mutates:
             hooks.register(
-                each.group, each.resource, default=each.defaulted, operations=(CREATE, UPDATE), namespaces=each.namespaces
+                each.group, each.resource, mutate=each.mutated, operations=(CREATE, UPDATE), namespaces=each.namespaces
             )
         if each.validate is not None:
             hooks.register(

@@ -57,7 +57,7 @@ def admission(review: Any, of: AdmittedType, *, mutating: bool) -> Obj:
     response: Obj = {"uid": request["uid"], "allowed": True}
     try:
         if mutating:
-            response |= _patch(of, attributes)
+            response |= _patch(attributes, of.defaulted(attributes))
         else:
             of.check(attributes)
     except Exception as error:
@@ -67,6 +67,8 @@ def admission(review: Any, of: AdmittedType, *, mutating: bool) -> Obj:
 
 async def verified_admission(review: Any, of: AdmittedType, *, mutating: bool) -> Obj:
     """The review with its response."""
+    if mutating and of.mutate is not None:
+        return await _mutated(review, of)
     answered = admission(review, of, mutating=mutating)
     response = answered["response"]
     if mutating or of.verify is None or not response["allowed"]:
@@ -75,6 +77,17 @@ async def verified_admission(review: Any, of: AdmittedType, *, mutating: bool) -
     attributes.warnings += response.get("warnings") or ()
     try:
         await of.verified(attributes)
+    except Exception as error:
+        response |= _refused(error, of, attributes)
+    return _reviewed(review, response, attributes.warnings)
+
+
+async def _mutated(review: Any, of: AdmittedType) -> Obj:
+    request = _request(review, "AdmissionReview")
+    attributes = _attributes(request)
+    response: Obj = {"uid": request["uid"], "allowed": True}
+    try:
+        response |= _patch(attributes, await of.mutated(attributes))
     except Exception as error:
         response |= _refused(error, of, attributes)
     return _reviewed(review, response, attributes.warnings)
@@ -92,8 +105,7 @@ def _reviewed(review: Any, response: Obj, warnings: list[str]) -> Obj:
     return {"apiVersion": review["apiVersion"], "kind": "AdmissionReview", "response": told}
 
 
-def _patch(of: AdmittedType, attributes: Attributes) -> Obj:
-    changed = of.defaulted(attributes)
+def _patch(attributes: Attributes, changed: Obj | None) -> Obj:
     operations = [] if changed is None else jsonpatch.diff(attributes.obj, changed)
     if not operations:
         return {}

@@ -66,9 +66,7 @@ def path_of(verb: str, of: AdmittedType) -> str:
 
 def mutating_configuration(name: str, types: Sequence[AdmittedType], address: Address, bundle: bytes) -> Obj:
     hooks = [
-        _hook(_name("default", each), "mutate", each, ("CREATE", "UPDATE"), address, bundle)
-        for each in types
-        if each.default is not None
+        _hook(_name("default", each), "mutate", each, ("CREATE", "UPDATE"), address, bundle) for each in types if each.mutates
     ]
     return _configuration("MutatingWebhookConfiguration", name, hooks)
 
@@ -95,7 +93,7 @@ def _hook(name: str, verb: str, of: AdmittedType, operations: Sequence[str], add
     return {
         "name": name,
         "admissionReviewVersions": ["v1"],
-        "sideEffects": "None",
+        "sideEffects": "NoneOnDryRun" if verb == "mutate" and of.mutate is not None else "None",
         "failurePolicy": "Fail",
         "matchPolicy": "Equivalent",
         "rules": [
@@ -234,7 +232,7 @@ class WebhookServer:
     def _routes(self) -> list[web.RouteDef]:
         routes = [web.post(_CONVERT, self._convert), web.get("/healthz", self._healthy)]
         for each in self._types:
-            if each.default is not None:
+            if each.mutates:
                 routes.append(web.post(path_of("mutate", each), self._admission(each, True)))
             if each.validate is not None:
                 routes.append(web.post(path_of("validate", each), self._admission(each, False)))

@@ -34,7 +34,7 @@ from .weather import Span
 Obj = dict[str, Any]
 
 DRIVER = "paper"
-FIELDS = ("size", "disk", "userdata")
+FIELDS = ("size", "disk", "userdata", "sshKey")
 CONFIGS = GroupVersionResource("rke-machine-config.cattle.io", "v1", "paperconfigs")
 MACHINES = GroupVersionResource("rke-machine.cattle.io", "v1", "papermachines")
 TEMPLATES = GroupVersionResource("rke-machine.cattle.io", "v1", "papermachinetemplates")

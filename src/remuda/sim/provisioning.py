@@ -39,6 +39,8 @@ from remuda.gateway.provisioning import add_provisioning
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.objects import Key, dig, name_of
 from remuda.machines.machineprovision.controller import MachineProvision
+from remuda.machines.sealed.controller import MachineSecrets
+from remuda.machines.sealed.vault import Vault
 from remuda.management.conditions import is_true
 from remuda.management.making import find
 from remuda.runtime import Informers, Manager
@@ -110,6 +112,7 @@ class ProvisioningWorld:
         add_provisioning(manager, self.gateway, core.workloads)
         if self.jobs is not None:
             manager.add(MachineProvision(manager, self.gateway.ground.access, {}, local=True))
+            manager.add(MachineSecrets(manager))
         life = asyncio.create_task(manager.run(), name="the controllers")
         self._lives.append(life)
         return life
@@ -209,7 +212,8 @@ async def provisioning(
         asyncio.create_task(world.gateway.run(), name="the gateway"),
     ]
     try:
-        install_admission(admitted_types(server.source, server.rbac), server.hooks, server.converters)
+        vault = Vault(InProcessClient(server, manager="remuda"), clock, server.config.entropy)
+        install_admission(admitted_types(server.source, server.rbac, vault), server.hooks, server.converters)
         install_admission(core_types(contracts), server.hooks, server.converters)
         made = asyncio.create_task(_install(world, pools))
         while not made.done():

@@ -532,3 +532,15 @@ def test_hostile_objects_and_entries_only_ever_fail_as_api_errors(spec: Any, ent
                 manager.on_apply(live, config, "me", True)
             except ApiError as error:
                 assert error.code in (400, 500)
+
+
+def test_a_newer_time_that_is_all_that_changed_does_not_move_its_entry() -> None:
+    manager = widgets()
+    live = stored(manager.on_create(widget({"replicas": 1}), "creator"))
+    (first,) = live["metadata"]["managedFields"]
+    second = {**first, "manager": "other"}
+    live = {**live, "metadata": {**live["metadata"], "managedFields": [first, second]}}
+    newer = [second, {**first, "time": "2030-01-01T00:00:00Z"}]
+    assert manager.keep_times(live, {**live, "metadata": {**live["metadata"], "managedFields": newer}}) == live
+    twice = {**live, "metadata": {**live["metadata"], "managedFields": [second, second]}}
+    assert manager.keep_times(live, twice) is twice

@@ -20,6 +20,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersion, GroupVersionResource, dig, name_of, namespace_of, with_path
 from remuda.machines.drivers.amazonec2 import AmazonEC2
 from remuda.machines.drivers.digitalocean import DigitalOcean
+from remuda.machines.sealed.markers import is_marker
 from remuda.provisioning.graph.pools import pools_of
 from remuda.rke import releases
 from remuda.rke.planner.render import Facts, ignored_arguments
@@ -77,7 +78,7 @@ def missing(said: Any, kept: Any, path: str = "") -> Iterator[str]:
     elif isinstance(said, list):
         for index, value in enumerate(said):
             yield from missing(value, kept[index] if isinstance(kept, list) and index < len(kept) else None, f"{path}[{index}]")
-    elif said != kept:
+    elif said != kept and not is_marker(kept):
         yield path
 
 

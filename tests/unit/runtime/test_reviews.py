@@ -66,6 +66,35 @@ async def test_what_somebody_else_says_is_asked_for_last() -> None:
     assert [cause["field"] for cause in response["status"]["details"]["causes"]] == ["spec.key"]
 
 
+async def test_a_change_that_takes_a_write_elsewhere_comes_after_the_defaults_and_knows_of_dry_runs() -> None:
+    seen: list[tuple[Any, bool]] = []
+
+    async def mutate(attributes: Attributes) -> Obj | None:
+        assert attributes.obj is not None
+        spec = attributes.obj["spec"]
+        seen.append((spec.get("size"), attributes.dry_run))
+        if spec.get("size") == 7:
+            raise attributes.forbidden("not seven")
+        return {**attributes.obj, "spec": {**spec, "kept": "elsewhere"}} if spec.get("size") == 1 else None
+
+    of = replace(TYPE, mutate=mutate)
+    asked = review(widget("a"))
+    asked["request"]["dryRun"] = True
+    response = (await reviews.verified_admission(asked, of, mutating=True))["response"]
+    assert seen == [(1, True)] and response["allowed"]
+    patched = {each["path"]: each["value"] for each in json.loads(base64.b64decode(response["patch"]))}
+    assert patched == {"/spec/size": 1, "/spec/kept": "elsewhere"}
+    plain = (await reviews.verified_admission(review(widget("a", size=2)), of, mutating=True))["response"]
+    assert plain == {"uid": "u1", "allowed": True}
+    refused = (await reviews.verified_admission(review(widget("a", size=7)), of, mutating=True))["response"]
+    assert not refused["allowed"] and "not seven" in refused["status"]["message"]
+    only = replace(of, default=None)
+    (hook,) = mutating_configuration("n", [only], Address(url="https://a:1"), b"ca")["webhooks"]
+    assert hook["sideEffects"] == "NoneOnDryRun"
+    (check,) = validating_configuration("n", [of], Address(url="https://a:1"), b"ca")["webhooks"]
+    assert check["sideEffects"] == "None"
+
+
 def test_a_failure_of_ours_refuses_and_says_where_to_look() -> None:
     def broken(_: object) -> Obj:
         raise RuntimeError("on purpose")

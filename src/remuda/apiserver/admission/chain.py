@@ -61,6 +61,8 @@ def _concerns(plugin: Plugin, resource: tuple[str, str]) -> bool:
 
 # Gives the object with defaults, or None when there is nothing to add. The object it sees is not its own: copy on write.
 Default = Callable[[Attributes], Obj | None]
+# The same for what takes a question to somebody else.
+Mutate = Callable[[Attributes], Awaitable[Obj | None]]
 # Gives what is wrong; may also raise an ApiError of its own.
 Validate = Callable[[Attributes], Iterable[FieldError]]
 # The same for what takes a question to somebody else; asked last, when nothing else is wrong.
@@ -75,6 +77,7 @@ class _Hook:
     verify: Verify | None = None
     # Only these; without any: all.
     namespaces: frozenset[str] = frozenset()
+    mutate: Mutate | None = None
 
 
 class Hooks:
@@ -95,15 +98,18 @@ class Hooks:
         operations: Iterable[str] = (CREATE, UPDATE),
         verify: Verify | None = None,
         namespaces: Iterable[str] = (),
+        mutate: Mutate | None = None,
     ) -> None:
         """Hooks run in the order of registration, for the object itself and not for its subresources. Those for the resource `*`
         are for every kind of the group, and run first."""
-        hook = _Hook(default, validate, frozenset(operations), verify, frozenset(namespaces))
+        hook = _Hook(default, validate, frozenset(operations), verify, frozenset(namespaces), mutate)
         self._hooks.setdefault((group, resource), []).append(hook)
 
     async def admit(self, attributes: Attributes) -> None:
         for hook in self._matching(attributes):
             if hook.default is not None and (changed := hook.default(attributes)) is not None:
+                attributes.obj = changed
+            if hook.mutate is not None and (changed := await hook.mutate(attributes)) is not None:
                 attributes.obj = changed
 
     async def validate(self, attributes: Attributes) -> None:

@@ -146,11 +146,13 @@ class FieldManager:
             return new
         if ours == theirs:
             return new
-        for before, after in zip(ours, theirs, strict=True):
-            if before == after:
-                continue
-            if {**before, "time": None} != {**after, "time": None}:
+        # The newest entry is the last, so another time may also be another place.
+        left = [{**each, "time": None} for each in ours]
+        for after in theirs:
+            timeless = {**after, "time": None}
+            if timeless not in left:
                 return new
+            left.remove(timeless)
         if _taken_apart(live)[1] != _taken_apart(new)[1]:
             return new
         return _put_together(_taken_apart(new)[1], ours)

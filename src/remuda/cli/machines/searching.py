@@ -11,12 +11,13 @@ from typing import Any
 
 from remuda.client.api import Client
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import GroupVersionResource, Key, dig
+from remuda.kube.objects import GroupVersionResource, Key, dig, name_of
 from remuda.machines import credentials, finding
 from remuda.machines.driver import Driver, DriverError, Surroundings
 from remuda.machines.drivers.local import HOSTS_VARIABLE, Local
 from remuda.machines.machineprovision.command import instance_name
 from remuda.machines.orphans import Place, Search, found_at, place_of, without_machine
+from remuda.machines.sealed.vault import opened
 from remuda.provisioning.graph.names import MACHINE_API_VERSION, resource_of
 from remuda.provisioning.provisioningcluster.configs import GLOBAL_CREDENTIALS, SECRETS
 
@@ -83,7 +84,12 @@ async def _of_driver(
         result.problems.append(f"{driver.name}: its hosts are {where}")
         return
     machines, templates = [await _listed(client, driver.name, suffix) for suffix in ("Machine", "MachineTemplate")]
-    places = {place_of(driver, each, GLOBAL_CREDENTIALS) for each in (*machines, *templates)}
+    places = set[Place]()
+    for each in (*machines, *templates):
+        try:
+            places.add(place_of(driver, await opened(client, each, driver.file_fields), GLOBAL_CREDENTIALS))
+        except ApiError as error:
+            result.problems.append(f"{driver.name}: the sealed fields of {name_of(each)} can't be read: {error.message}")
     if elsewhere is not None and elsewhere.driver == driver.name:
         places.add(elsewhere)
     if not driver.private_fields and not places:

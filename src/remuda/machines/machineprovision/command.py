@@ -6,7 +6,7 @@ back from a Job (protocols.md §5.1, §7.3).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from remuda.kube.objects import annotations_of, dig, name_of, namespace_of
 from remuda.kube.safenames import safe_concat, safe_concat_within
 from remuda.provisioning.graph.names import HOSTNAME_LIMIT
 
+from ..nodedrivers.secrecy import variable_of
 from ..options import flag_of
 from .names import FILE_ALIASES, state_name
 
@@ -100,24 +101,44 @@ def with_files(spec: Obj, facts: DriverFacts, places: Places) -> tuple[Obj, dict
     return fields, files
 
 
-def flags(driver: str, spec: Obj, belonging: Belonging) -> list[str]:
-    """The driver's flags, sorted as bytes."""
+def variables(facts: DriverFacts, secrets: Mapping[str, str]) -> dict[str, str]:
+    """The variables in which the program gets the secret fields that are no files, by name. Their values are in no argument: a
+    Job shows its arguments to everybody who may read it, and a machine those of its processes."""
+    return {_variable(facts.name, name): value for name, value in secrets.items() if name not in facts.aliases}
+
+
+def _variable(driver: str, field: str) -> str:
+    return variable_of(driver, field) or f"SEALED_{flag_of(driver, field).upper().replace('-', '_')}"
+
+
+def flags(driver: str, spec: Obj, belonging: Belonging, secrets: Collection[str] = (), *, shown: bool = True) -> list[str]:
+    """The driver's flags, sorted as bytes.
+
+    Of `secrets` those that the program looks for in its environment are left out. Where the arguments are `shown`, in a Job, the
+    others name their variable, and nothing else does: a kubelet puts a variable's value wherever an argument names it.
+    """
     made: list[str] = []
     for name, value in _completed(driver, spec, belonging).items():
-        if name in _NOT_FLAGS:
+        if name in _NOT_FLAGS or (name in secrets and variable_of(driver, name)):
             continue
         flag = f"--{flag_of(driver, name)}"
-        if isinstance(value, bool):
+        if name in secrets and shown:
+            made.append(f"{flag}=$({_variable(driver, name)})")
+        elif isinstance(value, bool):
             made += [flag] if value else []
         elif isinstance(value, str):
-            made += [f"{flag}={value}"] if value else []
+            made += [f"{flag}={_literal(value, shown)}"] if value else []
         elif isinstance(value, int | float):
             made.append(f"{flag}={value:g}" if isinstance(value, float) else f"{flag}={value}")
         elif isinstance(value, list):
-            made += [f"{flag}={each}" for each in value if isinstance(each, str)]
+            made += [f"{flag}={_literal(each, shown)}" for each in value if isinstance(each, str)]
     if driver == "harvester" and belonging.cluster:
         made.append(f"--harvester-cluster-name={belonging.cluster}")
     return sorted(made, key=str.encode)
+
+
+def _literal(value: str, shown: bool) -> str:
+    return value.replace("$(", "$$(") if shown else value
 
 
 def _completed(driver: str, spec: Obj, belonging: Belonging) -> Obj:
@@ -141,8 +162,12 @@ def arguments(
     *,
     removing: bool,
     places: Places = IN_A_POD,
+    secrets: Mapping[str, str] | None = None,
+    shown: bool = True,
 ) -> tuple[list[str], dict[str, str]]:
-    """The program's arguments, and the files that they name (by name, in the directory of `places`)."""
+    """The program's arguments, and the files that they name (by name, in the directory of `places`).
+
+    `secrets` are the values of the machine's secret fields. `shown` arguments, those of a Job, have none of them."""
     made = [
         f"--driver-download-url={facts.url}",
         f"--driver-hash={facts.hash}",
@@ -150,12 +175,13 @@ def arguments(
         f"--secret-name={state_name(name_of(infra))}",
     ]
     instance = instance_name(infra)
+    values = secrets or {}
+    spec, files = with_files({**(infra.get("spec") or {}), **values}, facts, places)
     if removing:
-        _, files = with_files(infra.get("spec") or {}, facts, places)
         return [*made, "rm", "-y", "--update-config", instance], files
-    spec, files = with_files(infra.get("spec") or {}, facts, places)
     made += ["create", f"--driver={facts.name}", f"--custom-install-script={places.script}"]
     called = hostname(infra, machine)
     if called != instance:
         made.append(f"--hostname-override={called}")
-    return [*made, *flags(facts.name, spec, belonging), instance], files
+    named = {name for name in values if name not in facts.aliases}
+    return [*made, *flags(facts.name, spec, belonging, named, shown=shown), instance], files

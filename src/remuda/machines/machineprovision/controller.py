@@ -214,6 +214,7 @@ class MachineProvision:
         """Why a removal can't be begun; empty when it can."""
         try:
             await self._reading.environment(infra)
+            await self._reading.secrets(infra)
         except NotYet as missing:
             return missing.wait.evidence
         return ""

@@ -106,6 +106,8 @@ class Plan:
     removing: bool
     running: Running = Running()
     contents: Contents = Contents()
+    # The values of the machine's secret fields.
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 def job_labels(infra: Obj, *, removing: bool) -> dict[str, str]:
@@ -216,7 +218,7 @@ def _volumes(plan: Plan, files: Mapping[str, str]) -> tuple[list[Obj], list[Obj]
 
 
 def _arguments(plan: Plan) -> tuple[list[str], dict[str, str]]:
-    return arguments(plan.infra, plan.machine, plan.facts, plan.belonging, removing=plan.removing)
+    return arguments(plan.infra, plan.machine, plan.facts, plan.belonging, removing=plan.removing, secrets=plan.secrets)
 
 
 def _object(api_version: str, kind: str, name: str, infra: Obj, labels: Mapping[str, str] | None = None) -> Obj:

@@ -16,7 +16,7 @@ from typing import Any
 from remuda import __version__
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.api.management_cattle_io import NODE_DRIVERS, SETTINGS
+from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, NODE_DRIVERS, SETTINGS
 from remuda.kube.objects import (
     GroupVersion,
     Key,
@@ -31,7 +31,7 @@ from remuda.kube.objects import (
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.management.making import find
 from remuda.management.settings import MACHINE_REPOSITORY, Settings, registry_at
-from remuda.provisioning.graph.names import POOL_NAME
+from remuda.provisioning.graph.names import MACHINE_GROUP, POOL_NAME
 from remuda.provisioning.graph.pools import credential_of, has_config
 from remuda.provisioning.provisioningcluster.configs import GLOBAL_CREDENTIALS
 from remuda.provisioning.references import ACCEPT, Access, References
@@ -41,8 +41,11 @@ from remuda.runtime import Manager, synced
 
 from .. import credentials
 from ..driver import OWNER_VARIABLE
+from ..nodedrivers.secrecy import is_secret
 from ..provision import archive
-from .command import Belonging, DriverFacts, driver_facts, driver_of
+from ..sealed.markers import Place, is_marker, secret_name
+from ..sealed.vault import read as read_sealed
+from .command import Belonging, DriverFacts, driver_facts, driver_of, variables
 from .decide import owning_machine, subject_of
 from .names import NAMESPACES, STATE_KEY, state_name
 from .objects import Contents, Plan, Running
@@ -109,20 +112,39 @@ class Reading:
             # Whoever can make a machine's objects could otherwise have it made with any driver, of which some run programs here.
             why = f"no pool of a cluster that it is for has machines of the kind {infra['kind']}"
             raise NotYet(Wait(Code.REFERENCE, subject_of(infra), Actor.USER, None, why))
-        facts = await self.facts(infra)
+        facts, secrets = await self.facts(infra), await self.secrets(infra)
         belonging = Belonging(str(dig(wanted, "status", "clusterName") or ""), name_of(wanted or {}))
         if self._local:
-            return Plan(infra, machine, facts, belonging, removing, Running(local=True, image=IMAGE))
+            return Plan(infra, machine, facts, belonging, removing, Running(local=True, image=IMAGE), secrets=secrets)
         contents = Contents(
-            environment=await self.environment(infra),
+            environment={**await self.environment(infra), **variables(facts, secrets)},
             script=dig(machine, "spec", "bootstrap", "dataSecretName") or "",
             certificates=await self._certificates(),
         )
-        return Plan(infra, machine, facts, belonging, removing, self._pods(), contents)
+        return Plan(infra, machine, facts, belonging, removing, self._pods(), contents, secrets)
 
     async def facts(self, infra: Obj) -> DriverFacts:
         name = driver_of(infra["kind"])
         return driver_facts(name, await find(self._client, NODE_DRIVERS, name), infra.get("status"))
+
+    async def secrets(self, infra: Obj) -> dict[str, str]:
+        """The values of a machine's secret fields, by field, also of those that are not sealed yet. Raises NotYet."""
+        place = Place.of(MACHINE_GROUP, infra["kind"])
+        if place is None:
+            return {}
+        schema = await find(self._client, DYNAMIC_SCHEMAS, place.schema)
+        types = dig(schema, "spec", "resourceFields")
+        found: dict[str, str] = {}
+        for name, said in place.texts(infra).items():
+            if not is_marker(said):
+                found |= {name: said} if is_secret(place.driver, name, types) else {}
+                continue
+            value = await read_sealed(self._client, namespace_of(infra), said)
+            if value is None:
+                why = f"the value of {place.named(name)} is not kept any more: write it again in the machine config of its pool"
+                raise NotYet(_wait(infra, secret_name(said), why, Code.REFERENCE))
+            found[name] = value
+        return found
 
     def _pods(self) -> Running:
         settings = self.settings()

@@ -17,6 +17,7 @@ from remuda.kube.objects import annotations_of, dig, labels_of, name_of, with_pa
 from remuda.provisioning.graph.names import CONFIG_GROUP, MACHINE_GROUP
 
 from .fields import BOOLEAN, PASSWORD, STRING
+from .secrecy import is_secret
 
 Obj = dict[str, Any]
 
@@ -29,6 +30,7 @@ _NESTED: Final = re.compile(r"^(array|map)\[(.+)\]$")
 # Drivers whose machines may run Windows.
 _WITH_OS: Final = frozenset({"vmwarevsphere"})
 _ENVELOPE: Final = frozenset({"apiVersion", "kind", "metadata", "spec", "status"})
+_SEALED: Final = "Write the value itself; it is kept in a Secret, and a marker is shown in its place."
 
 
 class Taint(TypedDict, total=False):
@@ -98,7 +100,7 @@ def definitions(driver: str, schema: Obj) -> list[Obj]:
     fields: Mapping[str, Obj] = schema.get("resourceFields") or {}
     if taken := sorted(_ENVELOPE & fields.keys()):
         raise UnusableField(f"no field of a driver can be called {taken[0]}")
-    plain = {name: _property(name, field) for name, field in sorted(fields.items())}
+    plain = {name: _property(name, field, sealed=is_secret(driver, name, fields)) for name, field in sorted(fields.items())}
     spec = {
         "type": "object",
         "description": "What the machine is like, as the config of its pool said.",
@@ -158,11 +160,15 @@ def _definition(group: str, kind: str, driver: str, says: str, properties: Obj) 
 # --- types --------------------------------------------------------------------------------------------------------------------
 
 
-def _property(name: str, field: Obj) -> Obj:
+def _property(name: str, field: Obj, *, sealed: bool) -> Obj:
     made = _typed(name, str(field.get("type") or STRING))
-    if text := field.get("description"):
+    if text := " ".join(filter(None, (_sentence(field.get("description") or "", sealed), _SEALED if sealed else ""))):
         made["description"] = text
     return made
+
+
+def _sentence(text: str, ended: bool) -> str:
+    return f"{text.rstrip()}." if ended and text.strip() and not text.rstrip().endswith((".", ")")) else text
 
 
 def _typed(name: str, type_: str) -> Obj:

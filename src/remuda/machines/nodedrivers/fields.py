@@ -19,7 +19,7 @@ PASSWORD: Final = "password"
 BOOLEAN: Final = "boolean"
 STRINGS: Final = "array[string]"
 # Of any driver: a private key.
-_KEYS: Final = frozenset({"sshKeyContents", "sshKey", "privateKeyFile"})
+KEYS: Final = frozenset({"sshKeyContents", "sshKey", "privateKeyFile"})
 # Fields of credentials that are no flags of their own there.
 _BESIDES: Final[Mapping[str, tuple[str, ...]]] = {"amazonec2": ("defaultRegion",)}
 
@@ -39,7 +39,7 @@ def resource_fields(flags: Iterable[Flag], shape: Shape) -> dict[str, Obj]:
         field = _field(flag)
         if name in shape.aliases:
             field["description"] = f"File contents for {name}"
-        if field["type"] == STRING and (name in (*shape.private, *shape.passwords) or name in _KEYS):
+        if field["type"] == STRING and (name in (*shape.private, *shape.passwords) or name in KEYS):
             field["type"] = PASSWORD
         made[name] = field
     return dict(sorted(made.items()))

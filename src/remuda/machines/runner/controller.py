@@ -27,7 +27,7 @@ from remuda.runtime import DONE, Controller, Manager, Result, Workers, WorkQueue
 from remuda.runtime.informer import without_managed_fields
 
 from ..errors import Reason
-from ..machineprovision.command import Places, arguments
+from ..machineprovision.command import IN_A_POD, Places, arguments, variables
 from ..machineprovision.controller import JOB_LABELS, jobs_of
 from ..machineprovision.kinds import MachineKinds
 from ..machineprovision.names import JOB_UID, JOBS, job_name
@@ -254,6 +254,7 @@ class JobRunner:
         try:
             given = await self._reading.environment(infra)
             plan = await self._reading.plan(infra, removing=removing)
+            given |= variables(plan.facts, plan.secrets)
             script = b"" if removing else await self._reading.script(infra)
         except NotYet as missing:
             self._hold(key, missing.wait)
@@ -340,8 +341,7 @@ class JobRunner:
         async with self._granted(infra) as token, self._directory(work, token) as prepared:
             directory, argv = prepared
             before = await logs.kept_before(self._client, infra)
-            _, files = arguments(infra, work.plan.machine, work.plan.facts, work.plan.belonging, removing=work.plan.removing)
-            output = Output([token, *secrets(given, work.script, files)], before)
+            output = Output([token, *secrets(given, work.script, _told(work.plan)[1]), *work.plan.secrets.values()], before)
             output.begin(f"--- {'remove' if work.plan.removing else 'create'}, {rfc3339(self._clock.time())}")
             variables = environment(self._around, str(directory), given, self._ground.environment)
             variables |= on_this_machine(driver, self._ground.hosts, self._ground.environment)
@@ -396,19 +396,31 @@ class JobRunner:
     @asynccontextmanager
     async def _directory(self, work: _Work, token: str) -> AsyncIterator[tuple[Path, list[str]]]:
         """Its private directory with all that the program reads, and its arguments."""
-        plan, infra, removing = work.plan, work.plan.infra, work.plan.removing
+        plan, infra = work.plan, work.plan.infra
         content: dict[str, bytes] = {"kubeconfig": kubeconfig(work.api, namespace_of(infra), token)}
         if work.script:
             content["script"] = work.script
-        _, files = arguments(infra, plan.machine, plan.facts, plan.belonging, removing=removing)
-        content |= {f"files/{name}": text.encode() for name, text in files.items() if _is_plain(name)}
+        content |= {f"files/{name}": text.encode() for name, text in _told(plan)[1].items() if _is_plain(name)}
         directory = await asyncio.to_thread(self._directories.make, content, user_of(plan.facts.name, work.slot))
         try:
             places = Places(f"{directory}/script", f"{directory}/files")
-            argv, _ = arguments(infra, plan.machine, plan.facts, plan.belonging, removing=removing, places=places)
-            yield directory, argv
+            yield directory, _told(plan, places)[0]
         finally:
             await asyncio.to_thread(self._directories.discard, directory)
+
+
+def _told(plan: Plan, places: Places = IN_A_POD) -> tuple[list[str], dict[str, str]]:
+    """The arguments of a process, and the files that they name."""
+    return arguments(
+        plan.infra,
+        plan.machine,
+        plan.facts,
+        plan.belonging,
+        removing=plan.removing,
+        places=places,
+        secrets=plan.secrets,
+        shown=False,
+    )
 
 
 def _job_of(infra: Obj) -> Iterable[Key]:

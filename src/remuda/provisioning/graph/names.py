@@ -45,6 +45,8 @@ TAINTS: Final = marks.TAINTS
 CLONED_FROM_VERSION: Final = "rke.cattle.io/cloned-from-group-version"
 CLONED_FROM_KIND: Final = "rke.cattle.io/cloned-from-kind"
 CLONED_FROM_NAME: Final = "rke.cattle.io/cloned-from-name"
+# Ours. On a machine config: the digest of its template before its secret fields were sealed, by the digest since.
+SEALED_DIGESTS: Final = "remuda.dev/sealed-template-digests"
 PRIME: Final = marks.PRIME
 REDEPLOY_AGENT: Final = marks.REDEPLOY_AGENT
 AUTOSCALER_ENABLED: Final = "provisioning.cattle.io/cluster-autoscaler-enabled"

@@ -20,7 +20,7 @@ from remuda.capi.names import (
 from remuda.capi.names import CLUSTER_NAME as CAPI_CLUSTER_NAME
 from remuda.kube import gojson
 from remuda.kube.integers import IntegerError, atoi
-from remuda.kube.objects import GroupVersion, dig, name_of
+from remuda.kube.objects import GroupVersion, annotations_of, dig, name_of
 
 from .names import (
     CLONED_FROM_KIND,
@@ -36,6 +36,7 @@ from .names import (
     OPERATING_SYSTEM,
     POOL_NAME,
     PRUNE,
+    SEALED_DIGESTS,
     TAINTS,
     TEMPLATE_HASH,
     WORKER_ROLE,
@@ -160,8 +161,18 @@ def machine_template(wanted: Obj, pool: Obj, config: Obj) -> Generated:
 
 
 def template_digest(wanted: Obj, pool: Obj, config: Obj) -> str:
-    """Machines of a pool are replaced when it is another one."""
-    return template_hash(pool_name(name_of(wanted), pool["name"]), known_fields(pool, config))
+    """Machines of a pool are replaced when it is another one. A config whose secret fields were sealed after machines had been
+    made from it keeps the digest that it had."""
+    digest = template_hash(pool_name(name_of(wanted), pool["name"]), known_fields(pool, config))
+    return sealed_digests(config).get(digest, digest)
+
+
+def sealed_digests(config: Obj) -> dict[str, str]:
+    """The digests of templates before the config's fields were sealed, by those since."""
+    try:
+        return msgspec.json.decode(annotations_of(config).get(SEALED_DIGESTS) or "{}", type=dict[str, str])
+    except msgspec.DecodeError:
+        return {}
 
 
 def known_fields(pool: Obj, config: Obj) -> Obj:

@@ -15,6 +15,7 @@ from remuda.machines.machineprovision.command import (
     driver_of,
     flags,
     hostname,
+    variables,
 )
 
 Obj = dict[str, Any]
@@ -142,3 +143,36 @@ def test_what_a_node_driver_says() -> None:
     gone = driver_facts("x", None, {"driverUrl": "https://x", "driverHash": "1"})
     assert gone == DriverFacts("x", "https://x", "1"), "who removes a machine needs the driver that made it"
     assert driver_of("VmwarevsphereMachine") == "vmwarevsphere"
+
+
+KEYED = DriverFacts("amazonec2", aliases={"sshKeyContents": "sshKeypath"})
+VALUES = {"secretKey": "s3cret", "sshKeyContents": "PEM"}
+
+
+def test_secret_fields_are_in_the_environment_and_in_files_and_in_no_argument() -> None:
+    sealed = dict.fromkeys(VALUES, "remuda.dev/sealed:00")
+    found, files = arguments(infra(region="x", **sealed), None, KEYED, HERE, removing=False, secrets=VALUES)
+    assert files == {"id_rsa": "PEM\n"} and "--amazonec2-ssh-keypath=/path/to/machine/files/id_rsa" in found
+    assert variables(KEYED, VALUES) == {"AWS_SECRET_ACCESS_KEY": "s3cret"}
+    assert not any("secret-key" in word or "s3cret" in word or "sealed" in word for word in found)
+    removed, files = arguments(infra(**sealed), None, KEYED, HERE, removing=True, secrets=VALUES)
+    assert files == {"id_rsa": "PEM\n"} and removed[-4:] == ["rm", "-y", "--update-config", "c1-pool1-abcde"]
+
+
+def test_a_secret_of_a_driver_whose_variables_are_not_known_is_named_in_a_job_and_given_to_a_process() -> None:
+    facts, values = DriverFacts("pnap"), {"clientSecret": "s3cret"}
+    made = {**infra(clientSecret="remuda.dev/sealed:00"), "kind": "PnapMachine"}
+    shown, _ = arguments(made, None, facts, Belonging(), removing=False, secrets=values)
+    assert "--pnap-client-secret=$(SEALED_PNAP_CLIENT_SECRET)" in shown
+    assert variables(facts, values) == {"SEALED_PNAP_CLIENT_SECRET": "s3cret"}
+    run, _ = arguments(made, None, facts, Belonging(), removing=False, secrets=values, shown=False)
+    assert "--pnap-client-secret=s3cret" in run
+
+
+def test_no_other_argument_of_a_pod_names_a_variable() -> None:
+    made = infra(tags="a,$(AWS_SECRET_ACCESS_KEY)", securityGroup=["$(AWS_SECRET_ACCESS_KEY)"])
+    shown, _ = arguments(made, None, KEYED, Belonging(), removing=False)
+    assert "--amazonec2-tags=a,$$(AWS_SECRET_ACCESS_KEY)" in shown
+    assert "--amazonec2-security-group=$$(AWS_SECRET_ACCESS_KEY)" in shown
+    run, _ = arguments(made, None, KEYED, Belonging(), removing=False, shown=False)
+    assert "--amazonec2-tags=a,$(AWS_SECRET_ACCESS_KEY)" in run

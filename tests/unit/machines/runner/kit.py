@@ -31,9 +31,12 @@ from remuda.machines.machineprovision.names import CONFIG_MAPS, JOBS, job_name, 
 from remuda.machines.nodedrivers.crds import definitions
 from remuda.machines.runner.controller import Ground, JobRunner
 from remuda.machines.runner.grant import cluster_of
+from remuda.machines.sealed.admission import admitted
+from remuda.machines.sealed.vault import Vault
 from remuda.management.conditions import condition_of
 from remuda.rke.names import SECRETS
 from remuda.runtime import Elector, Manager
+from remuda.runtime.admission import install
 from tests.real.taking_up import taken_up
 
 Obj = dict[str, Any]
@@ -44,7 +47,7 @@ PAPERS = GroupVersionResource("rke-machine.cattle.io", "v1", "papermachines")
 FLEET, DEMO = "fleet-default", "demo"
 CREDENTIAL, TOKEN = "cattle-global-data:cc-paper", "paper-s3cret-s3cret"
 PROGRAM = (sys.executable, str(Path(__file__).with_name("program.py")))
-_FIELDS = {name: {"type": "string", "create": True, "update": True} for name in ("size", "userdata")}
+_FIELDS = {name: {"type": "string", "create": True, "update": True} for name in ("size", "userdata", "sshKey", "password")}
 _LABELS = {"cluster.x-k8s.io/cluster-name": DEMO, "rke.cattle.io/cluster-name": DEMO}
 _PATIENCE = 240.0
 # Each definition costs a moment.
@@ -177,6 +180,8 @@ async def runners(directory: Path) -> AsyncIterator[Runners]:
     keeping = InProcessClient(server, manager="kube-controller-manager")
     keeper = asyncio.create_task(kcm.run(keeping, SYSTEM_CLOCK, Rng(1), tokens=server.issuer))
     try:
+        vault = Vault(InProcessClient(server, manager="remuda"), SYSTEM_CLOCK, server.config.entropy)
+        install(admitted(server.source, server.rbac, vault), server.hooks, server.converters)
         await server.listen()
         assert server.pki is not None
         api = cluster_of(server.url, server.pki.ca_pem)
@@ -203,7 +208,7 @@ async def furnished(client: Client, api: Obj, directory: Path, data: Path | None
         await taken_up(client, wanted)
         for name in (FLEET, "cattle-global-data"):
             await made.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        annotations = {"nodedriver.cattle.io/file-to-field-aliases": "userdata:userdata"}
+        annotations = {"nodedriver.cattle.io/file-to-field-aliases": "userdata:userdata,sshKey:sshKey"}
         driver = {"metadata": {"name": "paper", "annotations": annotations}, "spec": {"active": True, "url": "local://"}}
         await made.create(management.NODE_DRIVERS, {"apiVersion": management.API_VERSION, "kind": "NodeDriver", **driver})
         await made.cluster()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -76,6 +77,11 @@ def main() -> int:
     print("environment", " ".join(sorted(os.environ)))
     print("token", os.environ.get("PAPER_TOKEN", ""))
     print("user", os.geteuid())
+    # Nobody reads them in a log: what they are is told by their digests.
+    if password := said("--paper-password"):
+        print("password", hashlib.sha256(password.encode()).hexdigest())
+    if path := said("--paper-ssh-key"):
+        print("key", hashlib.sha256(Path(path).read_bytes()).hexdigest())
     if not removing:
         print("script", Path(said("--custom-install-script")).read_text().strip())
     if size == "looks-around":

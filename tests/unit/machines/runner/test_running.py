@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
+import json
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -16,13 +18,15 @@ import pytest_asyncio
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.client.api import Client
-from remuda.kube.clock import SYSTEM_CLOCK, Rng
+from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, uid_of
 from remuda.kube.waits import Code
 from remuda.machines.machineprovision.names import CONFIG_MAPS, JOB_UID, JOBS, job_name, log_name
 from remuda.machines.runner import jail, jobstatus, logs
 from remuda.machines.runner.grant import run_name
+from remuda.machines.sealed.markers import is_marker, secret_name
+from remuda.machines.sealed.vault import Vault
 from remuda.management.conditions import condition_of
 from remuda.rke.names import SECRETS
 from remuda.runtime import Elector, Term
@@ -36,6 +40,36 @@ Obj = dict[str, Any]
 async def made(tmp_path: Path) -> AsyncIterator[Runners]:
     async with runners(tmp_path) as found:
         yield found
+
+
+async def test_a_program_gets_the_values_of_sealed_fields_and_nobody_else_does(made: Runners) -> None:
+    made.begin()
+    key, password = "-----BEGIN OPENSSH PRIVATE KEY-----\nbm90IGEga2V5\n-----END OPENSSH PRIVATE KEY-----\n", "hunter2-hunter2"
+    infra = await made.machine("m1", "works", sshKey=key, password=password)
+    assert all(is_marker(infra["spec"][field]) for field in ("sshKey", "password"))
+    await made.until("m1", "CreateJob", "True")
+    said = await made.until_said("m1", "password ")
+    lines = dict(line.partition(" ")[::2] for line in said.splitlines())
+    assert lines["key"] == hashlib.sha256(key.encode()).hexdigest()
+    assert lines["password"] == hashlib.sha256(password.encode()).hexdigest()
+    # Not even from what there is of the Job: its arguments name the variable.
+    told = json.dumps([await made.job("m1"), await made.find(PAPERS, "m1"), await made.find(CONFIG_MAPS, log_name("m1"))])
+    assert password not in told and "PRIVATE KEY" not in told and "--paper-password=$(SEALED_PAPER_PASSWORD)" in told
+    # A value that is gone is asked for by the field that it belongs to, also by a removal.
+    await made.client.delete(SECRETS, secret_name(infra["spec"]["sshKey"]), FLEET)
+    await made.client.delete(PAPERS, "m1", FLEET)
+
+    async def waits() -> bool:
+        return any("spec.sshKey is not kept any more" in wait.evidence for wait in made.waits())
+
+    await made.eventually(waits, "it is said what is missing")
+    vault = Vault(made.client, SYSTEM_CLOCK, Entropy())
+    await vault.keep(FLEET, infra["spec"]["sshKey"], key)
+
+    async def gone() -> bool:
+        return await made.find(PAPERS, "m1") is None
+
+    await made.eventually(gone, "it is removed with the value that is there again")
 
 
 async def test_a_machine_comes_and_goes(made: Runners) -> None:
