@@ -340,7 +340,11 @@ class JobRunner:
             directory, argv = prepared
             before = await logs.kept_before(self._client, infra)
             _, files = arguments(infra, work.plan.machine, work.plan.facts, work.plan.belonging, removing=work.plan.removing)
-            output = Output([token, *secrets(given, work.script, files)], before)
+            output = Output(
+                [token, *secrets(given, work.script, files)],
+                before,
+                lambda line: log.info("the Job of %s/%s: %s", namespace_of(infra), name_of(infra), line),
+            )
             output.begin(f"--- {'remove' if work.plan.removing else 'create'}, {rfc3339(self._clock.time())}")
             variables = environment(self._around, str(directory), given, self._ground.environment)
             variables |= on_this_machine(driver, self._ground.hosts, self._ground.environment)
