@@ -363,12 +363,10 @@ class _Ours:
 
         if self._embedded is None:
             # There are no settings without access; the environment says the same.
-            policy = Settings(environment=os.environ).outbound
-            return CoreControllers(
-                manager, HttpsConnector(self._config.clock, policy=policy), self._options, self._core
-            ).workloads
-        gateway = self._embedded.gateway
-        connector: Connector = gateway.connector(HttpsConnector(self._config.clock, policy=gateway.outbound))
+            connector: Connector = HttpsConnector(self._config.clock, policy=Settings(environment=os.environ).outbound)
+        else:
+            gateway = self._embedded.gateway
+            connector = gateway.connector(HttpsConnector(self._config.clock, policy=gateway.outbound))
         return CoreControllers(manager, connector, self._options, self._core).workloads
 
 

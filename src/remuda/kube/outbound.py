@@ -1,14 +1,15 @@
-"""Which addresses the server connects to for others: one policy for every request whose address came from somebody's object.
+"""Which addresses the server connects to for tenants: one policy for every request whose address came from a tenant's object.
 
-A tenant names endpoints, hosts and API servers; the server connects to them from its own place in the network, where it can reach
-more than the tenant can. So loopback, link-local and multicast addresses, the metadata services of clouds and the addresses of this
-machine are refused, and everything else, private networks included, is allowed. The setting `outbound-policy` changes that by
-networks (:func:`Policy.of`): the longest network that holds an address decides, of two that are equal the setting's, and of two of
-the setting's the one that refuses. So `allow:169.254.0.0/16` does not open the metadata service in it; naming its address does.
+A tenant names endpoints, hosts and API servers; the server connects to them from its own place in the network, where it reaches
+more than the tenant does. So loopback, link-local and multicast addresses, the metadata services of clouds and the addresses of
+this machine are refused, and everything else, private networks included, is allowed. The setting `outbound-policy` changes that
+by networks (:func:`Policy.of`): the longest network that holds an address decides, of two that are equal the setting's, and of
+two of the setting's the one that refuses. So `allow:169.254.0.0/16` does not open the metadata service in it; naming its address
+does.
 
-A name is looked up once (:func:`resolved`); one refused address among its addresses refuses the name; and what was checked is what is
-connected to. Whoever asked is told one of two things (:func:`told`); the rest is for the log of this module. HTTP is in
-:mod:`.outbound_http`.
+A name is looked up once (:func:`resolved`), one refused address among its addresses refuses the name, and what was checked is
+connected to. The tenant is told one of two things (:func:`told`); the rest is in the log of this module. :mod:`.outbound_http`
+does the same for HTTP.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ METADATA = (
     "168.63.129.16/32",  # Azure's agent
     "192.0.0.192/32",  # Oracle
 )
-# Networks of IPv6 in which an IPv4 address is hidden, and how many bits are behind it: mapped, compatible, translated (SIIT, NAT64 with
-# its own prefixes of RFC 6052 and RFC 8215), 6to4, and the server of Teredo.
+# Networks of IPv6 in which an IPv4 address is hidden, and how many bits are behind it: mapped, compatible, translated (SIIT, and
+# NAT64 with the prefixes of RFC 6052 and RFC 8215), 6to4, and the server of Teredo.
 _EMBEDDING = (
     ("::ffff:0:0/96", 0),
     ("::/96", 0),
@@ -117,7 +118,7 @@ class Policy:
         found = min(held, key=lambda rule: (-rule.network.prefixlen, rule.rank), default=None)
         # An address of this machine counts as a network of its own that is refused.
         alone = found is not None and found.network.prefixlen == found.network.max_prefixlen
-        if not alone and not plain.is_loopback and self.own(plain):
+        if not alone and not plain.is_loopback and not _is_mapped(plain) and self.own(plain):
             return False
         return found is None or found.allows
 
@@ -194,6 +195,11 @@ def _plain(address: Address) -> Address:
     return ipaddress.IPv6Address(int(address)) if isinstance(address, ipaddress.IPv6Address) else address
 
 
+def _is_mapped(address: Address) -> bool:
+    """Whether an address is only another spelling of an IPv4 address, which is judged by itself."""
+    return isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None
+
+
 @cache
 def _embedding() -> tuple[tuple[ipaddress.IPv6Network, int], ...]:
     return tuple((ipaddress.IPv6Network(network), behind) for network, behind in _EMBEDDING)
@@ -244,8 +250,8 @@ async def resolved(policy: Policy, host: str, port: int, lookup: Lookup = looked
 
 
 async def check_ahead(policy: Policy, host: str, port: int = 0, lookup: Lookup = looked_up) -> None:
-    """Refuse a host that another program or a proxy will connect to. Raises Refused. A name that is unknown here passes: whoever
-    connects may know it."""
+    """Refuse a host that another program or a proxy will connect to. Raises Refused. A name that is unknown here passes: the
+    program that connects may know it."""
     try:
         await resolved(policy, host, port, lookup)
     except Refused:

@@ -21,18 +21,18 @@ SocketFactory = Callable[[aiohttp.AddrInfoType], socket.socket]
 
 
 def connector(
-    policy: Current, *, make: SocketFactory | None = None, lookup: Lookup | None = None, **more: Any
+    policy: Current, *, make: SocketFactory | None = None, lookup: Lookup = outbound.looked_up, **more: Any
 ) -> aiohttp.TCPConnector:
     """`make` makes the sockets, `lookup` resolves names; `more` is aiohttp's own."""
     made = make or _socket
 
     def checked(info: aiohttp.AddrInfoType) -> socket.socket:
-        # The last look: what comes here is what is connected to, whoever resolved it and whenever.
+        # The last check: this very address is connected to, whenever its name was resolved.
         family, kind, protocol, name, where = info
         policy().check(str(where[0]), [(int(family), int(kind), protocol, name, tuple(where))])
         return made(info)
 
-    return aiohttp.TCPConnector(resolver=_Resolver(policy, lookup or outbound.looked_up), socket_factory=checked, **more)
+    return aiohttp.TCPConnector(resolver=_Resolver(policy, lookup), socket_factory=checked, **more)
 
 
 def _socket(info: aiohttp.AddrInfoType) -> socket.socket:

@@ -84,8 +84,8 @@ class Shell:
 async def connect(
     login: Login, clock: Clock, policy: Policy, pinned: Callable[[], Awaitable[None]] | None = None
 ) -> AsyncIterator[Shell]:
-    """A shell, at an address that the policy permits. `pinned` is awaited after a first contact, before anything is sent: for keeping
-    the key. Raises DriverError."""
+    """A shell, at an address that `policy` permits. `pinned` is awaited after a first contact, before anything is sent: for
+    keeping the key. Raises DriverError."""
     async with connection(login, clock, policy, pinned) as found:
         yield Shell(found)
 
@@ -166,7 +166,7 @@ def _algorithms(kind: str) -> list[str]:
 
 
 def _unreached(login: Login, error: BaseException) -> DriverError:
-    """The same for a closed port, a silent host and a server that does not speak SSH: a user learns nothing of a network from it."""
+    """The same for a closed port, a silent host and a server that does not speak SSH: it tells a user nothing of a network."""
     return DriverError(Reason.UNAVAILABLE, outbound.told(error, f"{login.address}:{login.port}"))
 
 

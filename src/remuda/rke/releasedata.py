@@ -73,7 +73,7 @@ def source_of(setting: str) -> Source:
 
 
 def fetcher(clock: Clock, environment: Mapping[str, str], policy: Current = Policy.for_administrators) -> Fetch:
-    """From the web, as the system believes and through the proxy that the environment names, at addresses that the policy permits."""
+    """From the web, as the system believes and through the environment's proxy, at addresses that the policy permits."""
 
     async def fetch(url: str) -> bytes:
         return await fetched(

@@ -121,8 +121,9 @@ class Reading:
         return Running(local=False, image=f"{registry}/{image}" if registry else image, own=own, pull_secrets=pull)
 
     async def environment(self, infra: Obj) -> dict[str, str]:
-        """Proxies that are let through, the cloud credential, whose machines they are, and which addresses may be connected to. Raises
-        NotYet."""
+        """Proxies that are let through, the cloud credential, whose machines they are, which addresses may be connected to.
+
+        Raises NotYet."""
         settings = self.settings()
         passed = [name.strip() for name in settings.text("whitelist-envvars").split(",")]
         proxies = {name: self._environment[name] for name in passed if name and self._environment.get(name)}

@@ -4,8 +4,8 @@ It extracts the state's archive to the absolute paths in it, so the archive is m
 Drivers that rancher-machine itself does not have are programs of their own, from a URL and with a checksum: what is run with
 somebody's cloud credentials must be known exactly.
 
-What it connects to can't be seen. So the hosts that its options name are checked before it is called, as far as names are known here
-(:mod:`.foreign_hosts`), and what it says of a failed connection is cut down to what our own drivers say.
+What it connects to can't be seen. So the hosts that its options name are checked before it is called, as far as names are known
+here (:mod:`.foreign_hosts`), and what it says of a failed connection is cut down to what our own drivers say.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Hosts that a foreign driver's options name, checked before the driver runs; and what it says of connections, in our words.
 
-The program connects by itself, so a name that changes between the check and its own lookup, a redirect, or an address that is in no
-option can't be kept from it: where that matters, confine the network of Jobs.
+The program connects by itself, so a name that changes between the check and its own lookup, a redirect, or an address that is in
+no option can't be kept from it: where that matters, confine the network of Jobs.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from remuda.machines import credentials
 from remuda.machines.errors import DriverError, Reason
 
 # Options and variables whose value is a host or begins with one, by how their name ends.
-_NAMES = re.compile(
-    r"(?:^|[-_])(?:url|uri|endpoint|host|hostname|server|address|ip|ip-address|vcenter|api|domain-?name)$", re.IGNORECASE
-)
+_NAMES = re.compile(r"[-_](?:url|uri|endpoint|host|hostname|server|address|ip|vcenter|api|domain)$", re.IGNORECASE)
 # What Go says of a connection that did not come about. Which of these it was tells whether a port is open.
 _FAILED = re.compile(
-    r"dial (?:tcp|udp)\d?\b.*|lookup \S+(?: on \S+)?: .*|(?:connect: )?(?:connection (?:refused|timed out|reset by peer)|no route to host"
-    r"|network is unreachable)|i/o timeout|TLS handshake timeout|context deadline exceeded.*|no such host"
+    r"dial (?:tcp|udp)\d?\b.*|lookup \S+(?: on \S+)?: .*"
+    r"|(?:connect: )?(?:connection (?:refused|timed out|reset by peer)|no route to host|network is unreachable)"
+    r"|i/o timeout|TLS handshake timeout|context deadline exceeded.*|no such host"
     r"|malformed HTTP response.*|server gave HTTP response to HTTPS client|tls: .*|x509: .*|ssh: handshake failed.*",
     re.IGNORECASE,
 )
@@ -46,7 +45,8 @@ def _options(words: Sequence[str], driver: str) -> Iterator[tuple[str, str]]:
     prefix = f"--{driver}-"
     for word, following in zip(words, (*words[1:], ""), strict=True):
         name, equals, value = word.partition("=")
-        if name.startswith(prefix):
+        # `--url` is of the driver `none`, which has no prefix.
+        if name.startswith(prefix) or name == "--url":
             yield name, value if equals else "" if following.startswith("--") else following
 
 

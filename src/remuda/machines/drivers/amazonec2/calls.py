@@ -3,8 +3,8 @@
 boto3's own retries are off, since they sleep on the real clock. A call that was cut may have been carried out: so what makes
 something carries a client token or a name that we kept before, and is safe to repeat.
 
-A tenant names the endpoint, so every connection is made by :mod:`.connections`; and the role of the machine that this runs on is used
-only where the policy lets the metadata service be asked for it.
+A tenant names the endpoint, so every connection is made by :mod:`.connections`; and the role of the machine that this runs on is
+used only where the policy lets the metadata service be asked for it.
 """
 
 from __future__ import annotations

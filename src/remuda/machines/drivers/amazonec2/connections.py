@@ -1,7 +1,7 @@
-"""boto3's connections under the policy of :mod:`remuda.kube.outbound`: a name is looked up once, and what was checked is connected to.
+"""boto3's connections under the policy of :mod:`remuda.kube.outbound`: a name is looked up once, and connected to as checked.
 
-botocore makes connections with urllib3; each of them passes `_new_conn`, also a new one for a retry. Proxies are the administrator's
-and not subject to the policy; the host behind one is checked before it is asked for.
+botocore makes connections with urllib3; each of them passes `_new_conn`, also a new one for a retry. Proxies are the
+administrator's and not subject to the policy; the host behind one is checked before it is asked for.
 """
 
 from __future__ import annotations
