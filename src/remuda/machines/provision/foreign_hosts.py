@@ -6,6 +6,7 @@ no option can't be kept from it: where that matters, confine the network of Jobs
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,14 +59,12 @@ def _variables(driver: str, environ: Mapping[str, str]) -> Iterator[tuple[str, s
 def host_of(option: str, value: str) -> str:
     """The host that an option's value names; "" for one that names none."""
     value = value.strip()
-    try:
-        if "://" in value:
-            return urlsplit(value).hostname or ""
-        if not _NAMES.search(option):
-            return str(ipaddress.ip_address(value.strip("[]")))
-        return str(ipaddress.ip_address(value.strip("[]"))) if value.count(":") > 1 else urlsplit(f"//{value}").hostname or ""
-    except ValueError:
-        return ""
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.ip_address(value.strip("[]")))
+    with contextlib.suppress(ValueError):
+        if "://" in value or _NAMES.search(option):
+            return urlsplit(value if "://" in value else f"//{value}").hostname or ""
+    return ""
 
 
 def plainly(line: str) -> str:

@@ -79,6 +79,7 @@ class Ec2:
 
     def _call(self, operation: str, doing: str, parameters: dict[str, Any]) -> dict[str, Any]:
         exceptions = import_module("botocore.exceptions")
+        unreadable = import_module("botocore.parsers").ResponseParserError
         try:
             if self._client is None:
                 self._client = _client(self._options, self._around.outbound)
@@ -87,12 +88,15 @@ class Ec2:
         except exceptions.ClientError as error:
             told = error.response.get("Error", {})
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
+            if str(told.get("Code", "")) in ("", str(status)):
+                # No error of EC2's: boto3 made it of an answer in which there was none.
+                raise unreached(doing, error) from None
             raise refusal(doing, str(told.get("Code", "")), str(told.get("Message", "")), status) from None
         except exceptions.NoCredentialsError:
             raise Refused(Reason.AUTH_FAILED, _NO_CREDENTIALS, field="accessKey") from None
         except exceptions.ParamValidationError as error:
             raise Refused(Reason.INVALID, f"{doing} failed: {error}") from None
-        except (exceptions.BotoCoreError, exceptions.HTTPClientError, OSError, ValueError) as error:
+        except (exceptions.BotoCoreError, exceptions.HTTPClientError, unreadable, OSError, ValueError) as error:
             # ValueError is what boto3 says of an endpoint that is no URL.
             raise unreached(doing, error) from None
 

@@ -172,7 +172,9 @@ def _decoded(said: bytes, doing: str) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise Refused(Reason.UNAVAILABLE, f"{doing} failed: DigitalOcean answered something that is no JSON object")
+        # Another server than DigitalOcean's; which one is not told.
+        error = ValueError("the answer is no JSON object")
+        raise Refused(Reason.UNAVAILABLE, f"{doing} failed: {outbound.told(error, 'DigitalOcean')}")
     return found
 
 
