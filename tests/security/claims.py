@@ -20,6 +20,7 @@ _DISK = "tests/security/test_disk.py"
 _PEOPLE = "tests/unit/machines/nodedrivers/test_people.py"
 _BODIES = "tests/unit/apiserver/test_bodies.py"
 _JOBS = "tests/unit/machines/runner/test_parts.py"
+_OUTBOUND = "tests/security/test_outbound.py"
 
 TESTS: dict[str, tuple[str, ...]] = {
     "S1": (
@@ -243,5 +244,23 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_BODIES}::test_who_has_too_many_bytes_under_way_is_told_to_try_again",
         f"{_BODIES}::test_bodies_that_wait_for_a_webhook_are_counted",
         f"{_BODIES}::test_however_a_request_ends_its_bytes_are_given_back",
+    ),
+    "S46": (
+        f"{_OUTBOUND}::test_nothing_of_a_tenants_leads_to_the_server_itself",
+        f"{_OUTBOUND}::test_nothing_of_a_tenants_leads_to_a_metadata_service",
+        f"{_OUTBOUND}::test_what_the_setting_allows_is_connected_to",
+        f"{_OUTBOUND}::test_a_tenant_does_not_learn_which_ports_are_open",
+        f"{_OUTBOUND}::test_another_web_server_is_not_told_apart",
+        f"{_OUTBOUND}::test_boto3_connects_to_the_address_that_was_checked",
+        f"{_OUTBOUND}::test_a_tenant_does_not_borrow_the_role_of_the_servers_machine",
+        f"{_OUTBOUND}::test_a_foreign_driver_does_not_run_with_a_refused_host",
+        f"{_OUTBOUND}::test_a_job_is_handed_the_policy_and_no_credential_changes_it",
+        f"{_OUTBOUND}::test_a_jobs_log_tells_a_tenant_one_of_two_sentences_and_the_server_the_rest",
+        f"{_OUTBOUND}::test_a_webhook_is_on_this_machine_but_at_no_metadata_service",
+        f"{_OUTBOUND}::test_no_redirect_of_a_download_leads_to_a_metadata_service",
+        f"{_OUTBOUND}::test_every_place_that_connects_is_listed_with_whose_the_address_is",
+        "tests/unit/kube/test_outbound.py::test_no_form_of_ipv6_hides_an_address_that_is_refused",
+        "tests/unit/kube/test_outbound.py::test_a_name_is_looked_up_once_and_connected_to_as_it_was_checked",
+        "tests/unit/gateway/test_machineaccess.py::test_a_shell_leads_to_no_address_that_the_policy_refuses",
     ),
 }
