@@ -28,6 +28,7 @@ from remuda.client.api import Client
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, name_of
+from remuda.kube.outbound import Policy
 from remuda.runtime import Elector, Informers, Manager, Registry, Term
 from remuda.runtime.admission import AdmittedType
 from remuda.runtime.certificates import SharedCertificates
@@ -66,7 +67,7 @@ class Settings:
     """`namespace` is where the Lease and the certificates are. `term` None: no election, this is the only replica.
 
     `address` is how the API server reaches the webhooks that listen at `webhooks`; certificates and registration are looked at
-    every `look` seconds.
+    every `look` seconds. `outbound` says at which addresses workload clusters may be.
     """
 
     address: Address
@@ -78,6 +79,7 @@ class Settings:
     metrics: Socket | None = None
     health: Socket | None = None
     look: float = 60.0
+    outbound: Policy = field(default_factory=Policy.of)
 
 
 class _Webhooks(NamedTuple):
@@ -139,7 +141,7 @@ class Attached:
     async def _begin(self, stack: AsyncExitStack, definitions: list[str], told: Callable[[str], None]) -> None:
         """Everything is there that the controllers need."""
         self._manager.beside(lambda: self._migrate(definitions))
-        connector = HttpsConnector(self._clock)
+        connector = HttpsConnector(self._clock, policy=lambda: self.settings.outbound)
         CoreControllers(self._manager, connector, self.settings.options, self.settings.choice.of(CONTROLLERS))
 
     async def _install(self, webhooks: _Webhooks) -> dict[str, Outcome]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
@@ -358,10 +359,14 @@ class _Ours:
             return None
         from remuda.capi.assembly import CoreControllers
         from remuda.capi.clustercache import HttpsConnector
+        from remuda.management.settings import Settings
 
-        connector: Connector = HttpsConnector(self._config.clock)
-        if self._embedded is not None:
-            connector = self._embedded.gateway.connector(connector)
+        if self._embedded is None:
+            # There are no settings without access; the environment says the same.
+            connector: Connector = HttpsConnector(self._config.clock, policy=Settings(environment=os.environ).outbound)
+        else:
+            gateway = self._embedded.gateway
+            connector = gateway.connector(HttpsConnector(self._config.clock, policy=gateway.outbound))
         return CoreControllers(manager, connector, self._options, self._core).workloads
 
 

@@ -373,7 +373,8 @@ class RemudaProcess:
                 ],
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                # Workload clusters of Cluster API's tests are on this machine.
+                env={**os.environ, "PYTHONUNBUFFERED": "1", "REMUDA_OUTBOUND_POLICY": "allow:127.0.0.0/8"},
             )
         end = time.monotonic() + 120
         while not self.kubeconfig.exists() or not _listening(self.port):

@@ -64,6 +64,8 @@ class Replica:
                     *("--webhook-url", f"https://{host}:{self.webhooks}"),
                     *("--metrics-bind-address", f"127.0.0.1:{self.metrics}"),
                     *("--health-probe-bind-address", f"127.0.0.1:{self.health}"),
+                    # The workload clusters, or the gateway before them, are on this machine.
+                    *("--outbound-policy", f"allow:127.0.0.0/8,allow:{host}/32"),
                 ],
                 stdout=log,
                 stderr=subprocess.STDOUT,

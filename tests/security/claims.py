@@ -23,6 +23,7 @@ _JOBS = "tests/unit/machines/runner/test_parts.py"
 _REFERENCES = "tests/security/test_references.py"
 _USED = "tests/security/test_references_used.py"
 _SEALING = "tests/unit/machines/sealed/test_sealing.py"
+_OUTBOUND = "tests/security/test_outbound.py"
 
 TESTS: dict[str, tuple[str, ...]] = {
     "S1": (
@@ -279,5 +280,23 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/unit/machines/machineprovision/test_command.py::test_no_other_argument_of_a_pod_names_a_variable",
         "tests/unit/machines/runner/test_running.py::test_a_program_gets_the_values_of_sealed_fields_and_nobody_else_does",
         "tests/scenarios/test_sealed_fields.py::test_moving_what_an_older_version_stored_replaces_no_machine",
+    ),
+    "S46": (
+        f"{_OUTBOUND}::test_nothing_of_a_tenants_leads_to_the_server_itself",
+        f"{_OUTBOUND}::test_nothing_of_a_tenants_leads_to_a_metadata_service",
+        f"{_OUTBOUND}::test_what_the_setting_allows_is_connected_to",
+        f"{_OUTBOUND}::test_a_tenant_does_not_learn_which_ports_are_open",
+        f"{_OUTBOUND}::test_another_web_server_is_not_told_apart",
+        f"{_OUTBOUND}::test_boto3_connects_to_the_address_that_was_checked",
+        f"{_OUTBOUND}::test_a_tenant_does_not_borrow_the_role_of_the_servers_machine",
+        f"{_OUTBOUND}::test_a_foreign_driver_does_not_run_with_a_refused_host",
+        f"{_OUTBOUND}::test_a_job_is_handed_the_policy_and_no_credential_changes_it",
+        f"{_OUTBOUND}::test_a_jobs_log_tells_a_tenant_one_of_two_sentences_and_the_server_the_rest",
+        f"{_OUTBOUND}::test_a_webhook_is_on_this_machine_but_at_no_metadata_service",
+        f"{_OUTBOUND}::test_no_redirect_of_a_download_leads_to_a_metadata_service",
+        f"{_OUTBOUND}::test_every_place_that_connects_is_listed_with_whose_the_address_is",
+        "tests/unit/kube/test_outbound.py::test_no_form_of_ipv6_hides_an_address_that_is_refused",
+        "tests/unit/kube/test_outbound.py::test_a_name_is_looked_up_once_and_connected_to_as_it_was_checked",
+        "tests/unit/gateway/test_machineaccess.py::test_a_shell_leads_to_no_address_that_the_policy_refuses",
     ),
 }

@@ -3,7 +3,8 @@
 People search for these texts, and tests of other projects match on them, so a refused connection reads
 `Post "https://…": dial tcp 127.0.0.1:1: connect: connection refused` here too. Connections are kept and reused per
 address and CA bundle; proxies in the environment are ignored, since a proxy between an API server and its webhooks is
-almost never meant. What is asked and answered is the business of :mod:`.admission.reviews` and :mod:`.conversion.webhook`.
+almost never meant. Which addresses may be connected to is said by `policy`: webhooks are administrators' objects, and one on this
+machine is usual. What is asked and answered is the business of :mod:`.admission.reviews` and :mod:`.conversion.webhook`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import aiohttp
 from cryptography import x509
 from yarl import URL
 
-from remuda.kube import jsonio, yamlio
+from remuda.kube import jsonio, outbound, outbound_http, yamlio
 from remuda.kube.clock import Clock, deadline
 from remuda.kube.errors import ApiError, go_quote
 
@@ -98,6 +99,7 @@ class WebhookClient:
     def __init__(self, clock: Clock, resolver: ServiceResolver | None = None) -> None:
         self._clock = clock
         self._resolver = resolver or NoServices()
+        self.policy: outbound_http.Current = outbound.Policy.for_administrators
         self._session: aiohttp.ClientSession | None = None
         self._contexts: OrderedDict[bytes, ssl.SSLContext] = OrderedDict()
 
@@ -150,7 +152,7 @@ class WebhookClient:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             # Of each webhook for itself: one that hangs takes no connection from the others.
-            connector = aiohttp.TCPConnector(limit=0, limit_per_host=MAX_CONNECTIONS)
+            connector = outbound_http.connector(lambda: self.policy(), limit=0, limit_per_host=MAX_CONNECTIONS)
             # Deadlines are kept on the injected clock; aiohttp's own timers would read the wall clock.
             no_timeout = aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
             self._session = aiohttp.ClientSession(connector=connector, trust_env=False, timeout=no_timeout)
@@ -277,6 +279,8 @@ def _generic(status: int, text: str) -> tuple[str, str]:
 
 
 def _go_words(error: BaseException, endpoint: Endpoint) -> str:
+    if outbound.is_refusal(error):
+        return outbound.REFUSED
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return _certificate_words(error.certificate_error, endpoint)
     if isinstance(error, aiohttp.ClientConnectorDNSError):

@@ -41,6 +41,14 @@ if TYPE_CHECKING:
     metavar="HOST:PORT",
     help="Where metrics are served, without TLS; 0 nowhere.",
 )
+@click.option(
+    "--outbound-policy",
+    default="",
+    envvar="REMUDA_OUTBOUND_POLICY",
+    show_envvar=True,
+    metavar="RULES",
+    help="At which addresses workload clusters may be, besides the standard: allow:NETWORK and deny:NETWORK, with commas.",
+)
 @log_options
 def command(
     kubeconfig: Path | None,
@@ -48,6 +56,7 @@ def command(
     options: Options,
     attachment: Attachment,
     metrics_bind_address: str,
+    outbound_policy: str,
     log_format: str,
     verbose: int,
 ) -> None:
@@ -59,6 +68,7 @@ def command(
     from remuda.attached import chosen
     from remuda.capi import CONTROLLERS
     from remuda.client.https import HttpsClient
+    from remuda.kube.outbound import Policy, PolicyError
 
     from . import logs
     from .loops import collect_seldom, loop_factory, raise_file_limit
@@ -69,7 +79,11 @@ def command(
         raise click.BadParameter("nothing is left to run", param_hint="--controllers")
     client = HttpsClient.from_kubeconfig(kubeconfig)
     metrics = parse_socket(metrics_bind_address, "--metrics-bind-address")
-    settings = attachment.settings(client, choice, options=options, metrics=metrics)
+    try:
+        outbound = Policy.of(outbound_policy)
+    except PolicyError as error:
+        raise click.BadParameter(str(error), param_hint="--outbound-policy") from None
+    settings = attachment.settings(client, choice, options=options, metrics=metrics, outbound=outbound)
     raise_file_limit()
     collect_seldom()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:

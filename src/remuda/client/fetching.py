@@ -7,7 +7,9 @@ import ssl
 import aiohttp
 from yarl import URL
 
+from remuda.kube import outbound, outbound_http
 from remuda.kube.clock import Clock, deadline
+from remuda.kube.outbound import Policy
 
 from .proxies import introduced
 
@@ -19,19 +21,32 @@ class FetchError(Exception):
 
 
 async def fetched(
-    url: str, clock: Clock, *, context: ssl.SSLContext, proxy: str | None, within: float, largest: int, redirects: int = 0
+    url: str,
+    clock: Clock,
+    *,
+    context: ssl.SSLContext,
+    proxy: str | None,
+    within: float,
+    largest: int,
+    redirects: int = 0,
+    policy: Policy | None = None,
 ) -> bytes:
     """`context` says whom to believe, `proxy` is the way there if there is one; `redirects` are how many may be followed, none of
-    which leads from https to anything else."""
+    which leads from https to anything else. `policy` says which addresses may be connected to, at each step; without one, all."""
     by, shown = introduced(proxy) if proxy else (None, {})
+    connector = outbound_http.connector(lambda: policy) if policy is not None and by is None else None
     timeout = aiohttp.ClientTimeout(total=None)
     try:
         async with (
             deadline(clock, within),
-            aiohttp.ClientSession(timeout=timeout, trust_env=False, cookie_jar=aiohttp.DummyCookieJar()) as http,
+            aiohttp.ClientSession(
+                connector=connector, timeout=timeout, trust_env=False, cookie_jar=aiohttp.DummyCookieJar()
+            ) as http,
         ):
             place, headers = URL(url), shown if by else None
             for _ in range(redirects + 1):
+                if policy is not None and by is not None:
+                    await outbound.check_ahead(policy, place.host or "")
                 async with http.get(place, proxy=by, proxy_headers=headers, ssl=context, allow_redirects=False) as answer:
                     if not redirects or answer.status not in _MOVED:
                         return await _content(url, answer, largest)
@@ -45,6 +60,8 @@ async def fetched(
         why = getattr(error.certificate_error, "verify_message", "") or str(error.certificate_error)
         raise FetchError(f"the certificate of {url} is not to be believed: {why}") from None
     except (aiohttp.ClientError, OSError, ssl.SSLError, ValueError) as error:
+        if outbound.is_refusal(error):
+            raise FetchError(f"{url} is {outbound.REFUSED}") from None
         # ValueError is what the URL library says of an address that it can't read, such as a port that is none.
         raise FetchError(f"{url} can't be reached: {error or type(error).__name__}") from None
 

@@ -23,7 +23,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from remuda import __version__
-from remuda.kube import jsonio
+from remuda.kube import jsonio, outbound, outbound_http
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, deadline
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, namespace_of
@@ -55,6 +55,13 @@ class Unreachable(ApiError):
         super().__init__(503, "ServiceUnavailable", f"{server} can't be reached: {why}")
 
 
+class NotConnected(ApiError):
+    """As Unreachable, of a server that a tenant named: the text is one of two sentences (:func:`remuda.kube.outbound.told`)."""
+
+    def __init__(self, server: str, error: BaseException) -> None:
+        super().__init__(503, "ServiceUnavailable", outbound.told(error, server))
+
+
 class HttpsClient:
     """Implements `Client`; close it when done."""
 
@@ -72,11 +79,13 @@ class HttpsClient:
         connector: Connector | None = None,
         credentials: CredentialSource | None = None,
         largest: int | None = None,
+        policy: outbound_http.Current | None = None,
     ) -> None:
         """`connector` makes connections in another way than this machine's network, `credentials` replace the target's own.
 
         Without `watches` of their own they share the connections of requests, as is enough for who only glances at what happens.
         `largest` bounds an answer, and an event of a watch: for servers that are not to be trusted with our memory.
+        `policy` says which addresses may be connected to: for servers that a tenant named.
         """
         self.target = target
         self._clock = clock
@@ -86,6 +95,7 @@ class HttpsClient:
         self._credentials = credentials or source_for(target, clock)
         self._connector = connector
         self._largest = largest
+        self._policy = policy
         self._proxy = _proxy(target) if connector is None else None
         self._sessions: tuple[aiohttp.ClientSession, aiohttp.ClientSession] | None = None
         self._closed = False
@@ -266,9 +276,9 @@ class HttpsClient:
         except aiohttp.WSServerHandshakeError as error:
             raise await self._refused(path, query, headers, error.status) from None
         except TimeoutError as error:
-            raise Unreachable(self.target.server, str(error) or "no connection in time") from None
+            raise self._unreached(error, str(error) or "no connection in time") from None
         except _CUT as error:
-            raise Unreachable(self.target.server, _reason(error)) from None
+            raise self._unreached(error, _reason(error)) from None
         try:
             yield socket
         finally:
@@ -289,7 +299,7 @@ class HttpsClient:
                 if response.status >= 400:
                     return answers.failure(response.status, await self._read(response), response.headers, "GET", path)
         except (*_CUT, TimeoutError) as error:
-            return Unreachable(self.target.server, _reason(error))
+            return self._unreached(error, _reason(error))
         return ApiError(status, "InternalError", f"{self.target.server} opens no websocket")
 
     # --- watch ---------------------------------------------------------------------------------------------------------
@@ -333,8 +343,8 @@ class HttpsClient:
         try:
             async with deadline(self._clock, self._request_seconds):
                 response = await self._answered("GET", path, query, None, "", accept, streaming=True)
-        except TimeoutError:
-            raise Unreachable(self.target.server, f"no answer in {self._request_seconds:.0f} s") from None
+        except TimeoutError as error:
+            raise self._unreached(error, f"no answer in {self._request_seconds:.0f} s") from None
         try:
             yield response
         finally:
@@ -376,10 +386,10 @@ class HttpsClient:
                 response = await self._answered(method, path, query, body, content_type, accept)
                 async with response:
                     return await self._read(response), response.content_type
-        except TimeoutError:
-            raise Unreachable(self.target.server, f"no answer in {self._request_seconds:.0f} s") from None
+        except TimeoutError as error:
+            raise self._unreached(error, f"no answer in {self._request_seconds:.0f} s") from None
         except _CUT as error:
-            raise Unreachable(self.target.server, _reason(error)) from None
+            raise self._unreached(error, _reason(error)) from None
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytes:
         if self._largest is None:
@@ -442,6 +452,8 @@ class HttpsClient:
         session = (await self._open(credential))[1 if streaming else 0]
         data = body if body is None or isinstance(body, bytes) else jsonio.dumps(body)
         try:
+            if self._policy is not None and self._proxy is not None:
+                await outbound.check_ahead(self._policy(), urlsplit(self.target.server).hostname or "")
             return await session.request(
                 method,
                 self._url(path, query),
@@ -452,9 +464,12 @@ class HttpsClient:
                 server_hostname=self.target.tls_server_name or None,
             )
         except TimeoutError as error:
-            raise Unreachable(self.target.server, str(error) or "no connection in time") from None
-        except _CUT as error:
-            raise Unreachable(self.target.server, _reason(error)) from None
+            raise self._unreached(error, str(error) or "no connection in time") from None
+        except (*_CUT, outbound.Refused) as error:
+            raise self._unreached(error, _reason(error)) from None
+
+    def _unreached(self, error: BaseException, why: str) -> ApiError:
+        return Unreachable(self.target.server, why) if self._policy is None else NotConnected(self.target.server, error)
 
     async def _open(self, credential: Credential) -> tuple[aiohttp.ClientSession, aiohttp.ClientSession]:
         """The two sessions; new ones when a plug-in came with another client certificate."""
@@ -477,6 +492,10 @@ class HttpsClient:
             on_demand = ContextOnDemand(self.target, certificate, key) if secure else None
             return lambda limit: special(limit, on_demand)
         tls = client_context(self.target, certificate, key) if secure else True
+        policy = self._policy
+        # A proxy of this process' own environment is the administrator's choice; one in a kubeconfig is the tenant's.
+        if policy is not None and (self._proxy is None or self.target.proxy_url):
+            return lambda limit: outbound_http.connector(policy, make=_socket, limit=limit, ssl=tls, keepalive_timeout=90)
         return lambda limit: aiohttp.TCPConnector(limit=limit, ssl=tls, keepalive_timeout=90, socket_factory=_socket)
 
     def _session(self, connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:

@@ -27,6 +27,7 @@ from remuda.fleet.fleetworkspace import FleetWorkspaces
 from remuda.fleet.fleetworkspace import standing as workspaces
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng
 from remuda.kube.errors import FieldError
+from remuda.kube.outbound import Policy
 from remuda.machines.admission import admitted as admitted_machines
 from remuda.machines.nodedrivers.admission import admitted as admitted_drivers
 from remuda.machines.nodedrivers.credentials import admitted as admitted_credentials
@@ -164,6 +165,10 @@ class Gateway:
         self.downstreams = TunnelDownstreams(services)
         self.impersonation = Impersonation(services, self.downstreams)
         self.proxy = Proxy(services, self.downstreams, self.impersonation)
+
+    def outbound(self) -> Policy:
+        """Which addresses are connected to for tenants, at this moment."""
+        return self.services.settings().outbound()
 
     def connector(self, otherwise: Connector) -> Connector:
         """How Cluster API's controllers reach a cluster that is behind a tunnel."""

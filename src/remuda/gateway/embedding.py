@@ -149,6 +149,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
         gateway.lines,
         trust_of(certificate, "127.0.0.1") if certificate is not None and files is not None else None,
     )
+    server.webhooks.policy = lambda: gateway.services.settings().administrators_outbound()
     leave = server.chain.add(gateway.authenticator)
     server.metrics.others.append(gateway.registry.text)
     server.on_trust.append(gateway.services.trust_changed)

@@ -144,7 +144,7 @@ class MachineAccessApi:
         async def pin(line: str) -> None:
             await self._pin(secret, line)
 
-        async with terminal.shell(found, pin, self._services.clock, command) as process:
+        async with terminal.shell(found, pin, self._services.clock, self._services.settings().outbound(), command) as process:
             await socket.prepare(asked.request)
             await carry(socket, process)
         return socket

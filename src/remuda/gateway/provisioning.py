@@ -54,7 +54,7 @@ def add_provisioning(
     too."""
     ground = gateway.ground
     if workloads is None:
-        workloads = cache = ClusterCache(manager, gateway.connector(HttpsConnector(ground.clock)))
+        workloads = cache = ClusterCache(manager, gateway.connector(HttpsConnector(ground.clock, policy=gateway.outbound)))
         manager.beside(cache.run)
     while_working(manager, lambda: gateway.waits.follow(manager.waits))
     door = ProvisioningDoor(gateway, manager.informers)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from remuda.management.outbound import for_administrators
 from remuda.provisioning.references import Access
 from remuda.runtime import Manager, Reconciler
 
@@ -49,7 +50,8 @@ def _all(manager: Manager, ports: Ports, access: Access, only: Collection[str]) 
     local = ports.runner == LOCAL
     if NodeDrivers.controller.name in only:
         # As with what runs Jobs below: what is not wanted begins nothing.
-        yield NodeDrivers(manager, Sources(manager.clock, ports.ground.environment, ports.drivers))
+        outbound = for_administrators(manager.informers, ports.ground.environment)
+        yield NodeDrivers(manager, Sources(manager.clock, ports.ground.environment, ports.drivers, policy=outbound))
     yield DynamicSchemas(manager)
     yield MachineConfigCleanup(manager)
     if MachineSecrets.controller.name in only:

@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng
+from remuda.kube.outbound import Policy
 
 from .errors import DriverError, Reason
 from .options import Flag, FlagKind, Options
 
 __all__ = [
+    "ASIDE",
     "OWNER_VARIABLE",
     "Bootstrapping",
     "Driver",
@@ -39,6 +41,8 @@ __all__ = [
 
 # In a Job's environment: who the machines belong to. One Remuda has one, for good: the UID of its namespace kube-system.
 OWNER_VARIABLE = "REMUDA_OWNER"
+# Begins a line of a Job's output that is for the server's log alone: tenants read the Job's.
+ASIDE = "\x1f"
 
 
 class State(StrEnum):
@@ -63,13 +67,15 @@ class Bootstrapping(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a driver may use of the world; tests give it others. `say` takes a line of progress, for the log."""
+    """What a driver may use of the world; tests give it others. `say` takes a line of progress, for the log, which tenants read.
+    `outbound` says which addresses it may connect to."""
 
     clock: Clock = SYSTEM_CLOCK
     entropy: Entropy = field(default_factory=Entropy)
     rng: Rng = field(default_factory=Rng)
     environ: Mapping[str, str] = field(default_factory=dict)
     say: Callable[[str], None] = lambda line: None
+    outbound: Policy = field(default_factory=Policy.of)
 
 
 @dataclass(slots=True)

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from remuda.kube import outbound
 from remuda.kube.clock import Clock, deadline
+from remuda.kube.outbound import Policy
 
 from .errors import DriverError, Reason
 
@@ -79,15 +81,18 @@ class Shell:
 
 
 @asynccontextmanager
-async def connect(login: Login, clock: Clock, pinned: Callable[[], Awaitable[None]] | None = None) -> AsyncIterator[Shell]:
-    """A shell. `pinned` is awaited after a first contact, before anything is sent: for keeping the key. Raises DriverError."""
-    async with connection(login, clock, pinned) as found:
+async def connect(
+    login: Login, clock: Clock, policy: Policy, pinned: Callable[[], Awaitable[None]] | None = None
+) -> AsyncIterator[Shell]:
+    """A shell, at an address that `policy` permits. `pinned` is awaited after a first contact, before anything is sent: for
+    keeping the key. Raises DriverError."""
+    async with connection(login, clock, policy, pinned) as found:
         yield Shell(found)
 
 
 @asynccontextmanager
 async def connection(
-    login: Login, clock: Clock, pinned: Callable[[], Awaitable[None]] | None = None
+    login: Login, clock: Clock, policy: Policy, pinned: Callable[[], Awaitable[None]] | None = None
 ) -> AsyncIterator[asyncssh.SSHClientConnection]:
     """The same, as asyncssh has it: for terminals. Raises DriverError."""
     try:
@@ -105,13 +110,16 @@ async def connection(
 
     # Only the kind that was shown first: another one would say nothing about who it is.
     try:
+        keys = asyncssh.load_keypairs([str(login.key)]) if login.key is not None else ()
         async with deadline(clock, _CONNECT_SECONDS):
+            # The socket leads to the address that was checked; the name is not looked up again.
             opened = await asyncssh.connect(
                 login.address,
                 login.port,
+                sock=await outbound.connected(policy, login.address, login.port),
                 client_factory=Pinning,
                 username=login.user,
-                client_keys=[str(login.key)] if login.key is not None else (),
+                client_keys=keys,
                 known_hosts=([], [], []),
                 server_host_key_algs=_algorithms(expected[0]) if expected else (),
                 agent_path=None,
@@ -119,22 +127,20 @@ async def connection(
                 keepalive_interval=15,
                 keepalive_count_max=4,
             )
-    except TimeoutError:
-        raise DriverError(
-            Reason.UNAVAILABLE, f"{login.address}:{login.port} does not answer SSH within {_CONNECT_SECONDS:.0f} s"
-        ) from None
+    except outbound.Refused as error:
+        raise DriverError(Reason.INVALID, outbound.told(error, login.address)) from None
     except asyncssh.HostKeyNotVerifiable:
         raise HostKeyChanged(login, shown[1] if shown else "unknown") from None
     except asyncssh.KeyExchangeFailed as error:
         if expected:
             raise HostKeyChanged(login, "of another kind") from None
-        raise DriverError(Reason.UNAVAILABLE, f"{login.address} can't agree on how to talk: {_why(error)}") from None
+        raise _unreached(login, error) from None
     except asyncssh.PermissionDenied:
         raise DriverError(Reason.AUTH_FAILED, f"{login.address} does not let {login.user} in with this SSH key") from None
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError, FileNotFoundError) as error:
         raise DriverError(Reason.INVALID, f"the SSH key can't be used: {_why(error)}", field="sshKey") from None
-    except (asyncssh.Error, OSError) as error:
-        raise DriverError(Reason.UNAVAILABLE, f"{login.address}:{login.port} can't be reached by SSH: {_why(error)}") from None
+    except (asyncssh.Error, OSError, UnicodeError) as error:
+        raise _unreached(login, error) from None
     try:
         if not expected and shown:
             host = login.address if login.port == 22 else f"[{login.address}]:{login.port}"
@@ -157,6 +163,11 @@ def _pinned(known: Path) -> list[str]:
 
 def _algorithms(kind: str) -> list[str]:
     return ["rsa-sha2-256", "rsa-sha2-512", kind] if kind == "ssh-rsa" else [kind]
+
+
+def _unreached(login: Login, error: BaseException) -> DriverError:
+    """The same for a closed port, a silent host and a server that does not speak SSH: it tells a user nothing of a network."""
+    return DriverError(Reason.UNAVAILABLE, outbound.told(error, f"{login.address}:{login.port}"))
 
 
 def _why(error: BaseException) -> str:

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from remuda.kube.clock import Clock, deadline
+from remuda.kube.outbound import Policy
 
 from . import ssh
 from .access import PRIVATE, MachineAccess, NoAccess
@@ -29,7 +30,7 @@ Pin = Callable[[str], Awaitable[None]]
 
 @asynccontextmanager
 async def shell(
-    access: MachineAccess, pin: Pin, clock: Clock, command: str = ""
+    access: MachineAccess, pin: Pin, clock: Clock, policy: Policy, command: str = ""
 ) -> AsyncIterator[asyncssh.SSHClientProcess[bytes]]:
     """A terminal, or one `command` without. Raises NoAccess, and DriverError when the machine does not let us in."""
     if not access.private:
@@ -39,12 +40,12 @@ async def shell(
     async with AsyncExitStack() as stack:
         # asyncssh reads the key while it connects; nothing of it stays.
         with TemporaryDirectory(prefix="remuda-shell-") as place:
-            opened = await _connected(stack, access, Path(place), pin, clock)
+            opened = await _connected(stack, access, Path(place), pin, clock, policy)
         yield await _begun(opened, clock, command)
 
 
 async def _connected(
-    stack: AsyncExitStack, access: MachineAccess, place: Path, pin: Pin, clock: Clock
+    stack: AsyncExitStack, access: MachineAccess, place: Path, pin: Pin, clock: Clock, policy: Policy
 ) -> asyncssh.SSHClientConnection:
     key, known = place / PRIVATE, place / ssh.KNOWN_HOSTS
     key.touch(mode=0o600)
@@ -59,7 +60,7 @@ async def _connected(
     for address in access.addresses:
         login = ssh.Login(address, access.user, known, access.port, key)
         try:
-            return await stack.enter_async_context(ssh.connection(login, clock, pinned))
+            return await stack.enter_async_context(ssh.connection(login, clock, policy, pinned))
         except DriverError as error:
             failure = error
     raise failure

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from remuda.apiserver.cel.timekeeping import parse_duration
 from remuda.apiserver.signing import parse_certificate
-from remuda.kube import jsonio
+from remuda.kube import jsonio, outbound
 
 Check = Callable[[str], str]
 
@@ -171,6 +171,11 @@ def variables(text: str) -> str:
     if all(_VARIABLE.fullmatch(name) for name in text.split(",")):
         return ""
     return "must be names of environment variables with commas between them"
+
+
+def outbound_policy(text: str) -> str:
+    """Networks that may be connected to, and that may not."""
+    return outbound.problem_of(text)
 
 
 def json_object(text: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from remuda import __version__
+from remuda.kube.outbound import Policy
 
 from . import checks
 from .checks import Check
@@ -75,6 +76,7 @@ _METADATA = '{"refresh-interval-minutes":"1440","url":""}'
 _SYSTEM_AGENT = "https://github.com/rancher/system-agent/releases/download/v0.15.0/install.sh"
 _WINS_AGENT = "https://github.com/rancher/wins/releases/latest/download/install.ps1"
 
+OUTBOUND = "outbound-policy"
 _CRT_TTL, _CRT_GRACE = "crt-default-ttl-minutes", "crt-default-grace-period-minutes"
 _SHORT_TTL, _LONG_TTL = "system-agent-installer-token-short-ttl", "system-agent-installer-token-long-ttl"
 
@@ -121,6 +123,7 @@ SETTINGS: Mapping[str, Known] = {
         Known("cluster-autoscaler-image", "", checks.image),
         Known("imported-cluster-day2-ops-enabled", "true", checks.boolean),
         Known("cluster-agent-default-affinity", _AFFINITY, checks.json_object),
+        Known(OUTBOUND, "", checks.outbound_policy),
     )
 }
 
@@ -194,6 +197,14 @@ class Settings:
 
     def seconds(self, name: str) -> float:
         return checks.seconds(self.text(name))
+
+    def outbound(self) -> Policy:
+        """Which addresses the server connects to for tenants."""
+        return Policy.of(self.text(OUTBOUND))
+
+    def administrators_outbound(self) -> Policy:
+        """Which addresses it connects to where only administrators say them."""
+        return Policy.for_administrators(self.text(OUTBOUND))
 
     def everything(self) -> list[Effective]:
         return [self.effective(name) for name in SETTINGS]

@@ -15,6 +15,7 @@ from remuda.api.management_cattle_io import SETTINGS
 from remuda.capi.workloads import Workloads
 from remuda.kube.clock import Entropy
 from remuda.kube.objects import name_of
+from remuda.management.outbound import for_administrators
 from remuda.provisioning.provisioningcluster import ProvisioningClusters
 from remuda.provisioning.provisioningcluster.templates import standing as podsecurity_templates
 from remuda.provisioning.provisioninglog import ProvisioningLogs
@@ -73,7 +74,8 @@ def _all(manager: Manager, ports: Ports) -> Iterable[Reconciler]:
     yield RKEClusters(manager)
     yield RKEControlPlanes(manager)
     yield Planner(manager, ports.door, ports.access, ports.entropy, ports.environment)
-    yield ReleaseData(manager, fetcher(manager.clock, ports.environment), ports.environment)
+    outbound = for_administrators(manager.informers, ports.environment)
+    yield ReleaseData(manager, fetcher(manager.clock, ports.environment, outbound), ports.environment)
     yield WorkerLabels(manager, ports.workloads)
     yield from machine_controllers(
         manager,

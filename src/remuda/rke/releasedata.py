@@ -25,6 +25,8 @@ from remuda.client.proxies import proxy_for
 from remuda.kube import jsonio
 from remuda.kube.clock import Clock
 from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, resource_version_of
+from remuda.kube.outbound import Policy
+from remuda.kube.outbound_http import Current
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.management.footprint import NAMESPACE
 from remuda.management.making import discard, find, make
@@ -70,8 +72,8 @@ def source_of(setting: str) -> Source:
     return Source(said["url"], 60.0 * int(said.get("refresh-interval-minutes") or 0))
 
 
-def fetcher(clock: Clock, environment: Mapping[str, str]) -> Fetch:
-    """From the web, as the system believes and through the proxy that the environment names."""
+def fetcher(clock: Clock, environment: Mapping[str, str], policy: Current = Policy.for_administrators) -> Fetch:
+    """From the web, as the system believes and through the environment's proxy, at addresses that the policy permits."""
 
     async def fetch(url: str) -> bytes:
         return await fetched(
@@ -82,6 +84,7 @@ def fetcher(clock: Clock, environment: Mapping[str, str]) -> Fetch:
             within=_FETCH_WITHIN,
             largest=_LARGEST,
             redirects=_REDIRECTS,
+            policy=policy(),
         )
 
     return fetch

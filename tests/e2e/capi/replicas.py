@@ -34,6 +34,8 @@ class Replica:
                     # Short, so that a new leader comes soon after a kill; not so short that a busy machine takes the lease away.
                     *("--leader-elect-lease-duration", "10s", "--leader-elect-renew-deadline", "8s"),
                     *("--leader-elect-retry-period", "500ms"),
+                    # The workload clusters are on this machine.
+                    *("--outbound-policy", "allow:127.0.0.0/8"),
                 ],
                 stdout=out,
                 stderr=subprocess.STDOUT,

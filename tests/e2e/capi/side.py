@@ -23,6 +23,7 @@ from remuda.capi.workloads import NODES
 from remuda.client.https import HttpsClient
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.objects import GroupVersionResource, Key, dig
+from remuda.kube.outbound import Policy
 from remuda.runtime import Manager
 from remuda.runtime.certificates import SharedCertificates
 from remuda.runtime.webhooks import Address, Registration, WebhookServer
@@ -205,7 +206,7 @@ async def our_side(real: RealCluster, directory: Path) -> AsyncIterator[Side]:
     clock = SYSTEM_CLOCK
     async with HttpsClient.from_kubeconfig(Path(real.kubeconfig)) as client, _providers(real, directory, OURS, crds()) as side:
         manager = Manager(client, clock, Rng())
-        core = CoreControllers(manager, HttpsConnector(clock))
+        core = CoreControllers(manager, HttpsConnector(clock, policy=lambda: Policy.of("allow:127.0.0.0/8")))
         async with _webhooks(client, core), _running(manager.run()):
             yield side
 

@@ -16,6 +16,7 @@ from typing import Any
 from aiohttp import ClientSession, web
 
 from remuda.kube.clock import Entropy, Rng, SystemClock
+from remuda.kube.outbound import Policy
 from remuda.machines.driver import Driver, Keep, Machine, Options, Surroundings
 
 Answer = web.Response
@@ -214,4 +215,5 @@ async def survives(work: Coroutine[Any, Any, object], way: Way) -> bool:
 def surroundings(**environ: str) -> tuple[Surroundings, list[str]]:
     """And the lines that the driver says."""
     said: list[str] = []
-    return Surroundings(FlyingClock(), Entropy(), Rng(), environ, said.append), said
+    # The providers' doubles are on this machine.
+    return Surroundings(FlyingClock(), Entropy(), Rng(), environ, said.append, Policy.of("allow:127.0.0.0/8")), said

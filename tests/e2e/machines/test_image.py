@@ -174,6 +174,7 @@ def test_a_pool_of_droplets_made_by_pods(images: Path, root: Path, tmp_path: Pat
         async with Ocean().open() as ocean:
             environ = {"REMUDA_IMAGES": str(images), "DIGITALOCEAN_API_URL": ocean.way.url}
             environ["CATTLE_WHITELIST_ENVVARS"] = "HTTP_PROXY,HTTPS_PROXY,NO_PROXY,DIGITALOCEAN_API_URL"
+            environ["REMUDA_OUTBOUND_POLICY"] = "allow:127.0.0.0/8"
             with Server(tmp_path / "server", "--controllers=*", "--job-runner=cluster", environ=environ) as server:
                 await asyncio.to_thread(_made_and_removed, server, root, ocean)
                 assert server.tracebacks() == [], server.told()[-8000:]

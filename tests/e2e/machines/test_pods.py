@@ -156,6 +156,7 @@ class Server(Fronted):
 def server(place: Path, namespace: Namespace, images: Path, ocean: Ocean) -> Iterator[Server]:
     environ = {"REMUDA_IMAGES": str(images), "DIGITALOCEAN_API_URL": ocean.way.url}
     environ["CATTLE_WHITELIST_ENVVARS"] = "HTTP_PROXY,HTTPS_PROXY,NO_PROXY,DIGITALOCEAN_API_URL"
+    environ["REMUDA_OUTBOUND_POLICY"] = f"allow:{namespace.outside}/32"
     plane = Plane(place / "real" / "cluster")
     gateway = Server(plane, place / "gateway", environ, "--job-runner=cluster", host=namespace.outside)
     # The node trusts the gateway as people's nodes have to; its certificate comes later.

@@ -40,6 +40,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         served.end()
 
 
+# The hosts of these tests are on this machine.
+ALLOWED = {"REMUDA_OUTBOUND_POLICY": "allow:127.0.0.0/8"}
+
+
 class Jobs:
     """Runs of the program, each with files of its own, on one state Secret."""
 
@@ -48,7 +52,7 @@ class Jobs:
         self.name = name
         self.script = directory / "value"
         self.script.write_text("#!/bin/sh\necho install\n")
-        self.environ = {**os.environ, "HOME": str(directory), "PATH": f"{program.parent}:{os.environ['PATH']}"}
+        self.environ = {**os.environ, **ALLOWED, "HOME": str(directory), "PATH": f"{program.parent}:{os.environ['PATH']}"}
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": "rke.cattle.io/machine-state"}
         assert (
             server.endpoint.request("POST", "/api/v1/namespaces/default/secrets", json.dumps(secret).encode(), JSON).status == 201
@@ -107,6 +111,7 @@ async def test_it_understands_what_we_made(program: Path, tmp_path: Path) -> Non
 
 
 async def _run(*command: str) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    environ = {**os.environ, **ALLOWED}
+    process = await asyncio.create_subprocess_exec(*command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     out, _ = await process.communicate()
     return process.returncode or 0, out.decode().strip()

@@ -23,6 +23,7 @@ from remuda.kube import yamlio
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng, wait_until
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key
+from remuda.kube.outbound import Policy
 from remuda.runtime import Manager
 
 from .kit import CRDS, NAMESPACE, NAMESPACES, core_object
@@ -79,7 +80,7 @@ async def test_a_real_server_is_connected_to_lost_and_found_again(tmp_path: Path
     keeper = asyncio.create_task(kcm.run(InProcessClient(management), SYSTEM_CLOCK, Rng(1)))
     manager = Manager(InProcessClient(management, manager="manager"), SYSTEM_CLOCK, Rng(1))
     options = CacheOptions(probe=0.1, probe_timeout=2, failures=2, first_retry=0.05, retry=0.2)
-    cache = ClusterCache(manager, HttpsConnector(seconds=5), options)
+    cache = ClusterCache(manager, HttpsConnector(seconds=5, policy=lambda: Policy.of("allow:127.0.0.0/8")), options)
     manager.beside(cache.run)
     running: asyncio.Task[None] | None = None
     key = Key(NAMESPACE, "c1")

@@ -130,6 +130,8 @@ async def place() -> AsyncIterator[Place]:
     async with _ssh() as ssh, standing() as found:
         await established(found.client, SYSTEM_CLOCK, await install(found.client, SYSTEM_CLOCK, api.crds([capi.GROUP])))
         await until(lambda: _workspace(found))
+        # The machines of these tests are on this one.
+        await found.setting("outbound-policy", "allow:127.0.0.0/8")
         tokens = []
         for name, verbs in (("ann", ("get", "update")), ("eve", ("get",))):
             await found.user(name)
@@ -279,6 +281,17 @@ async def test_a_machine_that_is_off_is_said_to_be(place: Place) -> None:
     await place.machine("off", port=1)
     answer = await place.standing.get(f"{PATH}/off?link=shell", place.ann, headers=_handshake())
     assert answer.status == 502 and "127.0.0.1:1 can't be reached" in await answer.text()
+
+
+async def test_a_shell_leads_to_no_address_that_the_policy_refuses(place: Place) -> None:
+    await place.machine("inside")
+    await place.standing.setting("outbound-policy", "")
+    try:
+        answer = await place.standing.get(f"{PATH}/inside?link=shell", place.ann, headers=_handshake())
+        assert answer.status == 502
+        assert (await answer.json())["message"] == "inside: 127.0.0.1 is refused by policy"
+    finally:
+        await place.standing.setting("outbound-policy", "allow:127.0.0.0/8")
 
 
 async def test_a_shell_ends_with_the_token_it_was_begun_with(place: Place) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from remuda.kube.outbound import Policy
 from remuda.machines.driver import DriverError, Machine, Reason, State, Surroundings
 from remuda.machines.drivers.generic import Generic
 from remuda.machines.options import Options
@@ -17,6 +18,8 @@ from tests.scenarios.soaking import SOAK
 from .killing import NAME, Case, Place, Places, check_creating, check_removing, create, remove
 from .sshhost import SshHost
 
+# The hosts of these tests, as an administrator would allow them.
+LOOPBACK = Policy.of("allow:127.0.0.0/8")
 SCRIPT = "#!/bin/sh\necho installing on $(hostname)\necho done >$HOST/installed\n"
 
 
@@ -43,7 +46,7 @@ def case_of(host: SshHost, tmp_path: Path, script: str = SCRIPT, **changes: obje
     async def existing() -> list[str]:
         return host.read("claim").split()[1:2]
 
-    around = Surroundings(say=said.append)
+    around = Surroundings(say=said.append, outbound=LOOPBACK)
     return Case(Here, lambda: Options.read("generic", Generic.flags, fields), existing, str(tmp_path / "value"), around)
 
 
@@ -83,7 +86,7 @@ async def test_a_key_that_is_not_taken_is_said_before_anything(host: SshHost, pl
 
 async def test_nobody_at_home_is_said_before_anything(host: SshHost, place: Place, tmp_path: Path) -> None:
     await host.stop()
-    with pytest.raises(PreCreateError, match=f"127.0.0.1:{host.port} can't be reached by SSH") as caught:
+    with pytest.raises(PreCreateError, match=f"127.0.0.1:{host.port} can't be reached$") as caught:
         await create(place, case_of(host, tmp_path))
     assert caught.value.reason is Reason.UNAVAILABLE
     with pytest.raises(PreCreateError, match="requires the --generic-ip-address option"):
@@ -139,16 +142,16 @@ async def test_a_host_that_is_off_is_let_go(host: SshHost, place: Place, tmp_pat
     case = case_of(host, tmp_path)
     await create(place, case)
     machine = Machine(NAME, case.options(), tmp_path, state={"IPAddress": "127.0.0.1", "SSHPort": host.port})
-    assert await Generic().state(machine) is State.RUNNING
+    assert await Generic(case.around).state(machine) is State.RUNNING
     await host.stop()
-    assert await Generic().state(machine) is State.STOPPED
+    assert await Generic(case.around).state(machine) is State.STOPPED
     await remove(place, case)
     assert await place.files() == {}
 
 
 async def test_a_shell_says_what_a_command_said(host: SshHost, tmp_path: Path) -> None:
     login = Login("127.0.0.1", "root", tmp_path / "known_hosts", host.port, host.key)
-    async with connect(login, Surroundings().clock) as shell:
+    async with connect(login, Surroundings().clock, LOOPBACK) as shell:
         lines: list[str] = []
         assert await shell.run("echo a; echo b >&2; cat; exit 5", stdin="from here", on_line=lines.append) == (
             5,

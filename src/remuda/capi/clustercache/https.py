@@ -15,6 +15,8 @@ from remuda.client.https import HttpsClient
 from remuda.client.kubeconfig import ConfigError, Target, parse, select
 from remuda.kube.clock import SYSTEM_CLOCK, Clock
 from remuda.kube.objects import Key
+from remuda.kube.outbound import Policy
+from remuda.kube.outbound_http import Current
 
 Obj = dict[str, Any]
 
@@ -22,17 +24,24 @@ _FILES = ("certificate-authority", "client-certificate", "client-key")
 
 
 class HttpsConnector:
-    """`seconds`: how long one request may take (watches may take longer)."""
+    """`seconds`: how long one request may take (watches may take longer). `policy`: which addresses may be connected to."""
 
-    def __init__(self, clock: Clock = SYSTEM_CLOCK, *, seconds: float = 10.0, connections: int = 10) -> None:
+    def __init__(
+        self, clock: Clock = SYSTEM_CLOCK, *, seconds: float = 10.0, connections: int = 10, policy: Current = Policy.of
+    ) -> None:
         self._clock = clock
+        self._policy = policy
         self._seconds = seconds
         self._connections = connections
 
     async def connect(self, cluster: Key, kubeconfig: bytes) -> Client:
         try:
             return HttpsClient(
-                workload_target(kubeconfig), self._clock, connections=self._connections, request_seconds=self._seconds
+                workload_target(kubeconfig),
+                self._clock,
+                connections=self._connections,
+                request_seconds=self._seconds,
+                policy=self._policy,
             )
         except (ConfigError, ssl.SSLError) as error:
             raise ValueError(f"the kubeconfig of {cluster} can't be used: {error}") from None

@@ -9,15 +9,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from remuda.api.management_cattle_io import SETTINGS
 from remuda.client.api import Client
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, name_of
+from remuda.kube.outbound import Policy
 from remuda.machines import credentials, finding
 from remuda.machines.driver import Driver, DriverError, Surroundings
 from remuda.machines.drivers.local import HOSTS_VARIABLE, Local
 from remuda.machines.machineprovision.command import instance_name
 from remuda.machines.orphans import Place, Search, found_at, place_of, without_machine
 from remuda.machines.sealed.vault import opened
+from remuda.management.settings import OUTBOUND, Settings
 from remuda.provisioning.graph.names import MACHINE_API_VERSION, resource_of
 from remuda.provisioning.provisioningcluster.configs import GLOBAL_CREDENTIALS, SECRETS
 
@@ -100,13 +103,23 @@ async def _of_driver(
     for place in sorted(places, key=lambda each: (str(each.credential), each.fields)):
         try:
             environ = await _environment(client, place)
-            around = Surroundings(environ={**here, **environ})
+            around = Surroundings(environ={**here, **environ}, outbound=await _outbound(client, here))
             found += await found_at(driver, place, environ, owner, around)
         except DriverError as error:
             result.problems.append(f"{driver.name}: {error}")
         except ApiError as error:
             result.problems.append(f"{driver.name}: the cloud credential {place.credential} can't be read: {error.message}")
     result.orphans += without_machine(driver.name, found, known)
+
+
+async def _outbound(client: Client, here: Mapping[str, str]) -> Policy:
+    """Which addresses may be connected to: those that the server may. The machines whose options are read here are tenants'."""
+    try:
+        return Settings([await client.get(SETTINGS, OUTBOUND)], here).outbound()
+    except ApiError as error:
+        if not error.is_not_found and error.code != 403:
+            raise
+        return Settings(environment=here).outbound()
 
 
 async def _environment(client: Client, place: Place) -> dict[str, str]:

@@ -14,6 +14,7 @@ import shutil
 from pathlib import Path
 from typing import ClassVar
 
+from remuda.kube import outbound
 from remuda.kube.clock import deadline
 from remuda.machines.driver import Bootstrapping, Driver, DriverError, Flag, FlagKind, Keep, Machine, Reason, State
 from remuda.machines.provision.bootstrapping import as_root, last_line, login_of, reached
@@ -78,7 +79,7 @@ class Generic(Driver):
             seen = machine.directory / "precreate.half"
             held.callback(lambda: seen.unlink(missing_ok=True))
             login = Login(address, options.text("ssh-user"), seen, options.number("ssh-port"), Path(key) if key else None)
-            async with connect(login, self.around.clock) as shell:
+            async with connect(login, self.around.clock, self.around.outbound) as shell:
                 await as_root(shell)
 
     async def create(self, machine: Machine, keep: Keep) -> None:
@@ -124,12 +125,10 @@ class Generic(Driver):
         login = login_of(machine)
         try:
             async with deadline(self.around.clock, _DIAL_SECONDS):
-                _, writer = await asyncio.open_connection(login.address, login.port)
-        except (OSError, TimeoutError):
+                made = await outbound.connected(self.around.outbound, login.address, login.port)
+        except OSError:
             return State.STOPPED
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
+        made.close()
         return State.RUNNING
 
 

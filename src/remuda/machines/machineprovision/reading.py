@@ -17,6 +17,7 @@ from remuda import __version__
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, NODE_DRIVERS, SETTINGS
+from remuda.kube import outbound
 from remuda.kube.objects import (
     GroupVersion,
     Key,
@@ -30,7 +31,7 @@ from remuda.kube.objects import (
 )
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.management.making import find
-from remuda.management.settings import MACHINE_REPOSITORY, Settings, registry_at
+from remuda.management.settings import MACHINE_REPOSITORY, OUTBOUND, Settings, registry_at
 from remuda.provisioning.graph.names import MACHINE_GROUP, POOL_NAME
 from remuda.provisioning.graph.pools import credential_of, has_config
 from remuda.provisioning.provisioningcluster.configs import GLOBAL_CREDENTIALS
@@ -157,14 +158,19 @@ class Reading:
         return Running(local=False, image=f"{registry}/{image}" if registry else image, own=own, pull_secrets=pull)
 
     async def environment(self, infra: Obj) -> dict[str, str]:
-        """Proxies that are let through, whose machines they are, and the cloud credential. Raises NotYet."""
-        passed = [name.strip() for name in self.settings().text("whitelist-envvars").split(",")]
+        """Proxies that are let through, the cloud credential, whose machines they are, which addresses may be connected to.
+
+        Raises NotYet."""
+        settings = self.settings()
+        passed = [name.strip() for name in settings.text("whitelist-envvars").split(",")]
         proxies = {name: self._environment[name] for name in passed if name and self._environment.get(name)}
         data = await self._credential(infra)
+        # What is ours comes last: no field of a credential takes its place.
         return {
             **proxies,
-            OWNER_VARIABLE: await self._whose(),
             **credentials.environment(driver_of(infra["kind"]), data),
+            OWNER_VARIABLE: await self._whose(),
+            outbound.VARIABLE: settings.text(OUTBOUND),
         }
 
     def credential_name(self, infra: Obj) -> str:

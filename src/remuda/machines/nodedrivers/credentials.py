@@ -11,20 +11,24 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS
+from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, SETTINGS
 from remuda.apiserver.admission import CREATE, UPDATE, Attributes
 from remuda.apiserver.authz.rbac import Rbac
 from remuda.apiserver.source import ObjectSource
+from remuda.kube import outbound
 from remuda.kube.clock import Clock, deadline
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value, required
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, with_path
+from remuda.kube.outbound import Policy
 from remuda.management.roles.creators import is_person
 from remuda.management.roles.held import Holdings
 from remuda.management.roles.names import CREATOR
+from remuda.management.settings import OUTBOUND, Settings
 from remuda.provisioning.secret import GLOBAL, MARK, SECRETS, TYPE
 from remuda.runtime.admission import AdmittedType
 
@@ -99,7 +103,7 @@ def _text(encoded: Any) -> str | None:
 
 
 def admitted(source: ObjectSource, rbac: Rbac, clock: Clock) -> tuple[AdmittedType, ...]:
-    """`source` knows DynamicSchemas."""
+    """`source` knows DynamicSchemas and Settings."""
     rules = Rules(source, Holdings(source, rbac), clock)
     return (
         AdmittedType(
@@ -164,6 +168,10 @@ class Rules:
         schema = self._source.get(DYNAMIC_SCHEMAS.group, DYNAMIC_SCHEMAS.resource, "", credential_name(driver))
         return None if schema is None else dig(schema, "spec", "resourceFields") or {}
 
+    def _outbound(self) -> Policy:
+        found = self._source.get(SETTINGS.group, SETTINGS.resource, "", OUTBOUND)
+        return Settings([found] if found is not None else [], os.environ).outbound()
+
     async def verify(self, attributes: Attributes) -> Iterable[FieldError]:
         """Ask the provider. Only its clear no refuses: one that can't be asked now says nothing about the credential."""
         obj = attributes.obj
@@ -173,15 +181,18 @@ class Rules:
         found = python_driver(credential.driver) if credential is not None else None
         if credential is None or found is None or self._fields(credential.driver) is None:
             return []
-        driver = found(Surroundings(clock=self._clock))
+        driver = found(Surroundings(clock=self._clock, outbound=self._outbound()))
         try:
             options = Options.read(found.name, found.flags, environ=environment(found.name, credential.fields))
             async with deadline(self._clock, _VERIFY_SECONDS):
                 await driver.verify(options)
         except DriverError as error:
             return _refusal(credential, error, attributes)
-        except (TimeoutError, ImportError, OSError) as error:
+        except ImportError as error:
             attributes.warnings.append(f"the provider of {credential.driver} could not be asked whether it takes this: {error}")
+        except OSError as error:
+            told = outbound.told(error, f"the provider of {credential.driver}")
+            attributes.warnings.append(f"{told}: it could not be asked whether it takes this")
         finally:
             await driver.aclose()
         return []

@@ -24,6 +24,8 @@ from urllib.parse import urlsplit
 from remuda.client.fetching import FetchError, fetched
 from remuda.client.proxies import proxy_for
 from remuda.kube.clock import Clock
+from remuda.kube.outbound import Policy
+from remuda.kube.outbound_http import Current
 
 from ..errors import DriverError, Reason
 from .rancher_machine import PLUGIN
@@ -38,8 +40,8 @@ _ELF, _ZIP, _GZIP = b"\x7fELF", b"PK\x03\x04", b"\x1f\x8b"
 Fetch = Callable[[str], Awaitable[bytes]]
 
 
-def fetcher(clock: Clock, environment: Mapping[str, str]) -> Fetch:
-    """From the web, as the system believes and through the proxy that the environment names."""
+def fetcher(clock: Clock, environment: Mapping[str, str], policy: Current = Policy.for_administrators) -> Fetch:
+    """From the web, as the system believes and through the environment's proxy, at addresses that the policy permits."""
 
     async def fetch(url: str) -> bytes:
         return await fetched(
@@ -50,6 +52,7 @@ def fetcher(clock: Clock, environment: Mapping[str, str]) -> Fetch:
             within=_WITHIN,
             largest=_LARGEST,
             redirects=_REDIRECTS,
+            policy=policy(),
         )
 
     return fetch

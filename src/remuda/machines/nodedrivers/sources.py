@@ -15,6 +15,8 @@ from typing import Any
 from remuda import __version__
 from remuda.kube.clock import Clock
 from remuda.kube.objects import dig
+from remuda.kube.outbound import Policy
+from remuda.kube.outbound_http import Current
 
 from ..errors import DriverError, Reason
 from ..options import Flag
@@ -48,12 +50,14 @@ class Sources:
         environment: Mapping[str, str],
         directory: Path | None = None,
         fetch: Fetch | None = None,
+        policy: Current = Policy.for_administrators,
     ) -> None:
-        """`directory` is where drivers of others are put; without one they are for as long as this process lives."""
+        """`directory` is where drivers of others are put; without one they are for as long as this process lives. `policy` says
+        from which addresses they are had."""
         self._clock = clock
         self._environment = environment
         self._directory = directory
-        self._fetch = fetch or fetcher(clock, environment)
+        self._fetch = fetch or fetcher(clock, environment, policy)
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._versions: dict[Path, tuple[int, str]] = {}
 

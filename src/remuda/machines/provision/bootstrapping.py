@@ -46,7 +46,7 @@ async def reached(machine: Machine, keep: Keep, around: Surroundings, tries: int
     """A shell on a machine that may still be coming up. Raises DriverError."""
     login = login_of(machine)
     for attempt in range(1, tries + 1):
-        opened = ssh.connect(login, around.clock, lambda: keep({}))
+        opened = ssh.connect(login, around.clock, around.outbound, lambda: keep({}))
         try:
             shell = await opened.__aenter__()
         except DriverError as error:

@@ -3,6 +3,9 @@
 It extracts the state's archive to the absolute paths in it, so the archive is moved to where it may write before it is called.
 Drivers that rancher-machine itself does not have are programs of their own, from a URL and with a checksum: what is run with
 somebody's cloud credentials must be known exactly.
+
+What it connects to can't be seen. So the hosts that its options name are checked before it is called, as far as names are known
+here (:mod:`.foreign_hosts`), and what it says of a failed connection is cut down to what our own drivers say.
 """
 
 from __future__ import annotations
@@ -17,13 +20,14 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+from remuda.kube.outbound import Policy
 from remuda.machines.driver import Surroundings
 from remuda.machines.errors import DriverError, Reason
 from remuda.machines.machineprovision.outcome import failure_of
 from remuda.machines.nodedrivers.downloads import downloaded, fetcher
 from remuda.machines.nodedrivers.rancher_machine import HOW_TO_INSTALL, PROGRAM
 
-from . import archive, config
+from . import archive, config, foreign_hosts
 from .arguments import Request
 from .secret import StateSecret
 
@@ -46,9 +50,10 @@ async def run(
         )
     if request.driver_url:
         around.say(f"downloading the driver {driver} from {request.driver_url}")
-        fetch = fetcher(around.clock, around.environ)
+        fetch = fetcher(around.clock, around.environ, lambda: Policy.for_administrators(around.outbound.text))
         found = await downloaded(fetch, driver, request.driver_url, request.driver_hash, storage / "drivers")
         environ["PATH"] = f"{found}:{environ.get('PATH', os.defpath)}"
+    await foreign_hosts.check(around.outbound, driver, words, around.environ)
     if secret is not None:
         await _move(secret, request.names, str(storage))
     environ["MACHINE_STORAGE_PATH"] = str(storage)
@@ -93,7 +98,7 @@ async def _called(command: list[str], environ: dict[str, str], around: Surroundi
     assert process.stdout is not None
     try:
         async for raw in process.stdout:
-            line = raw.decode(errors="replace").rstrip()
+            line = foreign_hosts.plainly(raw.decode(errors="replace").rstrip())
             last.append(line)
             around.say(line)
         code = await process.wait()

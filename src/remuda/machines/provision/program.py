@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -20,8 +21,10 @@ from pathlib import Path
 
 from remuda.client.https import HttpsClient
 from remuda.client.kubeconfig import ConfigError, Target, in_cluster, load, select
+from remuda.kube import outbound
+from remuda.kube.outbound import Policy
 from remuda.machines import finding
-from remuda.machines.driver import OWNER_VARIABLE, Driver, Surroundings
+from remuda.machines.driver import ASIDE, OWNER_VARIABLE, Driver, Surroundings
 from remuda.machines.errors import DriverError, Reason
 from remuda.machines.options import Options
 
@@ -51,8 +54,9 @@ def main(words: Sequence[str]) -> int:
 
 
 def _main(words: Sequence[str], environ: dict[str, str]) -> int:
-    around = Surroundings(environ=environ, say=_say)
+    _tell_the_server_apart()
     try:
+        around = Surroundings(environ=environ, say=_say, outbound=Policy.of(environ.get(outbound.VARIABLE, "")))
         return asyncio.run(run(list(words), around))
     except DriverError as error:
         _say(str(error))
@@ -61,6 +65,7 @@ def _main(words: Sequence[str], environ: dict[str, str]) -> int:
             return error.code
         return PRE_CREATE_FAILED if isinstance(error, PreCreateError) else FAILED
     except Exception as error:
+        # A policy that can't be read is no policy: nothing is connected to.
         if environ.get("REMUDA_DEBUG") == "1":
             raise
         line = f"{Reason.FAILED}: internal error: {type(error).__name__}: {error}"
@@ -192,7 +197,21 @@ def _target(request: Request, around: Surroundings) -> Target:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)  # noqa: T201 - the Job's log
+    # A line that others made up is never one for the server.
+    print(line.lstrip(ASIDE), file=sys.stderr, flush=True)  # noqa: T201 - the Job's log
+
+
+def _tell_the_server_apart() -> None:
+    """Mark what the log of :mod:`remuda.kube.outbound` says: for the server's log, since tenants read the Job's."""
+
+    class Aside(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            line = " ".join(record.getMessage().split())[: _LAST_WORDS // 4]
+            print(f"{ASIDE}{line}", file=sys.stderr, flush=True)  # noqa: T201 - to whoever started the Job
+
+    outbound.log.handlers[:] = [Aside()]
+    outbound.log.setLevel(logging.INFO)
+    outbound.log.propagate = False
 
 
 def _leave_word(line: str, environ: dict[str, str]) -> None:

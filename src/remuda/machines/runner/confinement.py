@@ -17,6 +17,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from remuda.kube import outbound
+
 from ..driver import OWNER_VARIABLE
 from ..machineprovision.command import KEY_FILE
 
@@ -34,7 +36,7 @@ _FORBIDDEN = re.compile(
     r"|(PATH|HOME|TMPDIR|SHELL|ENV|IFS|USER|LOGNAME)$"
 )
 # What of a Job's environment may be read in its log.
-_TOLD = re.compile(r".*_(REGION|ZONE|PORT|ENVIRONMENT)|REMUDA_OWNER|NO_PROXY|no_proxy")
+_TOLD = re.compile(rf".*_(REGION|ZONE|PORT|ENVIRONMENT)|REMUDA_OWNER|{outbound.VARIABLE}|NO_PROXY|no_proxy")
 _SECRET_IN_SCRIPT = re.compile(
     rb"""^(?:export )?[A-Z0-9_]*(?:TOKEN|PASSWORD|SECRET)[A-Z0-9_]*=["']?([^"'\s]+)["']?$""", re.MULTILINE
 )
@@ -102,8 +104,7 @@ def _is_installed(directory: str) -> bool:
 def environment(around: Around, directory: str, given: Mapping[str, str], server: Mapping[str, str]) -> dict[str, str]:
     """`given` is what the Job brings: credentials and proxies that are let through. `server` is this process' own."""
     kept = {name: value for name, value in given.items() if is_harmless(name, value)}
-    if given.get(OWNER_VARIABLE):
-        kept[OWNER_VARIABLE] = given[OWNER_VARIABLE]
+    kept |= {name: given[name] for name in (OWNER_VARIABLE, outbound.VARIABLE) if given.get(name)}
     passed = {name: server[name] for name in ("LANG", "LC_ALL", "TZ") if server.get(name)}
     made = {
         **passed,

@@ -341,7 +341,11 @@ class JobRunner:
         async with self._granted(infra) as token, self._directory(work, token) as prepared:
             directory, argv = prepared
             before = await logs.kept_before(self._client, infra)
-            output = Output([token, *secrets(given, work.script, _told(work.plan)[1]), *work.plan.secrets.values()], before)
+            output = Output(
+                [token, *secrets(given, work.script, _told(work.plan)[1]), *work.plan.secrets.values()],
+                before,
+                lambda line: log.info("the Job of %s/%s: %s", namespace_of(infra), name_of(infra), line),
+            )
             output.begin(f"--- {'remove' if work.plan.removing else 'create'}, {rfc3339(self._clock.time())}")
             variables = environment(self._around, str(directory), given, self._ground.environment)
             variables |= on_this_machine(driver, self._ground.hosts, self._ground.environment)

@@ -6,10 +6,12 @@ Kept in a ConfigMap, since the process is gone when somebody asks, and perhaps t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 from remuda.kube.redaction import HIDDEN, redacted
+
+from ..driver import ASIDE
 
 LARGEST = 64 << 10
 _LONGEST_LINE = 4096
@@ -19,15 +21,16 @@ _SHORTEST_SECRET = 6
 
 class Output:
     """`secrets` are hidden wherever they come up, besides all that looks like one. `before` is what earlier processes said: it is
-    kept with the rest, but it is not what this one said (:meth:`last`)."""
+    kept with the rest, but it is not what this one said (:meth:`last`). `aside` gets the lines that are for the server alone."""
 
-    def __init__(self, secrets: Iterable[str] = (), before: str = "") -> None:
+    def __init__(self, secrets: Iterable[str] = (), before: str = "", aside: Callable[[str], None] = lambda line: None) -> None:
         parts = {part for secret in secrets for part in (secret, *secret.splitlines())}
         self._secrets = sorted((part for part in parts if len(part.strip()) >= _SHORTEST_SECRET), key=len, reverse=True)
         self._longest = len(self._secrets[0].encode()) if self._secrets else 0
         self._lines: deque[str] = deque()
         self._size = 0
         self._rest = b""
+        self._aside = aside
         # Moves with every line, for who looks whether there is more.
         self.count = 0
         for line in before.splitlines():
@@ -59,7 +62,11 @@ class Output:
     def line(self, text: str) -> None:
         # First hidden, then cut and cleaned: half a secret, or one without its tabs, would not be known again.
         hidden = self._without_secrets(text.rstrip())[:_LONGEST_LINE]
-        self._keep(redacted("".join(each if each.isprintable() else " " for each in hidden)))
+        clean = redacted("".join(each if each.isprintable() else " " for each in hidden))
+        if text.startswith(ASIDE):
+            self._aside(clean.strip())
+            return
+        self._keep(clean)
         self._own += 1
 
     def _without_secrets(self, text: str) -> str:

@@ -18,6 +18,7 @@ from remuda.api.management_cattle_io import (
     GROUP,
     NODE_DRIVERS,
     ROLE_TEMPLATES,
+    SETTINGS,
     USERS,
 )
 from remuda.api.provisioning_cattle_io import CLUSTERS as WANTED_CLUSTERS
@@ -51,6 +52,7 @@ class InformerSource:
         ROLE_TEMPLATES,
         CLUSTER_ROLE_TEMPLATE_BINDINGS,
         USERS,
+        SETTINGS,
         GroupVersionResource(GROUP, "v3", "clusters"),
         GroupVersionResource("", "v1", "namespaces"),
     )

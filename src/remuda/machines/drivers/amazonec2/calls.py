@@ -2,25 +2,32 @@
 
 boto3's own retries are off, since they sleep on the real clock. A call that was cut may have been carried out: so what makes
 something carries a client token or a name that we kept before, and is safe to repeat.
+
+A tenant names the endpoint, so every connection is made by :mod:`.connections`; and the role of the machine that this runs on is
+used only where the policy lets the metadata service be asked for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import threading
 from collections.abc import AsyncIterator, Collection
 from importlib import import_module
 from typing import Any
 
+from remuda.kube.outbound import Policy
 from remuda.machines.driver import Options, Surroundings
 from remuda.machines.errors import DriverError, Reason
 
+from . import connections
 from .failures import Refused, refusal, unreached
 
 _LONGEST_PAUSE = 20.0
 # boto3's sessions are not made for several threads; their clients are.
 _making = threading.Lock()
-_sessions: list[Any] = []
+_sessions: dict[bool, Any] = {}
+_METADATA = ipaddress.ip_address("169.254.169.254")
 
 
 class Ec2:
@@ -72,27 +79,32 @@ class Ec2:
 
     def _call(self, operation: str, doing: str, parameters: dict[str, Any]) -> dict[str, Any]:
         exceptions = import_module("botocore.exceptions")
+        unreadable = import_module("botocore.parsers").ResponseParserError
         try:
             if self._client is None:
-                self._client = _client(self._options)
+                self._client = _client(self._options, self._around.outbound)
             answer: dict[str, Any] = getattr(self._client, operation)(**parameters)
             return answer
         except exceptions.ClientError as error:
             told = error.response.get("Error", {})
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
+            if str(told.get("Code", "")) in ("", str(status)):
+                # No error of EC2's: boto3 made it of an answer in which there was none.
+                raise unreached(doing, error) from None
             raise refusal(doing, str(told.get("Code", "")), str(told.get("Message", "")), status) from None
         except exceptions.NoCredentialsError:
             raise Refused(Reason.AUTH_FAILED, _NO_CREDENTIALS, field="accessKey") from None
         except exceptions.ParamValidationError as error:
             raise Refused(Reason.INVALID, f"{doing} failed: {error}") from None
-        except (exceptions.BotoCoreError, exceptions.HTTPClientError) as error:
+        except (exceptions.BotoCoreError, exceptions.HTTPClientError, unreadable, OSError, ValueError) as error:
+            # ValueError is what boto3 says of an endpoint that is no URL.
             raise unreached(doing, error) from None
 
 
 _NO_CREDENTIALS = "there are no AWS credentials: give the pool a cloud credential with an accessKey and a secretKey"
 
 
-def _client(options: Options) -> Any:
+def _client(options: Options, policy: Policy) -> Any:
     config = import_module("botocore.config").Config(
         region_name=options.text("region"),
         connect_timeout=10,
@@ -109,9 +121,22 @@ def _client(options: Options) -> Any:
     known = credentials["aws_access_key_id"] and credentials["aws_secret_access_key"]
     given = {name: value for name, value in credentials.items() if value} if known else {}
     with _making:
-        if not _sessions:
-            _sessions.append(import_module("boto3").Session())
-        return _sessions[0].client("ec2", config=config, endpoint_url=_endpoint(options), **given)
+        made = _session(policy).client("ec2", config=config, endpoint_url=_endpoint(options), **given)
+    connections.guard(made, policy)
+    return made
+
+
+def _session(policy: Policy) -> Any:
+    """Without the ways by which boto3 would ask a metadata service for a role, unless the policy permits that."""
+    permitted = policy.permits(_METADATA)
+    if permitted not in _sessions:
+        core = import_module("botocore.session").Session()
+        if not permitted:
+            providers = core.get_component("credential_provider")
+            for name in ("container-role", "iam-role"):
+                providers.remove(name)
+        _sessions[permitted] = import_module("boto3").Session(botocore_session=core)
+    return _sessions[permitted]
 
 
 def _endpoint(options: Options) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from remuda.kube import outbound
 from remuda.machines.errors import DriverError, Reason
 
 _BY_CODE: dict[str, tuple[Reason, str]] = {
@@ -72,8 +73,12 @@ def refusal(doing: str, code: str, said: str, status: int = 400) -> Refused:
     return Refused(reason, f"{text}; {advice}" if advice else text, code, field)
 
 
-def unreached(doing: str, error: object) -> Refused:
-    return Refused(Reason.UNAVAILABLE, f"{doing} failed: EC2 can't be reached: {error}")
+def unreached(doing: str, error: BaseException) -> Refused:
+    """A call without an answer that EC2 would give. Whether nothing answered, or something else did, is not told."""
+    message = f"{doing} failed: {outbound.told(error, 'EC2')}"
+    if outbound.is_refusal(error):
+        return Refused(Reason.INVALID, message, field="endpoint")
+    return Refused(Reason.UNAVAILABLE, message)
 
 
 def _meaning(code: str, said: str, status: int) -> tuple[Reason, str]:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from remuda.client.proxies import introduced, proxy_for
+from remuda.kube import outbound, outbound_http
 from remuda.machines.driver import Surroundings
 from remuda.machines.errors import DriverError, Reason
 
@@ -35,7 +36,7 @@ class Refused(DriverError):
     @property
     def uncertain(self) -> bool:
         """It may have been carried out all the same."""
-        return self.status == 0 or self.status >= 500
+        return self.status >= 500 or (self.status == 0 and self.reason is Reason.UNAVAILABLE)
 
 
 class Api:
@@ -108,17 +109,27 @@ class Api:
     async def _ask(self, method: str, path: str, doing: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
         if self._session is None:
             headers = {"Authorization": f"Bearer {self._token}", "User-Agent": "remuda"}
-            self._session = aiohttp.ClientSession(headers=headers, timeout=_TIMEOUT)
+            self._session = aiohttp.ClientSession(connector=self._connector(), headers=headers, timeout=_TIMEOUT)
         url = self._address + path
         try:
-            async with self._session.request(method, url, json=body, allow_redirects=False, **self._through(url)) as answer:
+            if through := self._through(url):
+                await outbound.check_ahead(self._around.outbound, urlsplit(url).hostname or "")
+            async with self._session.request(method, url, json=body, allow_redirects=False, **through) as answer:
                 said = await answer.read()
                 if answer.status < 300:
                     return _decoded(said, doing)
                 raise self._refusal(answer.status, said, answer.headers, doing)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            message = f"{doing} failed: DigitalOcean can't be reached: {error or type(error).__name__}"
-            raise Refused(Reason.UNAVAILABLE, message) from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            # ValueError is what the URL library says of an address that it can't read.
+            message = f"{doing} failed: {outbound.told(error, 'DigitalOcean')}"
+            reason = Reason.INVALID if outbound.is_refusal(error) else Reason.UNAVAILABLE
+            raise Refused(reason, message) from None
+
+    def _connector(self) -> aiohttp.BaseConnector:
+        """Under the policy; the proxy that the server's administrator chose is not subject to it."""
+        if self._through(self._address):
+            return aiohttp.TCPConnector()
+        return outbound_http.connector(lambda: self._around.outbound)
 
     def _through(self, url: str) -> dict[str, Any]:
         proxy = proxy_for(url, self._around.environ)
@@ -161,7 +172,9 @@ def _decoded(said: bytes, doing: str) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise Refused(Reason.UNAVAILABLE, f"{doing} failed: DigitalOcean answered something that is no JSON object")
+        # Another server than DigitalOcean's; which one is not told.
+        error = ValueError("the answer is no JSON object")
+        raise Refused(Reason.UNAVAILABLE, f"{doing} failed: {outbound.told(error, 'DigitalOcean')}")
     return found
 
 

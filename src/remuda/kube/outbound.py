@@ -1,0 +1,307 @@
+"""Which addresses the server connects to for tenants: one policy for every request whose address came from a tenant's object.
+
+A tenant names endpoints, hosts and API servers; the server connects to them from its own place in the network, where it reaches
+more than the tenant does. So loopback, link-local and multicast addresses, the metadata services of clouds and the addresses of
+this machine are refused, and everything else, private networks included, is allowed. The setting `outbound-policy` changes that
+by networks (:func:`Policy.of`): the longest network that holds an address decides, of two that are equal the setting's, and of
+two of the setting's the one that refuses. So `allow:169.254.0.0/16` does not open the metadata service in it; naming its address
+does.
+
+A name is looked up once (:func:`resolved`), one refused address among its addresses refuses the name, and what was checked is
+connected to. The tenant is told one of two things (:func:`told`); the rest is in the log of this module. :mod:`.outbound_http`
+does the same for HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+# As getaddrinfo gives them: family, type, protocol, canonical name, address.
+AddressInfo = tuple[int, int, int, str, tuple[Any, ...]]
+Lookup = Callable[[str, int], Awaitable[list[AddressInfo]]]
+
+# In a Job's environment: the policy, as the setting of the same name says it.
+VARIABLE = "REMUDA_OUTBOUND_POLICY"
+REFUSED, UNREACHABLE = "refused by policy", "can't be reached"
+ALLOW, DENY = "allow", "deny"
+_MOST = 1000
+
+_LOOPBACK = ("127.0.0.0/8", "::1/128")
+_NOWHERE = ("0.0.0.0/8", "::/128", "224.0.0.0/4", "255.255.255.255/32", "ff00::/8")
+_LINK_LOCAL = ("169.254.0.0/16", "fe80::/10")
+# Where clouds tell a machine its secrets, also outside of link-local networks.
+METADATA = (
+    "169.254.169.254/32",  # Amazon, Azure, DigitalOcean, Google, Hetzner, OpenStack and others
+    "169.254.170.2/32",  # Amazon's, of containers
+    "169.254.170.23/32",
+    "fd00:ec2::254/128",
+    "fd00:ec2::23/128",
+    "fd20:ce::254/128",  # Google
+    "fe80::a9fe:a9fe/128",  # OpenStack
+    "169.254.42.42/32",  # Scaleway
+    "fd00:42::42/128",
+    "100.100.100.200/32",  # Alibaba
+    "168.63.129.16/32",  # Azure's agent
+    "192.0.0.192/32",  # Oracle
+)
+# Networks of IPv6 in which an IPv4 address is hidden, and how many bits are behind it: mapped, compatible, translated (SIIT, and
+# NAT64 with the prefixes of RFC 6052 and RFC 8215), 6to4, and the server of Teredo.
+_EMBEDDING = (
+    ("::ffff:0:0/96", 0),
+    ("::/96", 0),
+    ("::ffff:0:0:0/96", 0),
+    ("64:ff9b::/96", 0),
+    ("64:ff9b:1::/48", 0),
+    ("2002::/16", 80),
+    ("2001::/32", 64),
+)
+_ISATAP = (0x00005EFE, 0x02005EFE)
+
+
+class PolicyError(ValueError):
+    """What can't be a policy; the text names the part that is wrong."""
+
+
+class Refused(OSError):
+    """The policy refuses an address."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is {REFUSED}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Whether the addresses of a network may be connected to. Between equal networks the smaller rank counts."""
+
+    network: Network
+    allows: bool
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Which addresses may be connected to. `own` says whether an address is this machine's."""
+
+    rules: tuple[Rule, ...]
+    own: Callable[[Address], bool] = field(default=lambda address: False)
+    text: str = ""
+
+    @classmethod
+    def of(cls, text: str = "") -> Policy:
+        """For what tenants name: the standard, changed by `allow:NETWORK,deny:NETWORK,…`. Raises PolicyError."""
+        return _tenants(text)
+
+    @classmethod
+    def for_administrators(cls, text: str = "") -> Policy:
+        """For what only administrators name (webhooks, downloads): the same, but this machine itself may be meant."""
+        return _administrators(text)
+
+    def permits(self, address: Address) -> bool:
+        """Whether an address may be connected to, and every IPv4 address that is hidden in it."""
+        return all(self._permits(each) for each in (address, *embedded(address)))
+
+    def _permits(self, address: Address) -> bool:
+        plain = _plain(address)
+        held = [rule for rule in self.rules if rule.network.version == plain.version and plain in rule.network]
+        found = min(held, key=lambda rule: (-rule.network.prefixlen, rule.rank), default=None)
+        # An address of this machine counts as a network of its own that is refused.
+        alone = found is not None and found.network.prefixlen == found.network.max_prefixlen
+        if not alone and not plain.is_loopback and not _is_mapped(plain) and self.own(plain):
+            return False
+        return found is None or found.allows
+
+    def check(self, host: str, found: Iterable[AddressInfo]) -> None:
+        """Raises Refused if one of a name's addresses may not be connected to."""
+        for info in found:
+            text = str(info[4][0])
+            if not self.permits(ipaddress.ip_address(text)):
+                log.info("%s (%s) is %s", host, text, REFUSED)
+                raise Refused(host)
+
+
+def _builtin(refused: Iterable[str]) -> tuple[Rule, ...]:
+    return tuple(Rule(ipaddress.ip_network(each), False, 2) for each in refused)
+
+
+_STANDARD = (*_builtin(_LOOPBACK), *_builtin(_NOWHERE), *_builtin(_LINK_LOCAL), *_builtin(METADATA))
+
+
+@lru_cache(maxsize=64)
+def _tenants(text: str) -> Policy:
+    return Policy((*parsed(text), *_STANDARD), is_this_machine, text)
+
+
+@lru_cache(maxsize=64)
+def _administrators(text: str) -> Policy:
+    rules = tuple(rule for rule in _STANDARD if str(rule.network) not in _LOOPBACK)
+    return Policy((*parsed(text), *rules), text=text)
+
+
+# For programs that a user starts on the user's own machine.
+UNRESTRICTED = Policy(())
+
+
+def parsed(text: str) -> list[Rule]:
+    """The rules that a setting says. Raises PolicyError."""
+    entries = [entry.strip() for entry in text.split(",") if entry.strip()]
+    if len(entries) > _MOST:
+        raise PolicyError(f"must have at most {_MOST} networks")
+    return [_rule(entry) for entry in entries]
+
+
+def _rule(entry: str) -> Rule:
+    word, colon, written = entry.partition(":")
+    shown = entry if len(entry) <= 60 and entry.isprintable() else f"{entry[:60]!r}…"
+    if not colon or word.strip() not in (ALLOW, DENY):
+        raise PolicyError(f"must be {ALLOW}:NETWORK and {DENY}:NETWORK with commas between them, and {shown} is neither")
+    try:
+        network = ipaddress.ip_network(written.strip())
+    except ValueError:
+        why = "is no network such as 10.0.0.0/8 or fd00::/8"
+        with contextlib.suppress(ValueError):
+            why = f"has bits behind its prefix: {ipaddress.ip_network(written.strip(), strict=False)} is the network"
+        raise PolicyError(f"has {shown}, which {why}") from None
+    if network.version == 6 and network.network_address.ipv4_mapped is not None and network.prefixlen >= 96:
+        raise PolicyError(f"has {shown}: write an IPv4 network as such")
+    return Rule(network, word.strip() == ALLOW, 1 if word.strip() == ALLOW else 0)
+
+
+def problem_of(text: str) -> str:
+    """What is wrong with a policy; "" when nothing is."""
+    try:
+        parsed(text)
+    except PolicyError as error:
+        return str(error)
+    return ""
+
+
+# --- addresses ----------------------------------------------------------------------------------------------------------------
+
+
+def _plain(address: Address) -> Address:
+    """Without a zone, which says by which interface an address is reached, and not whose it is."""
+    return ipaddress.IPv6Address(int(address)) if isinstance(address, ipaddress.IPv6Address) else address
+
+
+def _is_mapped(address: Address) -> bool:
+    """Whether an address is only another spelling of an IPv4 address, which is judged by itself."""
+    return isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None
+
+
+@cache
+def _embedding() -> tuple[tuple[ipaddress.IPv6Network, int], ...]:
+    return tuple((ipaddress.IPv6Network(network), behind) for network, behind in _EMBEDDING)
+
+
+def embedded(address: Address) -> Iterator[ipaddress.IPv4Address]:
+    """The IPv4 addresses that an IPv6 address may lead to."""
+    if not isinstance(address, ipaddress.IPv6Address):
+        return
+    number = int(address)
+    for network, behind in _embedding():
+        # ::/96 holds :: and ::1, which are no IPv4 addresses.
+        if _plain(address) in network and number > 1:
+            yield ipaddress.IPv4Address(number >> behind & 0xFFFFFFFF)
+    if address.teredo is not None:
+        yield address.teredo[1]
+    if number >> 80 == 0x0064FF9B0001:
+        # RFC 6052 with a prefix of 48 bits: 16 bits, a zero octet, 16 bits.
+        yield ipaddress.IPv4Address((number >> 64 & 0xFFFF) << 16 | number >> 40 & 0xFFFF)
+    if number >> 32 & 0xFFFFFFFF in _ISATAP:
+        yield ipaddress.IPv4Address(number & 0xFFFFFFFF)
+
+
+def is_this_machine(address: Address) -> bool:
+    """Whether an address is one of this machine's interfaces: only then it is reached from itself. Sends nothing."""
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((str(address), 9))
+            return ipaddress.ip_address(probe.getsockname()[0].partition("%")[0]) == address
+    except OSError:
+        return False
+
+
+# --- connecting ---------------------------------------------------------------------------------------------------------------
+
+
+async def looked_up(host: str, port: int) -> list[AddressInfo]:
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [(int(family), int(kind), protocol, name, where) for family, kind, protocol, name, where in found]
+
+
+async def resolved(policy: Policy, host: str, port: int, lookup: Lookup = looked_up) -> list[AddressInfo]:
+    """A name's addresses, looked up once and all of them permitted. Raises Refused, and OSError for a name that has none."""
+    found = await lookup(bare(host), port)
+    policy.check(host, found)
+    return found
+
+
+async def check_ahead(policy: Policy, host: str, port: int = 0, lookup: Lookup = looked_up) -> None:
+    """Refuse a host that another program or a proxy will connect to. Raises Refused. A name that is unknown here passes: the
+    program that connects may know it."""
+    try:
+        await resolved(policy, host, port, lookup)
+    except Refused:
+        raise
+    except (OSError, UnicodeError) as error:
+        log.info("%s is left to the program that connects: %s", host, error)
+
+
+async def connected(policy: Policy, host: str, port: int, lookup: Lookup = looked_up) -> socket.socket:
+    """A connection to the first of a name's permitted addresses that answers. Raises Refused and OSError."""
+    failure: OSError = OSError("the name has no address")
+    for family, kind, protocol, _, where in await resolved(policy, host, port, lookup):
+        made = socket.socket(family, kind, protocol)
+        try:
+            made.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(made, where)
+        except OSError as error:
+            made.close()
+            failure = error
+        except BaseException:
+            made.close()
+            raise
+        else:
+            return made
+    raise failure
+
+
+def bare(host: str) -> str:
+    """A host as URLs write it, without brackets."""
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host
+
+
+# --- what is told -------------------------------------------------------------------------------------------------------------
+
+
+def is_refusal(error: BaseException | None) -> bool:
+    """Whether the policy was the reason, however deep it is wrapped."""
+    seen = 0
+    while error is not None and seen < 10:
+        if isinstance(error, Refused):
+            return True
+        inner = getattr(error, "os_error", None) or getattr(error, "reason", None)
+        error = inner if isinstance(inner, BaseException) else error.__cause__ or error.__context__
+        seen += 1
+    return False
+
+
+def told(error: BaseException, what: str) -> str:
+    """All that a tenant is told of a failed connection to `what`: one of two sentences. The log has the rest."""
+    if is_refusal(error):
+        return f"{what} is {REFUSED}"
+    log.info("%s %s: %s", what, UNREACHABLE, str(error) or type(error).__name__)
+    return f"{what} {UNREACHABLE}"
