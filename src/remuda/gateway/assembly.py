@@ -282,9 +282,9 @@ def admitted_types(
 
 def merged(types: Iterable[AdmittedType]) -> tuple[AdmittedType, ...]:
     """One for each kind: rooms have rules of their own for the same one, and a webhook has one address."""
-    by_kind: dict[tuple[str, str], list[AdmittedType]] = {}
+    by_kind: dict[tuple[str, str, str], list[AdmittedType]] = {}
     for each in types:
-        by_kind.setdefault((each.group, each.resource), []).append(each)
+        by_kind.setdefault((each.group, each.resource, each.kind), []).append(each)
     return tuple(found[0] if len(found) == 1 else _together(found) for found in by_kind.values())
 
 

@@ -109,6 +109,7 @@ def _hook(name: str, verb: str, of: AdmittedType, operations: Sequence[str], add
         ],
         "clientConfig": address.client_config(path_of(verb, of), bundle),
         **({"namespaceSelector": {"matchExpressions": within}} if of.namespaces else {}),
+        **({"matchConditions": [{"name": "concerned", "expression": of.only_if}]} if of.only_if else {}),
     }
 
 
