@@ -40,6 +40,7 @@ from remuda.management.downstreams import Downstreams
 from remuda.management.health import assembly as health
 from remuda.management.health.ports import Agents, while_working
 from remuda.management.roles import assembly as roles
+from remuda.management.roles.held import Holdings
 from remuda.management.users.admission import admitted as admitted_identity
 from remuda.management.users.controllers import TokenController, UserController
 from remuda.provisioning.admission import admitted as admitted_wishes
@@ -98,6 +99,7 @@ class Ground:
     access: Access
     authority: Authority
     environment: Mapping[str, str]
+    holdings: Holdings | None = None
     data_dir: Path | None = None
     names: Callable[[], Iterable[str]] = tuple
     certificates: Authenticator | None = None
@@ -129,6 +131,7 @@ class Gateway:
             authority=ground.authority,
             tunnels=TunnelServer(_nobody, clock, rng),
             environment=ground.environment,
+            holdings=ground.holdings,
             settings=live.settings,
             features=live.features,
             data_dir=ground.data_dir,

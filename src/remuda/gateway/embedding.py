@@ -22,6 +22,7 @@ from remuda.client.inprocess import InProcessClient
 from remuda.machines.assembly import Ports as MachinePorts
 from remuda.machines.runner.controller import Ground as Processes
 from remuda.machines.runner.grant import cluster_of
+from remuda.management.roles.held import Holdings
 from remuda.management.roles.visibility import show_what_is_theirs
 from remuda.runtime.admission import install as install_admission
 
@@ -122,6 +123,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
             rng=config.rng,
             entropy=config.entropy,
             access=LocalAccess(server.rbac),
+            holdings=Holdings(server.source, server.rbac),
             authority=_CertificateAuthority(certificate),
             environment=ChainMap(dict(os.environ), told),
             data_dir=config.data_dir,

@@ -41,6 +41,7 @@ from remuda.kube.objects import Key, dig, name_of
 from remuda.machines.machineprovision.controller import MachineProvision
 from remuda.management.conditions import is_true
 from remuda.management.making import find
+from remuda.management.roles.held import Holdings
 from remuda.runtime import Informers, Manager
 from remuda.runtime.admission import install as install_admission
 
@@ -86,6 +87,7 @@ class ProvisioningWorld:
                 rng=Rng(seed),
                 entropy=Entropy(seed),
                 access=LocalAccess(server.rbac),
+                holdings=Holdings(server.source, server.rbac),
                 authority=_Authority(),
                 environment={"CATTLE_SERVER_URL": URL},
             )
