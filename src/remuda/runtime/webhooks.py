@@ -17,6 +17,7 @@ from typing import Any
 
 from aiohttp import web
 
+from remuda.apiserver.http.listener import Runner
 from remuda.client.api import MERGE_PATCH, Client
 from remuda.kube import jsonio, tls
 from remuda.kube.clock import Clock, Rng
@@ -189,7 +190,7 @@ class WebhookServer:
         self._show(await self._certificates.current())
         app = web.Application(client_max_size=_LARGEST_BODY)
         app.add_routes(self._routes())
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = Runner(app, access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port, ssl_context=self._context)
         await site.start()
