@@ -24,7 +24,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestPayloadError
 from multidict import CIMultiDict
 
-from remuda.apiserver.http.listener import Connection
+from remuda.apiserver.http.listener import Connection, unread
 from remuda.kube.clock import Clock, deadline
 from remuda.kube.errors import ApiError, bad_request
 
@@ -196,7 +196,7 @@ class Exchange:
                     data = await content.readany()
                 except (RequestPayloadError, HttpProcessingError, ConnectionError, EOFError) as error:
                     # Half a body must not look like a whole one.
-                    self._unreadable = str(error) or type(error).__name__
+                    self._unreadable = unread(error)
                     stream.close()
                     return
                 if not data:
