@@ -12,11 +12,12 @@ import pytest
 from aiohttp import web
 
 from remuda.apiserver.http.lines import Lines
-from remuda.apiserver.http.listener import Listener, Runner, unread
+from remuda.apiserver.http.listener import Listener
 from remuda.gateway.audit import Record, render
 from remuda.gateway.callers import Callers
 from remuda.gateway.door import Door
 from remuda.kube.clock import SYSTEM_CLOCK
+from remuda.kube.misreading import Runner, reason
 from remuda.runtime.endpoints import Endpoints
 from tests.unit.gateway.identity_kit import LOGIN, Nothing, house
 
@@ -96,7 +97,7 @@ async def test_why_a_request_can_not_be_read_is_said_in_words_of_ours(caplog: py
         answer = await sent(port, REQUESTS["a login that does not say how long it is"])
         assert b"400 Bad Request" in answer and answer.endswith(b"a version of HTTP")
         assert audit[-1].why == "the request does not begin with a method, a target and a version of HTTP"
-    assert unread(ValueError(SECRET)) == "the connection was lost"
+    assert reason(ValueError(SECRET)) == "the connection was lost"
 
 
 @pytest.mark.parametrize("kind", REQUESTS)

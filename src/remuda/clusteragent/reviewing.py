@@ -14,10 +14,10 @@ from typing import Any, Final
 from aiohttp import web
 
 from remuda.api.cluster_cattle_io import CLUSTER_AUTH_TOKENS, CLUSTER_USER_ATTRIBUTES
-from remuda.apiserver.http.listener import Runner
 from remuda.client.api import Client
 from remuda.kube import jsonio
 from remuda.kube.clock import Clock, Rng, parse_rfc3339
+from remuda.kube.misreading import Runner
 from remuda.kube.objects import dig, is_being_deleted
 from remuda.management.footprint import NAMESPACE
 from remuda.management.users.tokenhashes import same_secret

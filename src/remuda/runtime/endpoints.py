@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 
-from remuda.apiserver.http.listener import Runner
+from remuda.kube.misreading import Runner
 
 # The status code and the text of an answer.
 Answer = Callable[[], tuple[int, str]]

@@ -17,11 +17,11 @@ from typing import Any
 
 from aiohttp import web
 
-from remuda.apiserver.http.listener import Runner
 from remuda.client.api import MERGE_PATCH, Client
 from remuda.kube import jsonio, tls
 from remuda.kube.clock import Clock, Rng
 from remuda.kube.errors import ApiError
+from remuda.kube.misreading import Runner
 from remuda.kube.objects import GroupVersionResource, dig
 
 from . import reviews

@@ -8,33 +8,19 @@ certificates are asked for but not demanded; whoever authenticates looks at :att
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 from aiohttp import web
-from aiohttp.http_exceptions import (
-    BadStatusLine,
-    ContentEncodingError,
-    ContentLengthError,
-    HttpProcessingError,
-    InvalidHeader,
-    InvalidURLError,
-    LineTooLong,
-    TransferEncodingError,
-)
-from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
-from remuda.kube import tls
+from remuda.kube import misreading, tls
 from remuda.kube.clock import SYSTEM_CLOCK, deadline
 
 from .accepting import Acceptor
 from .seats import Seat
 
-logger = logging.getLogger(__name__)
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 # For a handler that did not finish in the time it was given, to end when it is cancelled.
@@ -61,7 +47,7 @@ class Watchman(Protocol):
         ...
 
 
-class Connection(RequestHandler):
+class Connection(misreading.Connection):
     """One client connection; it remembers what its handshake said, and who wants to know when it ends."""
 
     def __init__(self, *args: Any, watchman: Watchman | None = None, seat: Seat | None = None, **kwargs: Any) -> None:
@@ -82,23 +68,12 @@ class Connection(RequestHandler):
         if self._watchman is not None:
             self._watchman.spoke(self)
 
-    def handle_error(
-        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
-    ) -> web.StreamResponse:
-        if not isinstance(exc, HttpProcessingError):
-            return super().handle_error(request, status, exc, message)
-        problem = unread(exc)
+    def misread(self, request: web.BaseRequest, why: str) -> None:
         if self._watchman is not None:
-            self._watchman.misread(self, problem)
-        logger.debug("a request could not be read: %s", problem)
-        if request.writer.output_size > 0:
-            raise ConnectionError("an answer has begun already")
+            self._watchman.misread(self, why)
         if isinstance(request, Request):
             # Which versions of what we are made of is nobody's business.
             request.before_headers = lambda response: response.headers.pop("Server", None)
-        response = web.Response(status=status, text=problem)
-        response.force_close()
-        return response
 
     @property
     def peer_certificate(self) -> bytes | None:
@@ -126,15 +101,6 @@ class Connection(RequestHandler):
                 timeout = _CUT_SECONDS
         await super().shutdown(timeout)
 
-    def log_exception(self, *args: Any, **kwargs: Any) -> None:
-        """What clients do wrong on the wire, or that they go away, is no error of ours."""
-        found = kwargs.get("exc_info")
-        error = sys.exc_info()[1] if found is True else found
-        if isinstance(error, HttpProcessingError | ConnectionError | RequestPayloadError):
-            logger.debug("a request could not be read: %s", unread(error))
-            return
-        super().log_exception(*args, **kwargs)
-
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
         if self._seat is not None:
@@ -144,25 +110,6 @@ class Connection(RequestHandler):
         for callback in list(self.on_lost):
             callback()
         self.on_lost.clear()
-
-
-# By the kind of the error alone: its own text shows what was sent, which may be the body of the request before (a login that does
-# not say how long it is).
-_UNREAD: tuple[tuple[type[BaseException], str], ...] = (
-    (InvalidURLError, "the target of the request can't be read"),
-    (LineTooLong, "a line of the request is too long"),
-    (InvalidHeader, "a header of the request can't be read"),
-    (BadStatusLine, "the request does not begin with a method, a target and a version of HTTP"),
-    (TransferEncodingError, "the chunks of the body can't be read"),
-    (ContentEncodingError, "the encoding of the body can't be read"),
-    (ContentLengthError, "the body is not as long as was said"),
-    (HttpProcessingError, "what was sent is no HTTP request"),
-)
-
-
-def unread(error: BaseException) -> str:
-    """Why a request could not be read, without a byte of it."""
-    return next((text for kind, text in _UNREAD if isinstance(error, kind)), "the connection was lost")
 
 
 class Request(web.BaseRequest):
@@ -181,20 +128,6 @@ class _Server(web.Server):
 
     def _make_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
         return Request(message, payload, protocol, writer, task, self._loop)
-
-
-class _ApplicationServer(web.Server):
-    def __call__(self) -> Connection:
-        return Connection(self, loop=self._loop, **self._kwargs)
-
-
-class Runner(web.AppRunner):
-    """For the small doors that are an application each: their connections, too, repeat nothing that they could not read."""
-
-    async def _make_server(self) -> web.Server:
-        made = await super()._make_server()
-        loop = asyncio.get_running_loop()
-        return _ApplicationServer(made.request_handler, request_factory=made.request_factory, loop=loop, **made._kwargs)
 
 
 def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
