@@ -208,6 +208,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/unit/management/health/test_facts.py::test_a_node_is_kept_within_its_bounds_and_says_that_it_was_cut",
         "tests/unit/management/health/test_facts.py::test_sums_of_what_no_machine_has_are_none",
         "tests/unit/management/health/test_facts.py::test_many_systems_are_not_all_told",
+        "tests/unit/capi/test_clustercache.py::test_a_node_of_a_hostile_cluster_is_kept_within_bounds",
         "tests/unit/kube/test_bounding.py::test_nothing_is_larger_than_its_bounds",
         "tests/unit/runtime/test_informer.py::test_a_list_that_never_ends_is_given_up",
         "tests/unit/rke/test_unmanaged.py::test_a_cluster_takes_only_so_many_hosts",

@@ -15,6 +15,10 @@ _SPEC = ("providerID", "taints", "unschedulable")
 _STATUS = ("addresses", "nodeInfo", "volumesAttached")
 # A cluster says what it likes of its nodes, and much of it is repeated in the status of Machines. Volumes are only waited for.
 _BOUNDS = {"volumesAttached": Bounds(items=1024, total=256 << 10)}
+# More than Kubernetes itself takes, so that no real one is cut.
+_META_BOUNDS = Bounds(text=256 << 10, items=4096, total=512 << 10)
+# Of a cluster that says it has more, no node is followed.
+MOST = 20_000
 
 
 def slim(node: Obj) -> Obj:
@@ -30,8 +34,8 @@ def slim(node: Obj) -> Obj:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {key: value for key, value in metadata(node).items() if key in _META},
-        "spec": {key: value for key, value in (node.get("spec") or {}).items() if key in _SPEC},
+        "metadata": bounded({key: value for key, value in metadata(node).items() if key in _META}, _META_BOUNDS)[0],
+        "spec": bounded({key: value for key, value in (node.get("spec") or {}).items() if key in _SPEC})[0],
         "status": {key: bounded(value, _BOUNDS.get(key, Bounds()))[0] for key, value in status.items()},
     }
 
