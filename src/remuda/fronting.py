@@ -38,7 +38,7 @@ from remuda.machines.runner.controller import Ground as Processes
 from remuda.machines.runner.grant import cluster_of
 from remuda.machines.sealed.vault import Vault
 from remuda.management import ACCESS, CONTROLLERS
-from remuda.management.roles.held import InformerSource
+from remuda.management.roles.held import Holdings, InformerSource
 from remuda.rke import CONTROLLERS as CLUSTER_CONTROLLERS
 from remuda.rke import PROVISIONING
 from remuda.rke.managerrole import ensure_manager_role
@@ -111,6 +111,7 @@ class AttachedGateway(Attached):
                 rng=self._rng,
                 entropy=self._entropy,
                 access=access,
+                holdings=self._holdings(),
                 authority=_Authority(certificate),
                 environment=dict(os.environ),
                 data_dir=self._front.data_dir,
@@ -162,6 +163,9 @@ class AttachedGateway(Attached):
         api = cluster_of(target.server, target.ca, **more)
         ground = Processes(lambda: api, gateway.ground.environment, hosts=self._front.data_dir / "hosts")
         return MachinePorts(ground, self._front.job_runner, self._front.data_dir / "node-drivers")
+
+    def _holdings(self) -> Holdings | None:
+        return Holdings(self._source, self._rbac) if self._source is not None and self._rbac is not None else None
 
     def _shown(self, access: Access) -> Theirs | None:
         """What people see of lists, once it is known who holds what (:meth:`_rules`)."""

@@ -93,6 +93,12 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/unit/gateway/test_registry.py::test_a_broken_layout_tells_nothing_of_the_machine",
         "tests/unit/management/users/test_passwords.py::test_a_new_password_that_is_refused_is_not_repeated",
     ),
+    "S49": (
+        "tests/security/test_echo.py::test_what_can_not_be_read_is_not_repeated",
+        "tests/security/test_echo.py::test_why_a_request_can_not_be_read_is_said_in_words_of_ours",
+        "tests/security/test_echo.py::test_small_doors_repeat_nothing",
+        "tests/security/test_echo.py::test_every_application_is_run_by_the_runner_that_repeats_nothing",
+    ),
     "S12": (
         f"{_TRYING}::test_every_unknown_cluster_looks_like_one_of_others",
         f"{_TRYING}::test_another_tenants_objects_are_out_of_reach",
@@ -112,6 +118,13 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/unit/management/roles/test_admission.py::test_nobody_binds_a_global_role_with_more_than_they_hold",
         "tests/unit/management/users/test_admission.py::test_nobody_makes_a_token_for_somebody_else_or_for_a_group",
         "tests/unit/gateway/test_login_users.py::test_who_manages_users_is_no_administrator_by_it",
+    ),
+    "S48": (
+        "tests/unit/management/users/test_admission.py::test_nobody_changes_who_somebody_is_that_holds_what_they_do_not",
+        "tests/unit/management/users/test_admission.py::test_who_writes_users_does_not_lock_out_an_administrator",
+        "tests/unit/gateway/test_login_users.py::test_who_manages_users_does_not_become_one_who_holds_more",
+        "tests/unit/gateway/test_login_users.py::test_who_manages_users_is_no_administrator_by_it",
+        "tests/unit/management/roles/test_admission.py::test_nobody_takes_a_global_role_away_that_gives_more_than_they_hold",
     ),
     "S14": ("tests/security/test_secrets.py::test_a_secret_is_shown_to_who_may_read_it_and_in_no_other_shape_to_others",),
     "S15": (
@@ -138,6 +151,14 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_PLANS}::test_it_is_no_user_of_the_gateway",
         f"{_PLANS}::test_it_opens_no_tunnel_and_registers_nobody",
     ),
+    "S47": (
+        f"{_PLANS}::test_it_writes_its_answers_and_nothing_else_of_its_secret",
+        "tests/unit/rke/test_tenancy.py::test_a_host_writes_its_answers_and_nothing_else_of_its_secret",
+        "tests/unit/rke/test_tenancy.py::test_a_webhook_is_asked_only_about_what_hosts_write",
+        "tests/unit/rke/test_tenancy.py::test_a_secret_that_is_immutable_is_made_again_with_all_that_the_server_knows",
+        "tests/unit/rke/test_tenancy.py::test_a_secret_that_is_full_gets_room_for_a_plan",
+        "tests/unit/rke/test_planning.py::test_one_bad_secret_does_not_stop_the_others",
+    ),
     "S21": (
         f"{_TRYING}::test_a_nodes_token_opens_no_tunnel",
         f"{_JOINING}::test_whoever_knows_an_id_does_not_become_that_host",
@@ -157,6 +178,9 @@ TESTS: dict[str, tuple[str, ...]] = {
     "S24": (
         "tests/unit/distro/test_supervisor.py::test_a_node_gets_its_certificate_as_long_as_it_is_the_same_host",
         "tests/unit/distro/test_authorities.py::test_a_node_gets_a_certificate_for_its_own_name_whatever_it_asks_for",
+    ),
+    "S50": (
+        "tests/unit/distro/test_supervisor.py::test_a_worker_gets_no_certificate_for_the_api_a_service_or_another_node",
     ),
     "S25": (
         "tests/unit/agent/test_files.py::test_nothing_outside_of_the_root_is_touched",
@@ -183,6 +207,15 @@ TESTS: dict[str, tuple[str, ...]] = {
     "S29": (
         f"{_PROXY}::test_a_caller_is_themselves_in_the_cluster",
         "tests/unit/gateway/test_impersonation.py::test_the_role_lets_an_account_be_one_user_in_their_groups",
+    ),
+    "S51": (
+        "tests/unit/management/health/test_facts.py::test_a_node_is_kept_within_its_bounds_and_says_that_it_was_cut",
+        "tests/unit/management/health/test_facts.py::test_sums_of_what_no_machine_has_are_none",
+        "tests/unit/management/health/test_facts.py::test_many_systems_are_not_all_told",
+        "tests/unit/capi/test_clustercache.py::test_a_node_of_a_hostile_cluster_is_kept_within_bounds",
+        "tests/unit/kube/test_bounding.py::test_nothing_is_larger_than_its_bounds",
+        "tests/unit/runtime/test_informer.py::test_a_list_that_never_ends_is_given_up",
+        "tests/unit/rke/test_unmanaged.py::test_a_cluster_takes_only_so_many_hosts",
     ),
     "S30": (
         f"{_JOBS}::test_no_other_job_is",

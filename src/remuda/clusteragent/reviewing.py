@@ -17,6 +17,7 @@ from remuda.api.cluster_cattle_io import CLUSTER_AUTH_TOKENS, CLUSTER_USER_ATTRI
 from remuda.client.api import Client
 from remuda.kube import jsonio
 from remuda.kube.clock import Clock, Rng, parse_rfc3339
+from remuda.kube.misreading import Runner
 from remuda.kube.objects import dig, is_being_deleted
 from remuda.management.footprint import NAMESPACE
 from remuda.management.users.tokenhashes import same_secret
@@ -113,7 +114,7 @@ class Reviewer:
 
 async def serve(reviewer: Reviewer, host: str, port: int, stop: asyncio.Event) -> None:
     """Until `stop`. Raises OSError when the address is taken."""
-    runner = web.AppRunner(reviewer.application(), access_log=None, max_field_size=_LONGEST_HEADER, max_line_size=_LONGEST_HEADER)
+    runner = Runner(reviewer.application(), access_log=None, max_field_size=_LONGEST_HEADER, max_line_size=_LONGEST_HEADER)
     await runner.setup()
     following = asyncio.create_task(reviewer.run(), name="the caches")
     try:

@@ -17,13 +17,14 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from remuda.apiserver.builtin.core.service_addresses import SERVICE_RANGE
 from remuda.apiserver.pki import ALWAYS_SERVED
 from remuda.apiserver.store import StoreError
 from remuda.client.api import Client
 from remuda.kube import jsonio
 from remuda.kube.errors import ApiError
 from remuda.kube.names import dns_subdomain_problems
-from remuda.kube.objects import annotations_of, is_being_deleted
+from remuda.kube.objects import GroupVersionResource, annotations_of, dig, is_being_deleted, name_of
 
 from . import apiservers, bootstrapdata, certificates, nodepasswords, tokens
 from .authorities import SERVER_CA
@@ -37,7 +38,11 @@ from .state import State
 
 log = logging.getLogger(__name__)
 
+SERVICES = GroupVersionResource("", "v1", "services")
 _LARGEST_BODY = 64 * 1024
+_MOST_ADDRESSES = 16
+# Every host is that to itself, and to no other.
+_ITS_OWN = frozenset(("127.0.0.1", "::1"))
 
 
 class Refusal(Exception):
@@ -167,7 +172,8 @@ class Door:
             raise Refusal(503, f"there is no API on this server to know nodes by; it is at {known or 'no server yet'}")
         node = await self._check_node(request, state.api)
         leaf = _kubelet_leaf(which, node, request.headers.get(NODE_IP, ""))
-        await self._check_names(leaf)
+        if leaf.served:
+            await self._check_names(state.api, leaf, request.remote or "")
         try:
             signed = certificates.signed_for(await _read(request), leaf, state.authorities, state.clock, state.entropy)
         except ValueError as error:
@@ -185,16 +191,36 @@ class Door:
             raise Refusal(403, str(error)) from None
         return node
 
-    async def _check_names(self, leaf: Leaf) -> None:
-        """With a certificate for a name of the API, a node could be the API for others: both are signed by the same CA."""
+    async def _check_names(self, api: Client, leaf: Leaf, remote: str) -> None:
+        """With a certificate for a name or an address of the API, of a Service or of another node, a node could be that one for
+        others: all are signed by the same CA."""
         settings = self._state.settings
-        taken = {*ALWAYS_SERVED, *settings.tls_san, *settings.node_ips, *settings.external_ips, settings.address}
+        taken = {
+            *ALWAYS_SERVED,
+            *settings.tls_san,
+            *settings.node_ips,
+            *settings.external_ips,
+            settings.address,
+            settings.loopback,
+        }
         if self._state.etcd is not None:
-            taken |= {urlsplit(url).hostname or "" for url in (await apiservers.known(self._state.etcd)).values()}
-        # Every host is that to itself.
-        found = sorted({leaf.name, *leaf.served} & (taken - {"127.0.0.1", "::1", "localhost"}))
+            urls = list((await apiservers.known(self._state.etcd)).values())
+            for member in await self._state.etcd.members(linearizable=False):
+                urls += (*member.client_urls, *member.peer_urls)
+            taken |= {urlsplit(url).hostname or "" for url in urls}
+        wanted = {_canonical(name) for name in leaf.served} - _ITS_OWN
+        found = sorted(wanted & {_canonical(name) for name in taken} | {name for name in wanted if _is_local_name(name)})
         if found:
             raise Refusal(403, f"{', '.join(found)}: the API is known by that, so no node can be")
+        if found := sorted(wanted & await _service_names(api) | {name for name in wanted if _is_of_services(name)}):
+            raise Refusal(403, f"{', '.join(found)}: a Service is known by that, so no node can be")
+        for other in (await api.list(NODES))["items"]:
+            # An address that the host asks from is its own, whatever another node says of itself.
+            found = sorted(wanted & _node_names(other) - {_canonical(remote)}) if name_of(other) != leaf.name else []
+            if found:
+                # It may be the host's that was there before, whose Node is about to go: worth another try.
+                why = f"the Node {name_of(other)} is known by that; delete it if its host is gone"
+                raise Refusal(503, f"{', '.join(found)}: {why}")
 
     def _etcd(self) -> EtcdClient:
         if self._state.etcd is None:
@@ -204,14 +230,54 @@ class Door:
 
 def _kubelet_leaf(which: int, node: str, ips: str) -> Leaf:
     addresses = []
-    for text in ips.split(","):
+    for text in ips.split(",", _MOST_ADDRESSES + 1):
         if not text.strip():
             continue
         try:
-            addresses.append(str(ipaddress.ip_address(text.strip())))
+            address = ipaddress.ip_address(text.strip())
         except ValueError:
-            raise Refusal(400, f"{NODE_IP} says {text[:64]!r}, which is no address") from None
+            raise Refusal(400, f"what {NODE_IP} says is no address") from None
+        if _is_no_nodes(address):
+            raise Refusal(400, f"{address} in {NODE_IP} can't be the address of a node")
+        addresses.append(str(address))
+    if len(addresses) > _MOST_ADDRESSES:
+        raise Refusal(400, f"{NODE_IP} says more than {_MOST_ADDRESSES} addresses")
     return certificates.kubelet_leaf(which, node, addresses)
+
+
+def _is_no_nodes(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    if isinstance(address, ipaddress.IPv6Address) and (address.ipv4_mapped is not None or address.scope_id is not None):
+        return True
+    # An IPv6 loopback is reserved, too.
+    reserved = address.is_reserved and not address.is_loopback
+    return address.is_unspecified or address.is_multicast or address.is_link_local or reserved
+
+
+def _canonical(name: str) -> str:
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return name.lower().rstrip(".")
+
+
+def _is_local_name(name: str) -> bool:
+    return name == "localhost" or name.endswith(".localhost")
+
+
+def _is_of_services(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name) in ipaddress.ip_network(SERVICE_RANGE)
+    except ValueError:
+        return name.endswith((".svc", ".cluster.local"))
+
+
+async def _service_names(api: Client) -> set[str]:
+    specs = [service.get("spec") or {} for service in (await api.list(SERVICES))["items"]]
+    return {_canonical(str(ip)) for spec in specs for ip in (*(spec.get("clusterIPs") or ()), *(spec.get("externalIPs") or ()))}
+
+
+def _node_names(node: dict[str, Any]) -> set[str]:
+    return {name_of(node), *(_canonical(str(each.get("address") or "")) for each in dig(node, "status", "addresses") or ())}
 
 
 def _member(member: Member) -> dict[str, Any]:
@@ -239,8 +305,8 @@ async def _read(request: web.BaseRequest) -> bytes:
 async def _body(request: web.BaseRequest) -> dict[str, Any]:
     try:
         found = jsonio.loads(await _read(request))
-    except jsonio.JsonError as error:
-        raise Refusal(400, f"the body is not JSON: {error}") from None
+    except jsonio.JsonError:
+        raise Refusal(400, "the body is not JSON") from None
     if not isinstance(found, dict):
         raise Refusal(400, "the body is not an object")
     return found

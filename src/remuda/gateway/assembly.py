@@ -43,6 +43,7 @@ from remuda.management.downstreams import Downstreams
 from remuda.management.health import assembly as health
 from remuda.management.health.ports import Agents, while_working
 from remuda.management.roles import assembly as roles
+from remuda.management.roles.held import Holdings
 from remuda.management.users.admission import admitted as admitted_identity
 from remuda.management.users.controllers import TokenController, UserController
 from remuda.provisioning.admission import admitted as admitted_wishes
@@ -102,6 +103,7 @@ class Ground:
     access: Access
     authority: Authority
     environment: Mapping[str, str]
+    holdings: Holdings | None = None
     data_dir: Path | None = None
     names: Callable[[], Iterable[str]] = tuple
     certificates: Authenticator | None = None
@@ -133,6 +135,7 @@ class Gateway:
             authority=ground.authority,
             tunnels=TunnelServer(_nobody, clock, rng),
             environment=ground.environment,
+            holdings=ground.holdings,
             settings=live.settings,
             features=live.features,
             data_dir=ground.data_dir,
@@ -292,9 +295,9 @@ def admitted_types(
 
 def merged(types: Iterable[AdmittedType]) -> tuple[AdmittedType, ...]:
     """One for each kind: rooms have rules of their own for the same one, and a webhook has one address."""
-    by_kind: dict[tuple[str, str], list[AdmittedType]] = {}
+    by_kind: dict[tuple[str, str, str], list[AdmittedType]] = {}
     for each in types:
-        by_kind.setdefault((each.group, each.resource), []).append(each)
+        by_kind.setdefault((each.group, each.resource, each.kind), []).append(each)
     return tuple(found[0] if len(found) == 1 else _together(found) for found in by_kind.values())
 
 

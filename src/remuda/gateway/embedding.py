@@ -24,6 +24,7 @@ from remuda.machines.runner.controller import Ground as Processes
 from remuda.machines.runner.grant import cluster_of
 from remuda.machines.sealed.admission import hide_the_past, sealing_of
 from remuda.machines.sealed.vault import Vault
+from remuda.management.roles.held import Holdings
 from remuda.management.roles.visibility import show_what_is_theirs
 from remuda.runtime.admission import install as install_admission
 
@@ -127,6 +128,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
             rng=config.rng,
             entropy=config.entropy,
             access=LocalAccess(server.rbac),
+            holdings=Holdings(server.source, server.rbac),
             authority=_CertificateAuthority(certificate),
             environment=ChainMap(dict(os.environ), told),
             data_dir=config.data_dir,

@@ -25,6 +25,7 @@ from aiohttp.web_protocol import RequestPayloadError
 from multidict import CIMultiDict
 
 from remuda.apiserver.http.listener import Connection
+from remuda.kube import misreading
 from remuda.kube.clock import Clock, deadline
 from remuda.kube.errors import ApiError, bad_request
 
@@ -196,7 +197,7 @@ class Exchange:
                     data = await content.readany()
                 except (RequestPayloadError, HttpProcessingError, ConnectionError, EOFError) as error:
                     # Half a body must not look like a whole one.
-                    self._unreadable = str(error) or type(error).__name__
+                    self._unreadable = misreading.reason(error)
                     stream.close()
                     return
                 if not data:

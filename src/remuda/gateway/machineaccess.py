@@ -19,6 +19,7 @@ from aiohttp import WSMsgType, web
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.apiserver.authz import Action, forbidden_action
+from remuda.kube import jsonio
 from remuda.kube.errors import ApiError, bad_request, not_found
 from remuda.kube.objects import dig, name_of, namespace_of, resource_version_of
 from remuda.machines import access, terminal
@@ -223,7 +224,7 @@ async def _listen(socket: web.WebSocketResponse, process: asyncssh.SSHClientProc
 
 def _size(data: bytes) -> tuple[int, int] | None:
     try:
-        said = json.loads(data)
+        said = jsonio.loads(data)
         width, height = said["Width"], said["Height"]
     except (ValueError, KeyError, TypeError):
         return None

@@ -15,6 +15,7 @@ from remuda.apiserver.authz import Action
 from remuda.client.api import Client
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.management.features import Features
+from remuda.management.roles.held import Holdings
 from remuda.management.settings import Settings
 from remuda.runtime import Informers
 from remuda.tunnel import TunnelServer
@@ -50,6 +51,8 @@ class Services:
     environment: Mapping[str, str]
     routes: Routes = field(default_factory=Routes)
     beside: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
+    # Who holds what on the management API; without it, users are theirs alone to change.
+    holdings: Holdings | None = None
     # What this server keeps for itself; None for one that keeps nothing.
     data_dir: Path | None = None
     # Who is told that `authority` has become another.

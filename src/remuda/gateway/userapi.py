@@ -1,7 +1,8 @@
 """`/v3/users`: who one is, one's own password, and other users for whoever may manage them.
 
-Permissions are those of the management API on `users`. One rule comes on top: nobody sets the password of, disables or removes
-somebody who may do everything, unless they may, too. Else whoever may manage users would be an administrator.
+Permissions are those of the management API on `users`. One rule comes on top: a user sets the password of, disables or removes
+only users who hold nothing that they do not hold themselves (:meth:`.Holdings.may_stand_for`). Else who may manage users would be
+an administrator.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from aiohttp import web
 
 from remuda.api.management_cattle_io import GROUP, USERS, VERSION
 from remuda.apiserver.authz import Action
-from remuda.apiserver.users import AUTHENTICATED, User
 from remuda.kube.errors import ApiError, bad_request, not_found, unavailable
 from remuda.kube.objects import labels_of, metadata, name_of, resource_version_of
 from remuda.management.users.first import FirstUser
@@ -264,10 +264,7 @@ class UserApi:
             raise norman.invalid(f"you can't {what} yourself")
 
     async def _check_not_above(self, asked: Asked, user: Obj) -> None:
-        allowed = self._services.access.allowed
-        name = name_of(user)
-        if name == asked.user.name:
-            return
-        other = Action(User(name, name, (AUTHENTICATED,)), "*", "*", "*", "*")
-        if await allowed(other) and not await allowed(other.but(user=asked.user)):
+        name, held = name_of(user), self._services.holdings
+        may = name == asked.user.name if held is None else held.may_stand_for(asked.user, name)
+        if not may:
             raise Refused(403, "Forbidden", "you are not allowed to do this", f"{name} may do more than {asked.user.name}")

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from remuda.kube import jsonio
 from remuda.kube.objects import dig
 from remuda.provisioning.graph.names import MACHINE_GROUP
 
@@ -86,7 +87,7 @@ def access_of(secret: Obj) -> MachineAccess:
     try:
         names = archive.machines(packed)
         files = archive.read(packed, names[0])[1] if names else {}
-        config = json.loads(files[CONFIG]) if CONFIG in files else None
+        config = jsonio.loads(files[CONFIG]) if CONFIG in files else None
     except (archive.ArchiveError, ValueError) as error:
         raise NoAccess(f"what is kept of the machine can't be read: {error}") from None
     if not names:
@@ -135,7 +136,7 @@ def unzipped(data: bytes) -> MachineAccess:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as source:
             files = {entry.filename.rpartition("/")[2]: source.read(entry) for entry in source.infolist() if not entry.is_dir()}
-        said: Mapping[str, Any] = json.loads(files[CONFIG])
+        said: Mapping[str, Any] = jsonio.loads(files[CONFIG])
         return MachineAccess(
             name=str(said["MachineName"]),
             driver="",

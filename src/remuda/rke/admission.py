@@ -26,6 +26,7 @@ from remuda.runtime.admission import AdmittedType
 
 from . import names
 from .customization_rules import CUSTOMIZATIONS, customization_errors
+from .plansecrets import refusal
 from .pool_rules import pool_errors
 from .snapshot_specs import SnapshotSpecError, cluster_spec
 from .version_changes import Running, change_problem, form_problem, goes_back
@@ -53,7 +54,25 @@ def admitted(source: ObjectSource) -> tuple[AdmittedType, ...]:
         AdmittedType(rke.GROUP, rke.VERSION, "rkeclusters", "RKECluster", validate=infrastructure_errors),
         AdmittedType(rke.GROUP, rke.VERSION, "rkebootstraps", "RKEBootstrap", validate=owned_errors),
         AdmittedType(rke.GROUP, rke.VERSION, "etcdsnapshots", "ETCDSnapshot", validate=owned_errors),
+        AdmittedType("", "v1", "secrets", "PlanSecret", validate=plan_secret_errors, only_if=_BY_ITS_ACCOUNT),
     )
+
+
+# --- plan secrets -------------------------------------------------------------------------------------------------------------
+
+
+# The account of a host has the name of the Secret with its plan; a webhook is asked about no other Secrets.
+_BY_ITS_ACCOUNT = "request.userInfo.username == 'system:serviceaccount:' + request.namespace + ':' + request.name"
+
+
+def plan_secret_errors(attributes: Attributes) -> Iterable[FieldError]:
+    """What a host writes of its own plan's Secret. Raises for what it may not."""
+    old, new, user = attributes.old, attributes.obj, attributes.user.name
+    if old is None or new is None or user != f"system:serviceaccount:{attributes.namespace}:{attributes.name}":
+        return ()
+    if old.get("type") == names.PLAN_TYPE and (why := refusal(old, new)):
+        raise attributes.forbidden(why)
+    return ()
 
 
 # --- clusters -----------------------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from remuda.runtime.patching import Patch
 from .accounts import ensure_token, shown, text_of, token_secrets
 from .bootstrapdata import UserdataError, bootstrap_data
 from .etcdmgmt import EtcdMembers
-from .machineobjects import Made, bootstrap_account, bootstrap_secret, correction, plan_objects
+from .machineobjects import Made, bootstrap_account, bootstrap_secret, correction, plan_objects, successor
 from .names import (
     ACCOUNT_LABEL,
     ACCOUNT_OF_TOKEN,
@@ -59,6 +59,7 @@ from .names import (
     bootstrap_name,
     plan_name,
 )
+from .plansecrets import is_locked, is_overfull
 from .preterminate import Situation, Step, decide
 from .views import PLAN_FIELDS, Views
 
@@ -223,6 +224,8 @@ class Bootstraps:
         if found.get("type") != made.obj.get("type"):
             await remove(self._client, made.resource, found)
             raise Retry(f"the Secret {name_of(made.obj)} was of another type")
+        if found.get("type") == PLAN_TYPE and is_locked(found):
+            return await self._replace_plan(bootstrap, found, made.obj)
         patch = correction(found, made.obj)
         if not patch:
             return found
@@ -230,6 +233,18 @@ class Bootstraps:
         patch.setdefault("metadata", {})["resourceVersion"] = resource_version_of(found)
         written = await self._client.patch(made.resource, name_of(found), patch, namespace_of(found), field_manager=CONTROLLER)
         self._wrote(bootstrap, informer, written)
+        return written
+
+    async def _replace_plan(self, bootstrap: Obj, found: Obj, wanted: Obj) -> Obj:
+        """Make the Secret again that was made immutable, with what the server knows of the machine: its plan and its marks."""
+        log.warning("the plan Secret %s is immutable and is made again", name_of(found))
+        if finalizers_of(found):
+            found = await self._client.patch(SECRETS, name_of(found), {"metadata": {"finalizers": None}}, namespace_of(found))
+        await remove(self._client, SECRETS, found)
+        written = await make(self._client, SECRETS, successor(found, wanted), CONTROLLER)
+        if written is None:
+            raise Retry(f"the Secret {name_of(wanted)} was made by another")
+        self._wrote(bootstrap, self.views.plans, written)
         return written
 
     def _informer_of(self, made: Made) -> Informer:
@@ -352,7 +367,7 @@ def _of_cluster(cluster: Obj) -> tuple[Any, ...]:
 
 def _marks_changed(new: Obj | None, old: Obj | None) -> bool:
     """Of a plan's Secret only what we keep; its data changes every few seconds."""
-    if new is None or old is None:
+    if new is None or old is None or is_locked(new) or is_overfull(new):
         return True
     kept = ("labels", "annotations", "ownerReferences", "finalizers")
     return any(new["metadata"].get(field) != old["metadata"].get(field) for field in kept)

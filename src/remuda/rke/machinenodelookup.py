@@ -13,6 +13,7 @@ from typing import Any
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
+from remuda.capi.machine.handoff import usable_addresses
 from remuda.capi.workloads import Workloads
 from remuda.kube.objects import GroupVersionResource, Key, dig, is_being_deleted, labels_of, name_of, namespace_of, uid_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
@@ -136,7 +137,7 @@ class MachineNodeLookup:
     async def _write(self, resource: GroupVersionResource, infra: Obj, node: Obj) -> None:
         """Addresses first: when the identity is there, Cluster API takes it that all is."""
         name, namespace, seen = name_of(infra), namespace_of(infra), {"uid": uid_of(infra)}
-        addresses = [{"type": each["type"], "address": each["address"]} for each in dig(node, "status", "addresses") or ()]
+        addresses = usable_addresses(node)
         if addresses != (dig(infra, "status", "addresses") or []):
             status = {"metadata": seen, "status": {"addresses": addresses}}
             await self._client.patch(resource, name, status, namespace, subresource="status", field_manager=CONTROLLER)

@@ -53,11 +53,12 @@ from .names import (
     bootstrap_name,
     plan_name,
 )
+from .plansecrets import is_overfull, kept_data
 
 Obj = dict[str, Any]
 
 _RBAC = "rbac.authorization.k8s.io"
-# What a machine is, is not for its host to say; but a host may write all of its plan's Secret, labels and all.
+# What a machine is, is not for its host to say. Admission refuses it; what was written past it is put back.
 GUARDED = (ETCD_ROLE, CONTROL_PLANE_ROLE, WORKER_ROLE, MACHINE_ID, MACHINE_NAME, CLUSTER_NAME, NODE_NAME, CAPI_CLUSTER_NAME)
 
 
@@ -174,7 +175,20 @@ def correction(found: Obj, wanted: Obj) -> Obj:
     for part in ("rules", "subjects", "data"):
         if part in wanted and found.get(part) != wanted[part]:
             patch[part] = wanted[part]
+    if wanted.get("type") == PLAN_TYPE and is_overfull(found):
+        kept = kept_data(found)
+        patch["data"] = {key: None for key in found["data"] if key not in kept}
     return patch
+
+
+def successor(found: Obj, wanted: Obj) -> Obj:
+    """The plan's Secret that takes the place of one that can't be written any more; the planner's marks go over to it."""
+    meta = {
+        **wanted["metadata"],
+        "labels": {key: value for key, value in labels_of(found).items() if key not in GUARDED} | labels_of(wanted),
+        "annotations": annotations_of(found) | annotations_of(wanted),
+    }
+    return {**wanted, "metadata": meta, "data": kept_data(found)}
 
 
 def _ownership(found: Obj, wanted: Obj) -> Obj:

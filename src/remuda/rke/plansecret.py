@@ -19,7 +19,7 @@ from remuda.runtime.informer import without_managed_fields
 from remuda.runtime.patching import Patch
 
 from .names import CONTROL_PLANE_ROLE, ETCD_ROLE, PROBES_PASSED, SECRETS
-from .plansecrets import decode, has_failed_to_apply, settled
+from .plansecrets import decode, has_failed_to_apply, is_locked, settled
 from .runtimes import of_version
 from .views import PLAN_FIELDS, Views
 
@@ -62,7 +62,7 @@ class PlanSecrets:
             self._manager.freshness.forget(who)
             return DONE
         secret = self._views.plan_of(bootstrap)
-        if secret is None or is_being_deleted(secret) or decode(secret) is None:
+        if secret is None or is_being_deleted(secret) or is_locked(secret) or decode(secret) is None:
             return DONE
         await self._note(who, secret)
         machine = self._views.machine_of(bootstrap)

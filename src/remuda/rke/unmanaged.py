@@ -48,6 +48,8 @@ Obj = dict[str, Any]
 
 CONTROLLER = "unmanaged-machine"
 _FIELDS = f"type={REQUEST_TYPE}"
+# What Kubernetes is made for. A cluster's node token makes machines for as long as it is good, and each is kept here.
+MOST_MACHINES = 5000
 _BY_ID = "machine id"
 
 
@@ -153,7 +155,10 @@ class Unmanaged:
         return None, None
 
     async def _make(self, request: Request, secret: Obj, cluster: Key) -> Obj:
-        other = namesake(self._views.machines_of_cluster(cluster), request.node_name, request.machine_id)
+        machines = self._views.machines_of_cluster(cluster)
+        if len(machines) >= MOST_MACHINES:
+            raise RequestError(f"the cluster {cluster.name} has {len(machines)} machines already, and takes no more")
+        other = namesake(machines, request.node_name, request.machine_id)
         if other is not None:
             raise RequestError(
                 f"another machine of the cluster, {name_of(other)}, is called {request.node_name}; "

@@ -38,7 +38,8 @@ class AdmittedType:
     a `validate`.
 
     With the resource `*` (:data:`EVERY`) it is all kinds of a group whose definitions are made while we run; `kind` is then a
-    word for them that a path can have in it. With `namespaces` it is what is in those alone.
+    word for them that a path can have in it. With `namespaces` it is what is in those alone. `only_if` (CEL) says about which
+    requests a webhook is asked at all; in process the functions themselves look away from others.
     """
 
     group: str
@@ -52,6 +53,7 @@ class AdmittedType:
     verify: Verify | None = None
     namespaces: tuple[str, ...] = ()
     mutate: Mutate | None = None
+    only_if: str = ""
 
     @property
     def mutates(self) -> bool:

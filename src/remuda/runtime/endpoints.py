@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 
+from remuda.kube.misreading import Runner
+
 # The status code and the text of an answer.
 Answer = Callable[[], tuple[int, str]]
 
@@ -21,7 +23,7 @@ class Endpoints:
     async def open(self, host: str, port: int) -> None:
         app = web.Application()
         app.add_routes([web.get(path, _handler(answer)) for path, answer in self._answers.items()])
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = Runner(app, access_log=None)
         await self._runner.setup()
         await web.TCPSite(self._runner, host or None, port).start()
         self.port = self._runner.addresses[0][1]

@@ -16,7 +16,7 @@ from remuda.kube.clock import Clock, Rng
 from remuda.kube.objects import GroupVersionResource, Key, labels_of, resource_version_of, uid_of
 from remuda.kube.selectors import LabelSelector
 
-from .reflector import Pauses, Reflector
+from .reflector import MOST_REMOTE, Pauses, Reflector
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +46,7 @@ class Informer:
         transform: Transform | None = None,
         pauses: Pauses = Pauses(),  # noqa: B008 - a constant
         glances: bool = False,
+        most: int = MOST_REMOTE,
     ) -> None:
         """With `glances` it is as fresh as the last call of `look`, and holds no connection in between."""
         self.resource = resource
@@ -63,6 +64,7 @@ class Informer:
             transform=transform,
             pauses=pauses,
             glances=glances,
+            most=most,
         )
         # True while handlers are told what was there before they asked, as opposed to what happens.
         self.initial = False

@@ -30,7 +30,7 @@ Obj = dict[str, Any]
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _PAGE = 500
 # Of one kind. More than any Kubernetes is made for; but the other side may be anybody's program, with pages that never end.
-_MOST_REMOTE = 500_000
+MOST_REMOTE = 500_000
 # The server ends a watch after a while of its own choosing; asking for an end bounds how long a dead one can go unnoticed.
 _WATCH_SECONDS, _OVERDUE_SECONDS = 300, 60
 # What is past comes at once. This is the shortest watch that can be asked for.
@@ -70,8 +70,10 @@ class Reflector:
         transform: Callable[[Obj], Obj] | None = None,
         pauses: Pauses = Pauses(),  # noqa: B008 - a constant
         glances: bool = False,
+        most: int = MOST_REMOTE,
     ) -> None:
-        """`transform` makes of each object what the sink gets to see, one by one, so that a long list stays small."""
+        """`transform` makes of each object what the sink gets to see, one by one, so that a long list stays small. A remote list
+        of more than `most` objects is not taken."""
         self.resource = resource
         self.synced = asyncio.Event()
         self.revision = ""
@@ -84,6 +86,7 @@ class Reflector:
         self._rng = rng
         self._namespace, self._labels, self._fields = namespace, labels, fields
         self._glances = glances
+        self._most = most
         # A stream of everything is for who stays.
         self._streaming = client.remote and not glances
         self._forgotten = False
@@ -274,8 +277,8 @@ class Reflector:
                     self._check_size(len(gathered))
 
     def _check_size(self, count: int) -> None:
-        if count > _MOST_REMOTE and self._client.remote:
-            raise ApiError(500, "InternalError", f"the list of {self.resource.group_resource} does not end")
+        if count > self._most and self._client.remote:
+            raise ApiError(500, "InternalError", f"the list of {self.resource.group_resource} is longer than {self._most}")
 
     def _tell(self, type_: str, obj: Obj) -> None:
         if type_ == "DELETED":

@@ -21,6 +21,7 @@ from remuda.client.api import MERGE_PATCH, Client
 from remuda.kube import jsonio, tls
 from remuda.kube.clock import Clock, Rng
 from remuda.kube.errors import ApiError
+from remuda.kube.misreading import Runner
 from remuda.kube.objects import GroupVersionResource, dig
 
 from . import reviews
@@ -107,6 +108,7 @@ def _hook(name: str, verb: str, of: AdmittedType, operations: Sequence[str], add
         ],
         "clientConfig": address.client_config(path_of(verb, of), bundle),
         **({"namespaceSelector": {"matchExpressions": within}} if of.namespaces else {}),
+        **({"matchConditions": [{"name": "concerned", "expression": of.only_if}]} if of.only_if else {}),
     }
 
 
@@ -186,7 +188,7 @@ class WebhookServer:
         self._show(await self._certificates.current())
         app = web.Application(client_max_size=_LARGEST_BODY)
         app.add_routes(self._routes())
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = Runner(app, access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, host, port, ssl_context=self._context)
         await site.start()

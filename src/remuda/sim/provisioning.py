@@ -43,6 +43,7 @@ from remuda.machines.sealed.controller import MachineSecrets
 from remuda.machines.sealed.vault import Vault
 from remuda.management.conditions import is_true
 from remuda.management.making import find
+from remuda.management.roles.held import Holdings
 from remuda.runtime import Informers, Manager
 from remuda.runtime.admission import install as install_admission
 
@@ -88,6 +89,7 @@ class ProvisioningWorld:
                 rng=Rng(seed),
                 entropy=Entropy(seed),
                 access=LocalAccess(server.rbac),
+                holdings=Holdings(server.source, server.rbac),
                 authority=_Authority(),
                 environment={"CATTLE_SERVER_URL": URL},
             )

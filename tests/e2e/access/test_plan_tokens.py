@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,34 @@ def test_a_host_has_its_own_plan(api: Api, plans: list[PlanSecret]) -> None:
     listed = asked(api, one.token, "GET", only)
     assert [each["metadata"]["name"] for each in listed.json["items"]] == [one.name]
     assert asked(api, one.token, "GET", f"{only}&watch=true&timeoutSeconds=1").status == 200
+
+
+def test_it_writes_its_answers_and_nothing_else_of_its_secret(api: Api, plans: list[PlanSecret]) -> None:
+    one = plans[0]
+
+    def put(**changes: Any) -> int:
+        found = one.get()
+        meta = {**found["metadata"], **changes.pop("metadata", {})}
+        data = {**(found.get("data") or {}), **changes.pop("data", {})}
+        return asked(api, one.token, "PUT", one.path, {**found, **changes, "metadata": meta, "data": data}).status
+
+    # A real API server learns of a webhook a moment after it is registered.
+    until(lambda: put(metadata={"annotations": {"example.com/x": str(time.monotonic())}}) == 403)
+    own = one.get()
+    tries: list[dict[str, Any]] = [
+        {"immutable": True},
+        {"data": {"plan": "e30="}},
+        {"data": {"mine": "e30="}},
+        {"stringData": {"plan": "{}"}},
+        {"metadata": {"labels": {"rke.cattle.io/init-node": "true"}}},
+        {"metadata": {"annotations": {"rke.cattle.io/join-url": "https://evil.example:9345"}}},
+        {"metadata": {"finalizers": ["example.com/mine"]}},
+        {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "y"}]}},
+    ]
+    for changes in tries:
+        assert put(**changes) == 403, changes
+    assert one.get()["metadata"]["resourceVersion"] == own["metadata"]["resourceVersion"]
+    assert put(data={"plan-revision": "Mg=="}) == 200
 
 
 def test_it_has_nothing_else(api: Api, plans: list[PlanSecret]) -> None:

@@ -17,10 +17,12 @@ from remuda import kcm
 from remuda.api import crds
 from remuda.api.cluster_x_k8s_io import CLUSTERS
 from remuda.apiserver.server import Config, Server
-from remuda.capi.clustercache import CacheOptions, ClusterCache
+from remuda.capi.clustercache import CacheOptions, ClusterCache, nodes
+from remuda.capi.machine.noderef import node_info
 from remuda.capi.workloads import NODES, PROVIDER_ID
 from remuda.client.api import Client
 from remuda.client.inprocess import InProcessClient
+from remuda.kube import jsonio
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.errors import ApiError, OutOfReach
 from remuda.kube.objects import GroupVersionResource, Key
@@ -593,3 +595,20 @@ async def test_numbers_are_told_under_the_names_of_cluster_api() -> None:
         assert f'capi_cluster_cache_connection_up{{cluster_name="c1",cluster_namespace="{NAMESPACE}"}} 1' in text
         assert f'capi_cluster_cache_healthcheck{{cluster_name="c1",cluster_namespace="{NAMESPACE}"}} 1' in text
         assert "# TYPE capi_cluster_cache_healthchecks_total counter" in text
+
+
+def test_a_node_of_a_hostile_cluster_is_kept_within_bounds() -> None:
+    long = "x" * 100_000
+    node = {
+        "metadata": {"name": "n1", "labels": {f"l{at}": long for at in range(100)}, "annotations": {"a": long}},
+        "spec": {"providerID": "p://1", "taints": [{"key": long}] * 1000},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True", "message": long}] * 1000 + ["none"],
+            "addresses": [{"type": "InternalIP", "address": long}] * 1000,
+            "nodeInfo": {"kubeletVersion": long},
+        },
+    }
+    slim = nodes.slim(node)
+    assert len(jsonio.dumps(slim)) < 1 << 20
+    assert slim["metadata"]["name"] == "n1" and slim["spec"]["providerID"] == "p://1"
+    assert len(node_info(slim)["kubeletVersion"]) == 256

@@ -14,8 +14,9 @@ from remuda.apiserver.server import Config, Server
 from remuda.client.inprocess import InProcessClient
 from remuda.distro import authorities, certificates, settings
 from remuda.distro.joining import NODE_IP, NODE_NAME, NODE_PASSWORD, PREFIX
+from remuda.distro.nodelife import NODES
 from remuda.distro.state import State
-from remuda.distro.supervisor import Door
+from remuda.distro.supervisor import SERVICES, Door
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 
 SERVER, NODE = "the-password-of-servers", "the-password-of-nodes"
@@ -114,5 +115,74 @@ async def test_a_node_gets_its_certificate_as_long_as_it_is_the_same_host(door: 
         for name, address in (("kubernetes", "127.7.7.7"), ("api.example.com", "127.7.7.7"), ("worker", "10.9.9.9")):
             status, text = await asked("serving-kubelet.crt", **{NODE_NAME: name, NODE_IP: address, NODE_PASSWORD: "mine"})
             assert status == 403 and "the API is known by that" in text
+    finally:
+        await server.close()
+
+
+async def test_a_worker_gets_no_certificate_for_the_api_a_service_or_another_node(door: Knocking, tmp_path: Path) -> None:
+    """Whoever has one is that to all who trust the cluster's CA: it is the same for the API and for kubelets."""
+    server = await Server.open(Config(data_dir=None, default_roles=False))
+    door.state.api = api = InProcessClient(server, manager="remuda")
+    request = certificates.signing_request(certificates.signing.new_key_pem(ENTROPY), tmp_path / "key")
+
+    async def asked(name: str, *addresses: str) -> tuple[int, str]:
+        said = {NODE_NAME: name, NODE_PASSWORD: "mine", NODE_IP: ",".join(addresses)}
+        return await door.ask(f"{PREFIX}/serving-kubelet.crt", "node", NODE, "POST", request, **said)
+
+    def names(text: str) -> tuple[str, ...]:
+        certificate = certificates.signing.parse_certificate(text.encode())
+        assert certificate is not None
+        return certificates.signing.names_in(certificate)
+
+    addresses = [{"type": "InternalIP", "address": "10.0.0.2"}, {"type": "Hostname", "address": "other.example.com"}]
+    other = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}, "status": {"addresses": addresses}}
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"ports": [{"port": 443}], "externalIPs": ["192.0.2.9"]},
+    }
+    try:
+        await api.create(NODES, other)
+        made = await api.create(SERVICES, service, "default")
+        for name, address in (
+            ("worker", made["spec"]["clusterIP"]),
+            ("worker", "10.96.0.1"),
+            ("worker", "10.96.7.7"),
+            ("worker", "192.0.2.9"),
+            ("worker", "10.9.9.9"),
+            ("localhost", "10.0.0.3"),
+            ("api.localhost", "10.0.0.3"),
+            ("kubernetes.default.svc", "10.0.0.3"),
+            ("metrics-server.kube-system.svc", "10.0.0.3"),
+            ("kube-dns.kube-system.svc.cluster.local", "10.0.0.3"),
+        ):
+            status, text = await asked(name, "10.0.0.3", address)
+            assert status == 403 and "is known by that" in text, (name, address, text)
+        for name, address in (("worker", "10.0.0.2"), ("other.example.com", "10.0.0.3")):
+            status, text = await asked(name, address)
+            assert status == 503 and "the Node other is known by that" in text
+        for address in (
+            "0.0.0.0",
+            "::",
+            "224.0.0.1",
+            "255.255.255.255",
+            "169.254.169.254",
+            "fe80::1",
+            "::ffff:10.0.0.2",
+            "fe80::1%1",
+        ):
+            assert (await asked("worker", address))[0] == 400, address
+        assert (await asked("worker", *(f"10.0.1.{number}" for number in range(17))))[0] == 400
+        # Its own, and nothing besides.
+        status, text = await asked("worker", "10.0.0.3", "fd00::3")
+        assert status == 200 and set(names(text)) == {"worker", "10.0.0.3", "fd00::3", "127.0.0.1"}
+        # Of its own Node it gets them again; and no node keeps another from an address that it asks from.
+        worker = {"metadata": {"name": "worker"}, "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.3"}]}}
+        await api.create(NODES, {"apiVersion": "v1", "kind": "Node", **worker})
+        assert (await asked("worker", "10.0.0.3"))[0] == 200
+        liar = {"metadata": {"name": "liar"}, "status": {"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}]}}
+        await api.create(NODES, {"apiVersion": "v1", "kind": "Node", **liar})
+        assert (await asked("worker", "127.0.0.1"))[0] == 200
     finally:
         await server.close()

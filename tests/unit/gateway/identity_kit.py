@@ -21,6 +21,7 @@ from remuda.gateway.callers import Callers
 from remuda.gateway.door import Door
 from remuda.gateway.identity import Identity
 from remuda.kube.objects import GroupVersionResource
+from remuda.management.roles.held import Holdings
 from remuda.management.settings import Settings
 from remuda.management.users.keeping import PasswordSecrets
 from remuda.management.users.passwords import Cost, hashed
@@ -141,6 +142,7 @@ async def house(environment: Mapping[str, str] | None = None, ca: str = "", data
     async with management(environment, ca) as made:
         services = made.services
         services.access = LocalAccess(made.server.rbac)
+        services.holdings = Holdings(made.server.source, made.server.rbac)
         services.data_dir = data_dir
         chosen: dict[str, str] = {}
         services.settings = lambda: Settings(

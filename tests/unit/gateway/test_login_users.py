@@ -187,6 +187,23 @@ async def test_who_manages_users_is_no_administrator_by_it() -> None:
         assert (await here.login("admin")).status == 201
 
 
+async def test_who_manages_users_does_not_become_one_who_holds_more() -> None:
+    async with house() as here:
+        await here.user("u-mgr", "mgr")
+        await here.allow("u-mgr", on("users", "*"))
+        await here.user("u-abcde", "jo")
+        await here.allow("u-abcde", on("settings", "update"))
+        manager = await here.token("mgr")
+        for method, path, body in (
+            ("POST", "/v3/users/u-abcde?action=setpassword", {"newPassword": BETTER}),
+            ("PUT", "/v3/users/u-abcde", {"enabled": False}),
+            ("PUT", "/v3/users/u-abcde", {"mustChangePassword": True}),
+            ("DELETE", "/v3/users/u-abcde", None),
+        ):
+            assert (await here.ask(method, path, body, token=manager)).status == 403, (method, path)
+        assert (await here.login("jo")).status == 201
+
+
 async def test_an_administrator_makes_lists_changes_and_removes_users() -> None:
     async with house() as here:
         admin = await here.admin()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
+
+import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import crds
@@ -18,12 +21,13 @@ from remuda.kube.objects import annotations_of, labels_of
 from remuda.kube.waits import Code, Wait
 from remuda.management.conditions import condition_of
 from remuda.rke.assembly import machine_controllers
-from remuda.rke.names import SECRETS
+from remuda.rke.names import JOIN_URL, SECRETS
 from remuda.rke.planner.controller import CONTROLLER, Planner
+from remuda.rke.planner.keys import AGENT_UPDATE, PLAN_FAILURE
 from remuda.rke.planner.render import AgentManifest, BuiltInRegistry
 from remuda.rke.planner.tokens import state_name
-from remuda.rke.plans import Plan, file_at
-from remuda.rke.plansecrets import decode
+from remuda.rke.plans import Plan, checksum, file_at
+from remuda.rke.plansecrets import decode, packed
 from remuda.rke.releasedata import SETTING, ReleaseData, fetcher
 from remuda.rke.runtimes import REMUDA, Runtime
 from remuda.runtime import Reconciler
@@ -42,6 +46,7 @@ class Doors:
     def __init__(self) -> None:
         self.text = "kind: Agent\n"
         self.known = True
+        self.alone = False
         self.archive: bytes | None = None
         self._handlers: list[Callable[[str], None]] = []
 
@@ -105,6 +110,8 @@ async def planning() -> AsyncIterator[Planning]:
     def make(parts: Parts, made: Machines) -> Iterable[Reconciler]:
         yield Planner(parts.manager, doors, ReviewedAccess(parts.manager.client, parts.manager.clock), parts.entropy)
         yield ReleaseData(parts.manager, fetcher(parts.manager.clock, {}))
+        if doors.alone:
+            return
         yield from machine_controllers(parts.manager, made.workloads, lambda bootstrap, token: b"#!/bin/sh\n")
 
     async with machines(make, begin=False) as made:
@@ -188,6 +195,69 @@ async def test_what_a_host_says_of_itself_does_not_count() -> None:
         await found.made.settle(10)
         assert decode(await found.made.plan("m1")) is None, "it would get the secrets of a server"
         assert "rke.cattle.io/etcd-role" not in labels_of(await found.made.plan("m1"))
+
+
+def periodic(**stdout: str) -> bytes:
+    return packed({name.replace("_", "-"): {"stdout": base64.b64encode(said.encode()).decode()} for name, said in stdout.items()})
+
+
+GARBAGE: dict[str, Obj] = {
+    "immutable": {"immutable": True},
+    "full": {"data": {"mine": bytes(1023 << 10)}},
+    "unreadable": {
+        "data": {
+            "plan-state": b"\xff",
+            "plan-revision": b"9" * 60,
+            "failure-count": b"many",
+            "probe-statuses": b"[" * 5000,
+            "applied-output": gzip.compress(bytes(32 << 20)),
+            "failed-output": b"no gzip",
+            "applied-periodic-output": periodic(etcd_name="w1", capture_address='{"members":' * 5000),
+            "agent": b"{" * 9000,
+        }
+    },
+    "many probes": {"data": {"probe-statuses": json.dumps({str(number): {} for number in range(2000)}).encode()}},
+    "garbled marks": {"metadata": {"annotations": {PLAN_FAILURE: "[" * 5000, AGENT_UPDATE: "[" * 5000}}},
+}
+
+
+@pytest.mark.parametrize("kind", GARBAGE)
+async def test_one_bad_secret_does_not_stop_the_others(kind: str) -> None:
+    async with planning() as found:
+        await found.beacon()
+        await found.made.demo(version=VERSION)
+        await found.machine("m1", ALL)
+        await found.made.settle(3)
+        plan = await found.made.plan("m1")
+        healthy = {name: {"healthy": True, "successCount": 1} for name in (await found.plan("m1")).probes}
+        await found.made.answer(
+            "m1",
+            {JOIN_URL: "https://10.0.0.1:9345"},
+            plan_state="succeeded",
+            applied_checksum=checksum(base64.b64decode(plan["data"]["plan"])),
+            probe_statuses=json.dumps(healthy),
+        )
+        for name in ("w1", "w2"):
+            await found.machine(name, {"rke.cattle.io/worker-role": "true"})
+        await found.made.settle(20)
+        assert Code.CLUSTER_AGENT in found.codes() and decode(await found.made.plan("w2")) is None
+        # The planner alone: it has to do without the controllers that repair a Secret.
+        await found.made.end()
+        found.doors.alone = True
+        bad = {"data": {key: base64.b64encode(value).decode() for key, value in (GARBAGE[kind].get("data") or {}).items()}}
+        await found.made.patch(SECRETS, "w1-machine-plan", {**GARBAGE[kind], **bad}, FLEET)
+        await found.made.patch(rke.RKE_CONTROL_PLANES, DEMO, {"status": {"agentConnected": True}}, FLEET, "status")
+        found.made.begin()
+        await found.made.settle(20)
+        assert await found.plan("w2")
+        named = [wait.subject.name for wait in found.waits() if "the Secret with its plan" in wait.evidence]
+        assert named == (["w1"] if kind in ("immutable", "full") else [])
+        # With them it is repaired.
+        await found.made.end()
+        found.doors.alone = False
+        found.made.begin()
+        await found.made.settle(20)
+        assert await found.plan("w1") and not [wait for wait in found.waits() if wait.code is Code.MALFORMED]
 
 
 async def test_an_object_that_the_spec_names_is_followed() -> None:

@@ -13,6 +13,7 @@ from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.kube.clock import rfc3339
 from remuda.kube.objects import annotations_of, labels_of
+from remuda.rke import unmanaged
 from remuda.rke.accounts import token_secret
 from remuda.rke.bootstrap import Bootstraps
 from remuda.rke.custommachine import CustomMachines
@@ -206,6 +207,14 @@ async def test_a_host_whose_name_another_machine_has_is_refused() -> None:
         await ask(made, namespace, headers(node_name="web-1"))
         assert "is called web-1" in refused(await ask(made, namespace, headers("b" * 63, node_name="web-1")))
         assert MACHINE_NAME in labels_of(await ask(made, namespace, headers("b" * 63, node_name="web-2")))
+
+
+async def test_a_cluster_takes_only_so_many_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unmanaged, "MOST_MACHINES", 1)
+    async with machines(controllers) as made:
+        namespace = await wanted(made)
+        assert MACHINE_NAME in labels_of(await ask(made, namespace, headers(node_name="web-1")))
+        assert "takes no more" in refused(await ask(made, namespace, headers("b" * 63, node_name="web-2")))
 
 
 # --- coming again ---------------------------------------------------------------------------------------------------------

@@ -121,11 +121,8 @@ class Rbac:
         found = frozenset(self._answer(action).by_name)
         if action.namespace:
             return Permitted(found, {})
-        scopes = set(self._scopes.get(("u", action.user.name)) or ())
-        for group in action.user.groups:
-            scopes |= self._scopes.get(("g", group)) or set()
         by_namespace: dict[str, frozenset[str] | None] = {}
-        for namespace in scopes - {""}:
+        for namespace in self.namespaces_of(action.user):
             answer = self._answer(action.but(namespace=namespace))
             if answer.any_name is not None:
                 by_namespace[namespace] = None
@@ -197,6 +194,13 @@ class Rbac:
             except RuleError as error:
                 errors.append(error)
         return rules, errors
+
+    def namespaces_of(self, user: User) -> set[str]:
+        """The namespaces in which the user holds something besides what counts everywhere."""
+        found = set(self._scopes.get(("u", user.name)) or ())
+        for group in user.groups:
+            found |= self._scopes.get(("g", group)) or set()
+        return found - {""}
 
     def rules_of(self, role_ref: Obj, namespace: str) -> list[Rule]:
         """The rules that a binding's roleRef stands for; raises RuleError."""

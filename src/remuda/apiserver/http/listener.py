@@ -8,24 +8,19 @@ certificates are asked for but not demanded; whoever authenticates looks at :att
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Protocol
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
-from remuda.kube import tls
+from remuda.kube import misreading, tls
 from remuda.kube.clock import SYSTEM_CLOCK, deadline
 
 from .accepting import Acceptor
 from .seats import Seat
 
-logger = logging.getLogger(__name__)
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 # For a handler that did not finish in the time it was given, to end when it is cancelled.
@@ -52,7 +47,7 @@ class Watchman(Protocol):
         ...
 
 
-class Connection(RequestHandler):
+class Connection(misreading.Connection):
     """One client connection; it remembers what its handshake said, and who wants to know when it ends."""
 
     def __init__(self, *args: Any, watchman: Watchman | None = None, seat: Seat | None = None, **kwargs: Any) -> None:
@@ -73,15 +68,12 @@ class Connection(RequestHandler):
         if self._watchman is not None:
             self._watchman.spoke(self)
 
-    def handle_error(
-        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
-    ) -> web.StreamResponse:
-        if self._watchman is not None and isinstance(exc, HttpProcessingError):
-            self._watchman.misread(self, exc.message)
-            if isinstance(request, Request):
-                # Which versions of what we are made of is nobody's business.
-                request.before_headers = lambda response: response.headers.pop("Server", None)
-        return super().handle_error(request, status, exc, message)
+    def misread(self, request: web.BaseRequest, why: str) -> None:
+        if self._watchman is not None:
+            self._watchman.misread(self, why)
+        if isinstance(request, Request):
+            # Which versions of what we are made of is nobody's business.
+            request.before_headers = lambda response: response.headers.pop("Server", None)
 
     @property
     def peer_certificate(self) -> bytes | None:
@@ -108,15 +100,6 @@ class Connection(RequestHandler):
             except TimeoutError:
                 timeout = _CUT_SECONDS
         await super().shutdown(timeout)
-
-    def log_exception(self, *args: Any, **kwargs: Any) -> None:
-        """What clients do wrong on the wire, or that they go away, is no error of ours."""
-        found = kwargs.get("exc_info")
-        error = sys.exc_info()[1] if found is True else found
-        if isinstance(error, HttpProcessingError | ConnectionError | RequestPayloadError):
-            logger.debug("a request could not be read: %s", " ".join(str(error).split()))
-            return
-        super().log_exception(*args, **kwargs)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)

@@ -206,7 +206,7 @@ class Link:
             async with _while_it_leads_there(client):
                 await self._probe(client)
                 indexes = {PROVIDER_ID: nodes.provider_ids}
-                informer = Informer(client, NODES, clock, self._rng, indexes=indexes, transform=nodes.slim)
+                informer = Informer(client, NODES, clock, self._rng, indexes=indexes, transform=nodes.slim, most=nodes.MOST)
                 following = asyncio.create_task(informer.run(), name=f"nodes of {self.cluster}")
                 async with deadline(clock, options.sync):
                     await informer.synced.wait()

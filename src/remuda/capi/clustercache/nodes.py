@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from remuda.kube.bounding import Bounds, bounded
 from remuda.kube.objects import dig, metadata
 
 Obj = dict[str, Any]
@@ -12,6 +13,12 @@ Obj = dict[str, Any]
 _META = ("name", "uid", "resourceVersion", "labels", "annotations", "creationTimestamp", "deletionTimestamp", "finalizers")
 _SPEC = ("providerID", "taints", "unschedulable")
 _STATUS = ("addresses", "nodeInfo", "volumesAttached")
+# A cluster says what it likes of its nodes, and much of it is repeated in the status of Machines. Volumes are only waited for.
+_BOUNDS = {"volumesAttached": Bounds(items=1024, total=256 << 10)}
+# More than Kubernetes itself takes, so that no real one is cut.
+_META_BOUNDS = Bounds(text=256 << 10, items=4096, total=512 << 10)
+# Of a cluster that says it has more, no node is followed.
+MOST = 20_000
 
 
 def slim(node: Obj) -> Obj:
@@ -19,13 +26,17 @@ def slim(node: Obj) -> Obj:
     conditions = dig(node, "status", "conditions")
     if conditions:
         # A kubelet touches its heartbeats every few minutes, which is no news.
-        status["conditions"] = [{key: value for key, value in each.items() if key != "lastHeartbeatTime"} for each in conditions]
+        status["conditions"] = [
+            {key: value for key, value in each.items() if key != "lastHeartbeatTime"}
+            for each in conditions
+            if isinstance(each, dict)
+        ]
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {key: value for key, value in metadata(node).items() if key in _META},
-        "spec": {key: value for key, value in (node.get("spec") or {}).items() if key in _SPEC},
-        "status": status,
+        "metadata": bounded({key: value for key, value in metadata(node).items() if key in _META}, _META_BOUNDS)[0],
+        "spec": bounded({key: value for key, value in (node.get("spec") or {}).items() if key in _SPEC})[0],
+        "status": {key: bounded(value, _BOUNDS.get(key, Bounds()))[0] for key, value in status.items()},
     }
 
 

@@ -48,6 +48,7 @@ _NODE_INFO = (
     "osImage",
     "systemUUID",
 )
+_LONGEST_INFO = 256
 
 
 class NotConnected(Exception):
@@ -184,7 +185,7 @@ class Nodes:
 def node_info(node: Obj) -> Obj:
     """What a Machine repeats of its Node; a field that it must have and the Node has not is empty."""
     found = dig(node, "status", "nodeInfo") or {}
-    info = {field: found.get(field) or "" for field in _NODE_INFO}
+    info = {field: str(found.get(field) or "")[:_LONGEST_INFO] for field in _NODE_INFO}
     return info | ({"swap": found["swap"]} if found.get("swap") else {})
 
 

@@ -1,8 +1,8 @@
 """What a cluster's nodes and pods add up to. Pure.
 
 Of the objects in a cluster only little is kept (`slim_node`, `slim_pod`): a pod is its node and what it asks for, already added
-up, so that a cluster with many of them costs little here. Sums are Rancher's: nodes that take no work and are no workers don't
-count.
+up, so that a cluster with many of them costs little here. A cluster says what it likes of its nodes, so each is cut to a size
+(:data:`NODE_BOUNDS`). Sums are Rancher's: nodes that take no work and are no workers don't count.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Final
 
-from remuda.kube.objects import dig, labels_of, metadata, name_of
+from remuda.kube.bounding import Bounds, bounded
+from remuda.kube.objects import annotations_of, dig, labels_of, metadata, name_of
 from remuda.kube.quantity import ZERO, Quantity, QuantityError, from_json
 
 Obj = dict[str, Any]
@@ -39,6 +40,19 @@ _LABELS = (
     ("cloud.google.com/gke-nodepool", "gke"),
     ("minikube.k8s.io/name", "minikube"),
 )
+# Of each part of a Node. A real one has a few KiB in all.
+NODE_BOUNDS: Final = {
+    "labels": Bounds(text=512, items=256, total=8 << 10),
+    "annotations": Bounds(text=4096, items=256, total=16 << 10),
+    "spec": Bounds(total=8 << 10),
+    "status": Bounds(total=16 << 10),
+}
+LONGEST_ANNOTATION: Final = 4096
+_KEPT_META = frozenset(("name", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"))
+# As a quantity that can be added up: sums of others take more memory than there is.
+_AMOUNT = re.compile(r"[+-]?[0-9]{0,20}(\.[0-9]{0,20})?([eE][+-]?[0-9]{1,2}|[numkMGTPE]|[KMGTPE]i)?", re.ASCII)
+_LONGEST_AMOUNT = 48
+_LONGEST_WORD, _MOST_SYSTEMS = 64, 16
 _CLOUD = re.compile(r"([a-z0-9][a-z0-9-]{0,40})://", re.ASCII)
 # Those that a distribution writes where there is no cloud.
 _NO_CLOUDS = ("k3s", "rke2", "kind", "k0s", "docker")
@@ -48,17 +62,32 @@ _NO_CLOUDS = ("k3s", "rke2", "kind", "k0s", "docker")
 
 
 def slim_node(node: Obj) -> Obj:
-    """A Node without what changes all the time or is long and nobody's business here."""
+    """A Node without what changes all the time or is long and nobody's business here, and of the rest no more than fits. What was
+    cut is named under `truncated`."""
     meta, status = metadata(node), dict(node.get("status") or {})
     for name in ("images", "volumesInUse", "volumesAttached", "config"):
         status.pop(name, None)
     conditions = status.get("conditions")
     if isinstance(conditions, list):
         status["conditions"] = [
-            {name: value for name, value in each.items() if name != "lastHeartbeatTime"} for each in conditions
+            {name: value for name, value in each.items() if name != "lastHeartbeatTime"}
+            for each in conditions
+            if isinstance(each, dict)
         ]
-    kept = {name: value for name, value in meta.items() if name not in ("managedFields", "ownerReferences", "finalizers")}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": kept, "spec": node.get("spec") or {}, "status": status}
+    kept = {name: value for name, value in meta.items() if name in _KEPT_META}
+    parts = {"labels": labels_of(node), "annotations": _annotations(node), "spec": node.get("spec") or {}, "status": status}
+    cut = {name: bounded(value, NODE_BOUNDS[name]) for name, value in parts.items()}
+    kept |= {name: cut[name][0] for name in ("labels", "annotations") if parts[name]}
+    made = {"apiVersion": "v1", "kind": "Node", "metadata": kept, "spec": cut["spec"][0], "status": cut["status"][0]}
+    truncated = sorted(name for name, (_, was_cut) in cut.items() if was_cut)
+    if len(parts["annotations"]) < len(annotations_of(node)):
+        truncated = sorted({*truncated, "annotations"})
+    return {**made, "truncated": truncated} if truncated else made
+
+
+def _annotations(node: Obj) -> dict[str, str]:
+    """Without those that are long: half of one is of no use to a reader."""
+    return {name: value for name, value in annotations_of(node).items() if len(value) <= LONGEST_ANNOTATION}
 
 
 def slim_pod(pod: Obj) -> Obj:
@@ -107,11 +136,11 @@ def shown(amounts: Amounts) -> dict[str, str]:
 
 
 def read(said: Any, names: Iterable[str] = COUNTED) -> Amounts:
-    """Amounts from what was shown, or from what a node says it has."""
+    """Amounts from what was shown, or from what a node says it has; those that no machine can have are none."""
     found: dict[str, Quantity] = {}
     for name in names:
         value = said.get(name) if isinstance(said, dict) else None
-        if value is not None:
+        if value is not None and _AMOUNT.fullmatch(str(value)[: _LONGEST_AMOUNT + 1]):
             try:
                 found[name] = from_json(value)
             except QuantityError:
@@ -196,13 +225,15 @@ def summary_of(version: str, nodes: Iterable[Obj], loads: Mapping[str, Load]) ->
     counting = [node for node in listed if roles_of(node).worker or not is_closed(node)]
     load = reduce(Load.and_, (loads.get(name_of(node), NO_LOAD) for node in counting), NO_LOAD)
     workers = [_system(node) for node in listed if roles_of(node).worker]
-    architectures = {_label(node, "arch") or str(dig(node, "status", "nodeInfo", "architecture") or "") for node in listed} - {""}
+    architectures = {
+        (_label(node, "arch") or str(dig(node, "status", "nodeInfo", "architecture") or ""))[:_LONGEST_WORD] for node in listed
+    } - {""}
     return Summary(
         nodes=len(listed),
         linux_workers=workers.count("linux"),
         windows_workers=workers.count("windows"),
         architecture=architectures.pop() if len(architectures) == 1 else "mixed" if architectures else "",
-        systems=tuple(sorted({_system(node) for node in listed} - {""})),
+        systems=tuple(sorted({_system(node) for node in listed} - {""}))[:_MOST_SYSTEMS],
         cloud=cloud_of(listed),
         provider=provider_of(version, listed),
         capacity=_sum(counting, "capacity"),
@@ -222,7 +253,7 @@ def _label(node: Obj, name: str) -> str:
 
 
 def _system(node: Obj) -> str:
-    return _label(node, "os") or str(dig(node, "status", "nodeInfo", "operatingSystem") or "")
+    return (_label(node, "os") or str(dig(node, "status", "nodeInfo", "operatingSystem") or ""))[:_LONGEST_WORD]
 
 
 def provider_of(version: str, nodes: Iterable[Obj]) -> str:

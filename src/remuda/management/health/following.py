@@ -35,6 +35,8 @@ _AT_ONCE, _FILLED_WITHIN = 16, 30.0
 # Where nobody else asks for a look, and what one may take.
 _AT_LEAST, _LOOKED_WITHIN = 60.0, 60.0
 _BY_MACHINE, _BY_NODE = "machine", "node"
+# Each takes some KiB here. Of a cluster that says it has more, no node is followed.
+_MOST_NODES: Final = 20_000
 
 
 class Following:
@@ -43,7 +45,7 @@ class Following:
     def __init__(self, client: Client, clock: Clock, rng: Rng) -> None:
         self.client = client
         self.glances = glances = client.remote
-        self.nodes = Informer(client, NODES, clock, rng, transform=slim_node, glances=glances)
+        self.nodes = Informer(client, NODES, clock, rng, transform=slim_node, glances=glances, most=_MOST_NODES)
         self.nodes.add_index(_BY_MACHINE, _machines)
         self.pods = Informer(client, PODS, clock, rng, fields=PODS_AT_WORK, transform=slim_pod, glances=glances)
         self.pods.add_index(_BY_NODE, _nodes)

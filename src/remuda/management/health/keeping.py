@@ -179,9 +179,9 @@ class ClusterHealth:
         except TimeoutError:
             return f"no answer within {_API_SECONDS:.0f} s"
         except ApiError as error:
-            return error.message
+            return error.message[:_LONGEST]
         except OSError as error:
-            return str(error) or type(error).__name__
+            return (str(error) or type(error).__name__)[:_LONGEST]
         return ""
 
     async def _learn_keys(self, client: Client, cluster: Obj) -> None:

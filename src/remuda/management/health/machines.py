@@ -16,9 +16,10 @@ from .facts import Load, roles_of, shown
 Obj = dict[str, Any]
 
 NODE_NAME: Final = "management.cattle.io/nodename"
+# Which parts of the node are not kept in full.
+TRUNCATED: Final = "remuda.io/truncated"
 _SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
 _LETTERS = 10
-_LONGEST_ANNOTATION = 4096
 _KUBECTL = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -43,6 +44,8 @@ def management_node(cluster: str, node: Obj, load: Load, before: Obj | None, now
     }
     metadata = dict(base["metadata"])
     metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
+    if notes := _notes(node, metadata.pop("annotations", None) or {}):
+        metadata["annotations"] = notes
     spec = {
         **(base.get("spec") or {}),
         "controlPlane": roles.control_plane,
@@ -73,5 +76,10 @@ def management_node(cluster: str, node: Obj, load: Load, before: Obj | None, now
 
 
 def _annotations(node: Obj) -> dict[str, str]:
-    found = annotations_of(node)
-    return {name: value for name, value in found.items() if name != _KUBECTL and len(value) <= _LONGEST_ANNOTATION}
+    return {name: value for name, value in annotations_of(node).items() if name != _KUBECTL}
+
+
+def _notes(node: Obj, before: dict[str, str]) -> dict[str, str]:
+    """The annotations of the management Node: with a notice while not all that the node says is kept."""
+    kept = {name: value for name, value in before.items() if name != TRUNCATED}
+    return kept | ({TRUNCATED: ",".join(node["truncated"])} if node.get("truncated") else {})

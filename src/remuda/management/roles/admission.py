@@ -2,7 +2,7 @@
 
 - GlobalRole, RoleTemplate: their rules must be held by who writes them, unless they have the verb `escalate` on the object.
 - GlobalRoleBinding, ClusterRoleTemplateBinding: what the role allows must be held, unless they have `bind` on the role. Whom and
-  what a binding is about can't be changed: make another one.
+  what a binding is about can't be changed: make another one. A GlobalRoleBinding is removed only with the same right.
 - Built-in roles can't be removed, and of them only what :data:`.builtin.YOURS` names can be changed.
 
 What somebody holds says :mod:`.held`. The kinds of clusters have their rules in :mod:`.creators`.
@@ -46,7 +46,13 @@ class RoleRules:
         return (
             of("globalroles", "GlobalRole", validate=self.global_role, validates_deletion=True),
             of("roletemplates", "RoleTemplate", validate=self.role_template, validates_deletion=True),
-            of("globalrolebindings", "GlobalRoleBinding", default=self.name_subject, validate=self.global_binding),
+            of(
+                "globalrolebindings",
+                "GlobalRoleBinding",
+                default=self.name_subject,
+                validate=self.global_binding,
+                validates_deletion=True,
+            ),
             of(
                 "clusterroletemplatebindings",
                 "ClusterRoleTemplateBinding",
@@ -179,6 +185,9 @@ class RoleRules:
         return None if changed is obj else changed
 
     def global_binding(self, attributes: Attributes) -> Iterable[FieldError]:
+        if attributes.operation == DELETE:
+            self._refuse_to_withdraw(attributes)
+            return []
         obj = _object(attributes)
         if attributes.operation == UPDATE:
             return _immutable(_GLOBAL_BINDING_FIELDS, obj, attributes.old or {})
@@ -194,6 +203,17 @@ class RoleRules:
         if problem := self._global_excess(attributes, role):
             raise attributes.forbidden(problem)
         return []
+
+    def _refuse_to_withdraw(self, attributes: Attributes) -> None:
+        """A binding is removed by its own user, or with the right to give the same role again: else who may write bindings could
+        leave a server without its administrators."""
+        old, user = attributes.old or {}, attributes.user
+        name = str(old.get("globalRoleName") or "")
+        role = self._held.global_role(name)
+        if role is None or user_id(old) == user.name or self._held.may(user, "bind", GLOBAL_ROLES, name):
+            return
+        if self._global_excess(attributes, role):
+            raise attributes.forbidden("the role gives more than you hold")
 
     def cluster_binding(self, attributes: Attributes) -> Iterable[FieldError]:
         obj = _object(attributes)

@@ -27,7 +27,7 @@ from remuda.apiserver.authz import Action
 from remuda.apiserver.authz.rbac import Rbac
 from remuda.apiserver.authz.rules import Rule, compact, quoted, text, uncovered
 from remuda.apiserver.source import Listener, ObjectSource
-from remuda.apiserver.users import MASTERS, User
+from remuda.apiserver.users import AUTHENTICATED, MASTERS, User
 from remuda.kube.errors import go_quote, unavailable
 from remuda.kube.objects import GroupVersionResource, is_being_deleted
 from remuda.runtime import Informer, Informers
@@ -184,6 +184,28 @@ class Holdings:
                 role = self.global_role(binding.get("globalRoleName") or "") or {}
                 found += [rule for name in role.get("inheritedClusterRoles") or () for rule in self.template_rules(name)]
         return found
+
+    def may_stand_for(self, user: User, name: str) -> bool:
+        """Whether `user` may decide who the user `name` is (their login name, password, whether they may come in): it is `user`,
+        somebody whom they may impersonate, or somebody who holds nothing that they do not hold."""
+        return (
+            user.name == name or self.may_impersonate(user, name) or self._holds_all_of(user, User(name, name, (AUTHENTICATED,)))
+        )
+
+    def _holds_all_of(self, user: User, other: User) -> bool:
+        if holds_everything(self.on_the_server(user)):
+            return True
+        for namespace in ("", *sorted(self._rbac.namespaces_of(other))):
+            if uncovered(self.on_the_server(user, namespace), self.on_the_server(other, namespace)):
+                return False
+        if uncovered(self.in_every_cluster(user), self.in_every_cluster(other)):
+            return False
+        for binding in self.every(CLUSTER_ROLE_TEMPLATE_BINDINGS):
+            if self._is_for(binding, other):
+                held = self.in_cluster(user, str(binding.get("clusterName") or ""))
+                if uncovered(held, self.template_rules(str(binding.get("roleTemplateName") or ""))):
+                    return False
+        return True
 
     def _is_for(self, binding: Obj, user: User) -> bool:
         if is_being_deleted(binding):

@@ -1,14 +1,15 @@
 """What may be written of users and tokens through the Kubernetes API, by those whom RBAC lets write them at all.
 
-Either kind says who somebody is, so writing it is being somebody:
+Either kind says who a person is, so writing it is being that person. Of a user who holds what the writer does not hold, and whom
+the writer may not impersonate, the writer changes nothing but the words for people; this is also asked of a user that is made,
+for bindings may be there before their user is. Besides:
 
-- Token: whoever makes one for another user, or for groups, must be allowed to impersonate these. Whose it is and by what it is
-  known can't be changed, and it can be made to last longer or to open more only by who may impersonate its user.
-- User: a login name is one visible word that nobody else has. A password is kept in no User. Who a user is with a login provider
-  may be said only by who may do everything, since roles are given to that. And nobody disables or removes somebody who may do
-  everything without that right.
+- Token: one for another user, or for groups, is made only with the right to impersonate these. Whose it is and by what it is
+  known can't be changed, and it can be made to last longer or to open more only with the right to impersonate its user.
+- User: a login name is one visible word that no other user has. A password is kept in no User. Who a user is with a login
+  provider is said only by a writer who may do everything, since roles are given to that.
 
-Whoever may do everything, the server's own controllers among them, may do all of it.
+A writer who may do everything, the server's own controllers among them, may do all of it.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from typing import Any
 
 from remuda.api.management_cattle_io import GROUP, USERS, VERSION
 from remuda.apiserver.admission import CREATE, DELETE, Attributes
-from remuda.apiserver.authz import Action, Authorizer
+from remuda.apiserver.authz import Action
+from remuda.apiserver.authz.rbac import Rbac
 from remuda.apiserver.source import ObjectSource
-from remuda.apiserver.users import AUTHENTICATED, MASTERS, User
-from remuda.kube.errors import FieldError, duplicate, forbidden, forbidden_field, invalid_value, required
-from remuda.kube.objects import name_of
+from remuda.apiserver.users import MASTERS, User
+from remuda.kube.errors import FieldError, duplicate, forbidden_field, invalid_value, required
+from remuda.kube.objects import metadata, name_of
 from remuda.runtime.admission import AdmittedType
 
+from ..roles.held import Holdings
 from .people import local_principal, name_problem
 
 Obj = dict[str, Any]
@@ -35,14 +38,19 @@ _WHOSE = ("userId", "token", "authProvider", "userPrincipal", "groupPrincipals",
 _HOW_FAR = ("ttl", "expiresAt", "expired", "clusterName")
 
 
+# Of a user, what everybody who may write users may change: it says nothing of who they are.
+_WORDS = ("displayName", "description")
+
+
 class IdentityRules:
-    def __init__(self, source: ObjectSource, authorizer: Authorizer) -> None:
+    def __init__(self, source: ObjectSource, rbac: Rbac) -> None:
         self._source = source
-        self._authorizer = authorizer
+        self._authorizer = rbac
+        self._held = Holdings(source, rbac)
 
     def admitted_types(self) -> tuple[AdmittedType, ...]:
         return (
-            AdmittedType(GROUP, VERSION, "tokens", "Token", validate=self.token),
+            AdmittedType(GROUP, VERSION, "tokens", "Token", validate=self.token, validates_deletion=True),
             AdmittedType(GROUP, VERSION, "users", "User", validate=self.user, validates_deletion=True),
         )
 
@@ -53,6 +61,9 @@ class IdentityRules:
         if attributes.operation == CREATE:
             return self._new_token(attributes.user, token)
         if self._may_everything(attributes.user):
+            return []
+        self._check_not_above(attributes, str(old.get("userId") or ""))
+        if attributes.operation == DELETE:
             return []
         errors = [forbidden_field(name, _IMMUTABLE) for name in _WHOSE if _differs(token, old, name)]
         wider = [name for name in _HOW_FAR if _differs(token, old, name)]
@@ -78,12 +89,11 @@ class IdentityRules:
     # --- users ------------------------------------------------------------------------------------------------------------
 
     def user(self, attributes: Attributes) -> Iterable[FieldError]:
-        if attributes.operation == DELETE:
-            self._check_not_above(attributes)
-            return []
         user, old = attributes.obj or {}, attributes.old or {}
-        if old and any(_differs(user, old, name) for name in ("enabled", "mustChangePassword")):
-            self._check_not_above(attributes)
+        if attributes.operation in (CREATE, DELETE) or _but_for_words(user) != _but_for_words(old):
+            self._check_not_above(attributes, attributes.name or name_of(user))
+        if attributes.operation == DELETE:
+            return []
         errors = self._username_errors(user, old)
         if user.get("password") and _differs(user, old, "password"):
             errors.append(
@@ -110,12 +120,10 @@ class IdentityRules:
         why = "only who may do everything may say who a user is with a login provider"
         return [forbidden_field(f"principalIds[{index}]", why) for index, _ in added]
 
-    def _check_not_above(self, attributes: Attributes) -> None:
-        name = attributes.name
-        if name == attributes.user.name:
-            return
-        if self._may_everything(User(name, name, (AUTHENTICATED,))) and not self._may_everything(attributes.user):
-            raise forbidden(GROUP, USERS.resource, name, "the user may do more than you")
+    def _check_not_above(self, attributes: Attributes, name: str) -> None:
+        """Raises for a user who holds more than the writer."""
+        if not self._held.may_stand_for(attributes.user, name):
+            raise attributes.forbidden("the user may do more than you")
 
     def _may_everything(self, user: User) -> bool:
         # Who may act as whoever may do everything may do everything.
@@ -130,6 +138,13 @@ def _differs(new: Obj, old: Obj, name: str) -> bool:
     return (new.get(name) or None) != (old.get(name) or None)
 
 
+def _but_for_words(user: Obj) -> Obj:
+    """What of a User counts. Its metadata is part of that: an owner that is gone takes the user along."""
+    meta = {key: value for key, value in metadata(user).items() if key not in ("managedFields", "resourceVersion", "generation")}
+    rest = {key: value for key, value in user.items() if key not in ("metadata", *_WORDS) and value}
+    return {**rest, "enabled": user.get("enabled") is not False, "metadata": {key: value for key, value in meta.items() if value}}
+
+
 def _principal(found: object) -> str:
     if not isinstance(found, dict):
         return ""
@@ -138,5 +153,5 @@ def _principal(found: object) -> str:
     return str(named or found.get("name") or "")
 
 
-def admitted(source: ObjectSource, authorizer: Authorizer) -> tuple[AdmittedType, ...]:
-    return IdentityRules(source, authorizer).admitted_types()
+def admitted(source: ObjectSource, rbac: Rbac) -> tuple[AdmittedType, ...]:
+    return IdentityRules(source, rbac).admitted_types()

@@ -2,7 +2,8 @@
 
 A pass reads what counts (plan Secrets live, for an init node must never be elected by an old look), decides, and writes: the
 tokens, plan Secrets in the order of the decision, Machines, the Cluster, and last the control plane's own status. Each write is
-bound to what was seen, and the first that fails ends the pass: the next one begins anew, with what is there then.
+bound to what was seen, and the first that fails ends the pass: the next one begins anew, with what is there then. A plan Secret
+that takes no plan is the exception: its machine is named in a wait, and the pass goes on for the others.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import plan_cattle_io as plans
 from remuda.api import rke_cattle_io as rke
 from remuda.kube.clock import Entropy
+from remuda.kube.errors import ApiError
 from remuda.kube.mergepatch import create_merge_patch
 from remuda.kube.objects import (
     GroupVersionResource,
@@ -41,7 +43,7 @@ from remuda.runtime.patching import Patch
 
 from ..names import SECRETS, plan_name
 from ..plans import Plan
-from ..plansecrets import PlanSecretError
+from ..plansecrets import PlanSecretError, is_locked
 from ..releases import Release, ReleaseError
 from ..runtimes import RKE2
 from ..views import PLAN_FIELDS, Views
@@ -64,6 +66,8 @@ _AGAIN = 5.0
 # For each machine a cluster is left alone so long between two looks: of many there is always one that has just said something.
 _REST_EACH, _LONGEST_REST = 0.01, 3.0
 _READS_AT_ONCE = 16
+# Answers to a write that concern this one Secret and stay the same until somebody repairs it.
+_REFUSALS = frozenset({403, 413, 422})
 _BY_MANAGED = "planned for a management cluster"
 # Conditions that only tell what was decided; the others are part of what is decided upon.
 _TOLD = frozenset(
@@ -165,8 +169,13 @@ class Planner:
             decision = plan(seen.snapshot, await self._render(seen))
         except _Wait as waiting:
             return Result(_AGAIN, (waiting.wait,))
-        await self._carry_out(seen, decision, beacon)
-        return self._result(seen, decision)
+        refused = await self._carry_out(seen, decision, beacon)
+        result = self._result(seen, decision)
+        if not refused:
+            return result
+        return replace(
+            result, after=_AGAIN if result.after is None else min(result.after, _AGAIN), waits=(*refused, *result.waits)
+        )
 
     def _result(self, seen: _Seen, decision: Decision) -> Result:
         rest = min(len(seen.machines) * _REST_EACH, _LONGEST_REST)
@@ -257,7 +266,9 @@ class Planner:
 
     # --- writing ----------------------------------------------------------------------------------------------------------
 
-    async def _carry_out(self, seen: _Seen, decision: Decision, beacon: Obj) -> None:
+    async def _carry_out(self, seen: _Seen, decision: Decision, beacon: Obj) -> list[Wait]:
+        """The waits for machines whose Secret takes no plan."""
+        refused: list[Wait] = []
         if decision.secrets or decision.create_tokens:
             beacon = await self._hold(seen, beacon, beacons.taken(beacon))
         if decision.create_tokens:
@@ -265,7 +276,14 @@ class Planner:
             await make(self._client, SECRETS, state_secret(seen.plane, self._entropy), CONTROLLER)
         now = seen.snapshot.now
         for name, change in decision.secrets.items():
-            await self._write_secret(seen, name, writing.plan_secret(seen.secrets[name], change, now))
+            try:
+                await self._write_secret(seen, name, writing.plan_secret(seen.secrets[name], change, now))
+            except ApiError as error:
+                # Marks move from one machine to another in their order: behind one that can't be moved nothing may be written.
+                if error.code not in _REFUSALS or change.labels:
+                    raise
+                refused.append(_no_plan(seen.machines[name], seen.secrets[name], error))
+                continue
             if change.plan is not None or change.retry:
                 log.info("%s the plan of machine %s", "wrote" if change.plan is not None else "retries", name)
         for name, of_machine in decision.machines.items():
@@ -276,6 +294,7 @@ class Planner:
         await self._say(seen, decision)
         if decision.applied:
             await self._hold(seen, beacon, beacons.released(beacon))
+        return refused
 
     async def _hold(self, seen: _Seen, beacon: Obj, patch: Obj | None) -> Obj:
         if patch is None:
@@ -321,6 +340,13 @@ class Planner:
         )
         if written is not None:
             self._manager.freshness.wrote((CONTROLLER, Key.of(seen.plane)), self._views.control_planes, written)
+
+
+def _no_plan(machine: Obj, secret: Obj, error: ApiError) -> Wait:
+    why = "the Secret with its plan is immutable" if is_locked(secret) else "the Secret with its plan can't be written"
+    log.warning("the plan of machine %s can't be written: %s", name_of(machine), error.reason)
+    ref = Ref(capi.GROUP, "Machine", *Key.of(machine))
+    return Wait(Code.MALFORMED, ref, Actor.REMUDA, Ref("", "Secret", *Key.of(secret)), why)
 
 
 def _unable(reason: CannotRender) -> Render:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
+from remuda.kube import jsonio
 from remuda.kube.clock import rfc3339, time_of
 
 from . import keys, waits
@@ -50,7 +51,7 @@ def noted(machine: Machine) -> Note | None:
     if not text:
         return None
     try:
-        found = json.loads(text)
+        found = jsonio.loads(text)
         attempts, revision, retry_at = int(found["attempts"]), int(found["revision"]), time_of(found["retryAt"])
     except (ValueError, TypeError, KeyError, OverflowError):
         return None

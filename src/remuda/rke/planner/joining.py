@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from remuda.kube import jsonio
 
 from .. import names
 from ..plans import Plan, PlanError
@@ -36,7 +37,7 @@ def server_in(plan: Plan) -> str:
     if file is None:
         return ""
     try:
-        config = json.loads(file.data)
+        config = jsonio.loads(file.data)
     except (ValueError, PlanError):
         return ""
     server = config.get("server") if isinstance(config, dict) else None
@@ -107,7 +108,7 @@ def _host(url: str) -> str:
 
 def _members(line: str) -> Iterator[tuple[str, str]]:
     try:
-        found = json.loads(line) if line else {}
+        found = jsonio.loads(line) if line else {}
     except ValueError:
         return
     members = found.get("members") if isinstance(found, dict) else None

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from remuda.kube import jsonio
 from remuda.kube.clock import rfc3339, time_of
 from remuda.kube.waits import Actor, Code, Wait
 
@@ -89,7 +90,7 @@ def noted(machine: Machine) -> Note | None:
     if not text:
         return None
     try:
-        said = json.loads(text)
+        said = jsonio.loads(text)
         at, attempts = time_of(said["at"]), int(said["attempts"])
         words = [str(said.get(name) or "") for name in ("checksum", "state", "generation", "reason")]
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from remuda.management.health.facts import Load, asked_for, load_of, provider_of, roles_of, shown, slim_node, slim_pod, summary_of
+from remuda.management.health.facts import (
+    NO_LOAD,
+    Load,
+    asked_for,
+    load_of,
+    provider_of,
+    read,
+    roles_of,
+    shown,
+    slim_node,
+    slim_pod,
+    summary_of,
+)
+from remuda.management.health.machines import management_node
 
 Obj = dict[str, Any]
 CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
@@ -129,3 +143,56 @@ def test_a_cluster_is_the_sum_of_the_nodes_that_take_work() -> None:
 def test_a_cluster_without_nodes() -> None:
     found = summary_of("v1.33.1", [], {})
     assert (found.nodes, found.architecture, found.capacity, found.requested) == (0, "", {}, {})
+
+
+# --- what a hostile cluster says --------------------------------------------------------------------------------------------
+
+
+def hostile() -> Obj:
+    """A Node as an API could tell it that was made to fill its server."""
+    long = "x" * 300_000
+    return {
+        "metadata": {
+            "name": "n1",
+            "resourceVersion": "1",
+            "labels": {f"example.com/{number}": "y" * 5000 for number in range(5000)},
+            "annotations": {f"example.com/{number}": "z" * 4000 for number in range(5000)} | {"example.com/long": long},
+            "managedFields": [{"manager": long}],
+            "selfLink": long,
+        },
+        "spec": {"taints": [{"key": long, "effect": "NoSchedule"}] * 5000, "providerID": long, "more": {"a": [long] * 100}},
+        "status": {
+            "conditions": [{"type": f"T{number}", "status": "True", "message": long} for number in range(1000)] + ["none"],
+            "addresses": [{"type": "InternalIP", "address": long}] * 1000,
+            "nodeInfo": {"architecture": long, "operatingSystem": long, "kubeletVersion": long},
+            "capacity": {"cpu": "9" * 100_000, "memory": "1e999999999", "pods": "1E400"},
+            "allocatable": {f"example.com/{number}": "1" for number in range(5000)},
+        },
+    }
+
+
+def test_a_node_is_kept_within_its_bounds_and_says_that_it_was_cut() -> None:
+    slim = slim_node(hostile())
+    assert len(json.dumps(slim, ensure_ascii=False)) < 64 << 10
+    assert slim["truncated"] == ["annotations", "labels", "spec", "status"]
+    made = management_node("c-one", slim, NO_LOAD, None, 0.0)
+    assert len(json.dumps(made, ensure_ascii=False)) < 96 << 10
+    assert made["metadata"]["annotations"] == {"remuda.io/truncated": "annotations,labels,spec,status"}
+    again = management_node("c-one", slim_node(node("n1")), NO_LOAD, made, 0.0)
+    assert "annotations" not in again["metadata"], "the notice goes with its reason"
+
+
+def test_sums_of_what_no_machine_has_are_none() -> None:
+    one = slim_node(hostile())
+    found = summary_of("v1.34.1", [one, slim_node(node("n2"))], {})
+    assert found.capacity == summary_of("v1.34.1", [slim_node(node("n2"))], {}).capacity
+    assert len(found.architecture) <= 64 and all(len(each) <= 64 for each in found.systems)
+    for amount in ("1", "250m", "1.5Gi", "128974848", "129e6", "0.1", "1E"):
+        assert read({"cpu": amount}).keys() == {"cpu"}, amount
+    for amount in ("1e400", "9" * 50, "", "abc", "1e", "1 "):
+        assert not read({"cpu": amount}), amount
+
+
+def test_many_systems_are_not_all_told() -> None:
+    nodes = [slim_node({"metadata": {"name": f"n{at}", "labels": {"kubernetes.io/os": f"os{at}"}}}) for at in range(100)]
+    assert len(summary_of("v1.34.1", nodes, {}).systems) == 16

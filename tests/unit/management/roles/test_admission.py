@@ -126,6 +126,18 @@ async def test_nobody_binds_a_global_role_with_more_than_they_hold() -> None:
         await here.as_("u-admin").create(GLOBAL_ROLE_BINDINGS, global_binding("admin", "u-second"))
 
 
+async def test_nobody_takes_a_global_role_away_that_gives_more_than_they_hold() -> None:
+    """Else a server could be left without its administrators."""
+    async with house() as here:
+        await role_keeper(here)
+        mine = await here.grant("admin", "u-admin")
+        keeper = here.as_("u-keeper")
+        assert "more than you hold" in await refused(keeper.delete(GLOBAL_ROLE_BINDINGS, mine["metadata"]["name"]))
+        friend = await keeper.create(GLOBAL_ROLE_BINDINGS, global_binding("keeper", "u-friend"))
+        await keeper.delete(GLOBAL_ROLE_BINDINGS, friend["metadata"]["name"])
+        await here.as_("u-admin").delete(GLOBAL_ROLE_BINDINGS, mine["metadata"]["name"])
+
+
 async def test_only_an_owner_makes_owners_and_only_of_their_cluster() -> None:
     async with house() as here:
         await tenants(here)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from remuda.api.management_cattle_io import TOKENS, USERS
+import pytest
+
+from remuda.api.management_cattle_io import API_VERSION, CLUSTER_ROLE_TEMPLATE_BINDINGS, GLOBAL_ROLE_BINDINGS, TOKENS, USERS
 from remuda.apiserver.users import AUTHENTICATED, User
 from remuda.client.inprocess import InProcessClient
 from remuda.kube.clock import Entropy
@@ -133,6 +136,92 @@ async def test_who_writes_users_does_not_lock_out_an_administrator() -> None:
         await keeper.patch(USERS, ADMIN, {"description": "the boss"})
         await keeper.patch(USERS, "u-jo", {"enabled": False})
         await keeper.delete(USERS, "u-jo")
+
+
+OWNERS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "rolebindings")
+BOGUS = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "y"}
+TAKING_OVER: tuple[Obj, ...] = (
+    {"username": "other"},
+    {"username": ""},
+    {"principalIds": []},
+    {"enabled": False},
+    {"mustChangePassword": True},
+    {"metadata": {"ownerReferences": [BOGUS]}},
+    {"metadata": {"finalizers": ["example.com/mine"]}},
+    {"metadata": {"labels": {"authz.management.cattle.io/bootstrapping": None, "x": "y"}}},
+)
+
+
+@pytest.mark.parametrize("holds", ["everything", "another resource", "a namespace", "a cluster", "every cluster"])
+async def test_nobody_changes_who_somebody_is_that_holds_what_they_do_not(holds: str) -> None:
+    """Who sets the name or the password of another is that other, and has what they have."""
+    async with house() as (made, as_):
+        keeper, target = as_(KEEPER), "u-above"
+        await made.client.create(USERS, user_manifest(target, "above"))
+        await endow(made, target, holds)
+        stored = await made.client.create(TOKENS, token(target))
+        for change in TAKING_OVER:
+            assert "may do more than you" in await refused(keeper.patch(USERS, target, change)), change
+        assert "may do more than you" in await refused(keeper.delete(USERS, target))
+        for attempt in (
+            keeper.patch(TOKENS, stored["metadata"]["name"], {"enabled": False}),
+            keeper.delete(TOKENS, stored["metadata"]["name"]),
+        ):
+            assert "may do more than you" in await refused(attempt)
+        # Nor by making them anew, before or after: what they were given may still be there.
+        await made.client.delete(USERS, target)
+        assert "may do more than you" in await refused(keeper.create(USERS, user_manifest(target, "above")))
+        await as_(ADMIN).create(USERS, user_manifest(target, "above"))
+        await keeper.patch(USERS, target, {"displayName": "Above", "description": "of us"})
+        # Themselves, and who may be them anyway, do.
+        await give(made, "u-butler", ("management.cattle.io", "users", "*"), ("", "users", "impersonate"))
+        await as_("u-butler").patch(USERS, target, {"username": "renamed"})
+
+
+async def endow(made: Management, user: str, what: str) -> None:
+    subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user}
+    match what:
+        case "everything":
+            await give(made, user, ("*", "*", "*"))
+        case "another resource":
+            await give(made, user, ("management.cattle.io", "settings", "update"))
+        case "a namespace":
+            ref = {"kind": "ClusterRole", "apiGroup": "rbac.authorization.k8s.io", "name": "view"}
+            meta = {"name": "theirs", "namespace": "default"}
+            binding = {"apiVersion": RBAC, "kind": "RoleBinding", "metadata": meta, "subjects": [subject], "roleRef": ref}
+            rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
+            role = {"apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": "view"}, "rules": [rule]}
+            with contextlib.suppress(ApiError):
+                await made.client.create(CLUSTER_ROLES, role)
+            await made.client.create(OWNERS, binding)
+        case "a cluster":
+            await made.client.create(GroupVersionResource("", "v1", "namespaces"), {"metadata": {"name": "c-one"}})
+            names = {"clusterName": "c-one", "roleTemplateName": "cluster-owner", "userName": user}
+            meta = {"name": "owner", "namespace": "c-one"}
+            await made.client.create(
+                CLUSTER_ROLE_TEMPLATE_BINDINGS,
+                {"apiVersion": API_VERSION, "kind": "ClusterRoleTemplateBinding", "metadata": meta, **names},
+            )
+        case "every cluster":
+            names = {"globalRoleName": "read-only", "userName": user}
+            await made.client.create(
+                GLOBAL_ROLE_BINDINGS, {"apiVersion": API_VERSION, "kind": "GlobalRoleBinding", "metadata": {"name": "r"}, **names}
+            )
+
+
+async def test_who_holds_the_same_manages_users_as_before() -> None:
+    async with house() as (made, as_):
+        for user in (KEEPER + "2", "u-jo"):
+            await give(
+                made,
+                user,
+                ("management.cattle.io", "settings", "update"),
+                *([("management.cattle.io", "users", "*"), ("management.cattle.io", "tokens", "*")] if user != "u-jo" else []),
+            )
+        keeper = as_(KEEPER + "2")
+        await keeper.patch(USERS, "u-jo", {"username": "joanna", "enabled": False})
+        await keeper.delete(USERS, "u-jo")
+        await keeper.create(USERS, user_manifest("u-new", "new"))
 
 
 async def test_a_login_name_is_one_word_that_nobody_else_has() -> None:

@@ -50,8 +50,9 @@ def test_an_init_node_that_is_etcd_alone_tells_its_address_itself() -> None:
     told = with_node(member, replace(done(render(snapshot(), member, Join(init=True))), periodic=said))
     assert upkeep(snapshot(), told) == {names.JOIN_URL: "https://[fd00::9]:9345"}
     assert told.node is not None
-    garbled = replace(told.node, periodic={**said, "capture-address": Periodic("{no json")})
-    assert upkeep(snapshot(), with_node(told, garbled)) == {}
+    for nonsense in ("{no json", '{"members":' * 5000, '{"members": [{"name": "a-1", "clientURLs": ["https://[fd00"]}]}'):
+        garbled = replace(told.node, periodic={**said, "capture-address": Periodic(nonsense)})
+        assert upkeep(snapshot(), with_node(told, garbled)) == {}
 
 
 def test_whom_a_machine_joined_is_read_back_from_its_plan() -> None:

@@ -94,6 +94,8 @@ def go_json_problem(raw: bytes) -> str:
         if not text.strip() or error.pos >= len(text):
             return "unexpected end of JSON input"
         return _go_syntax_problem(text, error.pos)
+    except RecursionError:
+        return "exceeded max depth"
     if value is None or isinstance(value, dict):
         return ""
     kind = {bool: "bool", int: "number", float: "number", str: "string", list: "array"}[type(value)]
