@@ -141,7 +141,8 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/e2e/access/test_registering.py::test_a_host_of_one_cluster_is_none_of_another",
     ),
     "S22": (
-        f"{_JOINING}::test_a_script_is_for_one_host_and_a_short_while",
+        f"{_JOINING}::test_a_script_is_for_one_host_and_ends_with_its_first_act",
+        f"{_JOINING}::test_a_script_that_was_not_used_in_time_lets_no_host_in",
         "tests/unit/rke/test_bootstraptokens.py::test_it_opens_nothing_but_what_it_was_made_for",
         "tests/e2e/access/test_registering.py::test_the_token_of_a_machine_that_is_gone_is_dead",
     ),

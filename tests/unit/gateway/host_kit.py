@@ -15,6 +15,7 @@ from multidict import CIMultiDict
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
+from remuda.apiserver.authn import Credentials
 from remuda.apiserver.authz import Action
 from remuda.apiserver.users import User
 from remuda.gateway.asking import Asked, Caller
@@ -148,6 +149,11 @@ class Hosted:
         asking = asyncio.create_task(self.ask("/v3/connect/agent", headers))
         await self.made.settle(seconds)
         return await asking
+
+    async def act(self, token: str) -> None:
+        """What the first request of a host's agent does: it shows the token of its plan to the API."""
+        await self.made.server.chain.identify(Credentials(bearer=token))
+        await self.made.settle(1)
 
     async def script_token(self, name: str) -> str:
         return await self.made.secret_text(bootstrap_name(name), FLEET, "value")
