@@ -166,7 +166,8 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/e2e/access/test_registering.py::test_a_host_of_one_cluster_is_none_of_another",
     ),
     "S22": (
-        f"{_JOINING}::test_a_script_is_for_one_host_and_a_short_while",
+        f"{_JOINING}::test_a_script_is_for_one_host_and_ends_with_its_first_act",
+        f"{_JOINING}::test_a_script_that_was_not_used_in_time_lets_no_host_in",
         "tests/unit/rke/test_bootstraptokens.py::test_it_opens_nothing_but_what_it_was_made_for",
         "tests/e2e/access/test_registering.py::test_the_token_of_a_machine_that_is_gone_is_dead",
     ),
@@ -331,5 +332,12 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/unit/kube/test_outbound.py::test_no_form_of_ipv6_hides_an_address_that_is_refused",
         "tests/unit/kube/test_outbound.py::test_a_name_is_looked_up_once_and_connected_to_as_it_was_checked",
         "tests/unit/gateway/test_machineaccess.py::test_a_shell_leads_to_no_address_that_the_policy_refuses",
+    ),
+    "S52": (
+        "tests/unit/gateway/test_joining_any_moment.py::test_whichever_write_the_server_dies_after_the_host_is_let_in",
+        "tests/unit/rke/test_hosts.py::test_a_host_that_did_not_hear_gets_the_same_answer_until_its_token_expires",
+        "tests/unit/rke/test_hosts.py::test_a_host_that_has_acted_comes_again_only_with_what_it_got",
+        "tests/unit/rke/test_unmanaged.py::test_a_host_that_has_used_its_token_is_let_in_no_more_without_it",
+        "tests/unit/rke/test_awaitedhost.py::test_the_token_of_a_script_is_marked_when_its_host_acts_and_not_before",
     ),
 }

@@ -1,9 +1,10 @@
 """`/v3/connect/agent`: hosts come in and get the way to their plan; and two small questions that they may ask (protocols.md §3).
 
-Two kinds of tokens let in. The one in a machine's install script is for that machine, once. A cluster's `node-token` is for new
-hosts, which become machines of that cluster; a host that is known already has to show the token of its plan, too
-(:mod:`remuda.rke.registration` judges). What they get opens their own plan and nothing else; what opens a tunnel
-(:mod:`.tunnels`) registers no host. :mod:`remuda.rke.hosts` and :mod:`remuda.rke.newcomers` do the work, here is its HTTP.
+Two kinds of tokens let in. The one in a machine's install script is for that machine and one host. A cluster's `node-token` is
+for new hosts, which become machines of that cluster. Both give the same answer again until the host has acted with it; from then
+on the host has to show the token of its plan, too (:mod:`remuda.rke.registration` judges). What they get opens their own plan and
+nothing else; what opens a tunnel (:mod:`.tunnels`) registers no host. :mod:`remuda.rke.hosts` and :mod:`remuda.rke.newcomers` do
+the work, here is its HTTP.
 """
 
 from __future__ import annotations
@@ -111,9 +112,10 @@ class Joining:
     async def _awaited(self, asked: Asked, token: str, machine_id: str) -> Obj:
         """A host that a machine waits for, by the token in its install script."""
         layout = _layout_of(asked)
+        known_as = await self._known_as(asked, machine_id)
         for attempt in range(_TRIES):
             try:
-                machine = await self._hosts.by_bootstrap_token(token, machine_id)
+                machine = await self._hosts.by_bootstrap_token(token, machine_id, known_as)
                 if layout is not None:
                     await self._hosts.settle(machine, layout)
                 return machine
@@ -244,7 +246,7 @@ def _said(asked: Asked) -> dict[str, list[str]]:
 
 
 def _layout_of(asked: Asked) -> Layout | None:
-    """Before its token is used up, which is for one time."""
+    """Before its token is looked at: a host that lives nowhere must not become the machine."""
     said = asked.request.headers.get(f"{PREFIX}Layout")
     try:
         return layouts.parse(said) if said else None

@@ -15,6 +15,7 @@ CONTROLLERS: tuple[str, ...] = (
     "release-data",
     "rke-bootstrap",
     "bootstraptoken",
+    "awaited-host",
     "unmanaged-machine",
     "custom-machine",
     "plansecret",

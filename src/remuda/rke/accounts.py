@@ -106,6 +106,10 @@ async def ensure_token(
     made beside it go: a token that nobody knows of can't be taken away.
     """
     found = tokens_of(secrets, account)
+    if not found or str(Key.of(found[0])) != annotations_of(account).get(TOKEN_OF_ACCOUNT):
+        # The cache may not have the one that is named yet: to choose another would end what a host may have been given.
+        unseen = await named_token(client, account)
+        found = [unseen, *found] if unseen is not None else found
     made = not found
     chosen = (
         await client.create(SECRETS, token_secret(account, annotations), namespace_of(account), field_manager=field_manager)
@@ -118,6 +122,20 @@ async def ensure_token(
     for surplus in found[1:]:
         await _delete(client, surplus)
     return chosen, made
+
+
+async def named_token(client: Client, account: Obj) -> Obj | None:
+    """The token Secret that the account names, as the server has it now; None when there is none."""
+    named = annotations_of(account).get(TOKEN_OF_ACCOUNT)
+    if not named:
+        return None
+    try:
+        secret = await client.get(SECRETS, named.rpartition("/")[2], namespace_of(account))
+    except ApiError as error:
+        if error.is_not_found:
+            return None
+        raise
+    return secret if is_token_of(secret, account) and not is_being_deleted(secret) else None
 
 
 async def _name_token(client: Client, account: Obj, named: str, field_manager: str) -> None:

@@ -24,6 +24,7 @@ from remuda.provisioning.secret import CloudCredentials
 from remuda.runtime import Manager, Reconciler, Watch
 
 from . import CONTROLLERS
+from .awaitedhost import AwaitedHosts
 from .bootstrap import Bootstraps, Scripts
 from .bootstraptoken import BootstrapTokens
 from .custommachine import CustomMachines
@@ -109,7 +110,8 @@ def machine_controllers(
     infrastructure machines are whose nodes are to be found."""
     yield Bootstraps(manager, scripts, DistributionsMembers(workloads, manager.clock), script_watches)
     yield BootstrapTokens(manager, environment)
-    yield Unmanaged(manager, environment)
+    yield AwaitedHosts(manager, environment)
+    yield Unmanaged(manager)
     yield CustomMachines(manager, workloads)
     yield PlanSecrets(manager)
     yield MachineNodeLookup(manager, workloads, resources)

@@ -1,4 +1,4 @@
-"""The bootstraptoken controller: marks tokens of install scripts that have come to their end (capr.md §2.7).
+"""The bootstraptoken controller: marks tokens of install scripts that have expired (capr.md §2.7).
 
 When that is, is :mod:`.bootstraptokens`. The mark is for good: a token that has ended does not come back to life when somebody
 raises a setting.
@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from remuda.api.management_cattle_io import SETTINGS
-from remuda.kube.objects import Key, is_being_deleted, name_of, resource_version_of
+from remuda.client.api import Client
+from remuda.kube.objects import Key, is_being_deleted, name_of, namespace_of, resource_version_of
 from remuda.management.settings import Settings
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
 from remuda.runtime.informer import without_managed_fields
@@ -26,11 +27,17 @@ Obj = dict[str, Any]
 
 CONTROLLER = "bootstraptoken"
 _ENDS = "system-agent-installer-token-ttl-enabled"
-_LONG, _SHORT = "system-agent-installer-token-long-ttl", "system-agent-installer-token-short-ttl"
+_LONG = "system-agent-installer-token-long-ttl"
 
 
 def terms_of(settings: Settings) -> Terms:
-    return Terms(settings.seconds(_LONG), settings.seconds(_SHORT), settings.flag(_ENDS))
+    return Terms(settings.seconds(_LONG), settings.flag(_ENDS))
+
+
+async def invalidate(client: Client, secret: Obj, field_manager: str) -> None:
+    """Mark a token as ended. Bound to what was seen: a host that comes in this moment is known first, or finds the mark."""
+    marked = {"resourceVersion": resource_version_of(secret), "annotations": {TOKEN_INVALIDATED: "true"}}
+    await client.patch(SECRETS, name_of(secret), {"metadata": marked}, namespace_of(secret), field_manager=field_manager)
 
 
 class BootstrapTokens:
@@ -58,12 +65,10 @@ class BootstrapTokens:
         left = end - self._clock.time()
         if left > 0:
             return Result(after=left)
-        # Bound to what was seen: a host that comes in this moment either makes it known first, or finds the mark.
-        marked = {"resourceVersion": resource_version_of(secret), "annotations": {TOKEN_INVALIDATED: "true"}}
-        await self._client.patch(SECRETS, key.name, {"metadata": marked}, key.namespace, field_manager=CONTROLLER)
-        log.info("the token has come to its end")
+        await invalidate(self._client, secret, CONTROLLER)
+        log.info("the token has expired")
         return DONE
 
 
 def _matters(new: Obj | None, old: Obj | None) -> bool:
-    return name_of(new or old or {}) in (_ENDS, _LONG, _SHORT)
+    return name_of(new or old or {}) in (_ENDS, _LONG)

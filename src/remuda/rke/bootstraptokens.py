@@ -1,9 +1,10 @@
 """How long the token in an install script is good, and for whom (protocols.md §3.2, §3.6). Pure.
 
-It ends a while after it was made, and a short while after it was first used: long enough for a host to ask again that did not
-hear the answer. It is good for the one machine that it was made for, and from the first use on for the one host that came with
-it: whoever finds it later in user data gets nothing for it. The gateway asks :func:`refusal`; the controller of the same name
-marks what has ended, so that it stays ended when the terms are changed.
+It ends a while after it was made, and as soon as its host has acted with what it got for it (:func:`.registration.has_acted`).
+Until then the host may ask again and gets the same answer: the server, or the host itself, may have died before the answer was
+kept. It is good for the one machine that it was made for, and from the first use on for the one host that came with it: what is
+found of it later in user data opens nothing. The gateway asks :func:`refusal`; the controller of the same name marks a token that
+has expired, and :mod:`.awaitedhost` one whose host has acted, so that it stays ended when the terms are changed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from .names import (
     ACCOUNT_ROLE,
     BOOTSTRAP_NAME,
     BOOTSTRAP_TOKEN,
-    LAST_ACCESS,
     MACHINE_ID,
     MACHINE_NAME,
     ROLE_BOOTSTRAP,
@@ -33,10 +33,9 @@ Obj = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Seconds since it was made, and since it was used; `ends` is false where somebody turned that off."""
+    """`long` are the seconds for which it is good; `ends` is false where an administrator turned the end off."""
 
     long: float = 1800.0
-    short: float = 30.0
     ends: bool = True
 
 
@@ -49,18 +48,14 @@ def is_invalidated(secret: Obj) -> bool:
 
 
 def end_of(secret: Obj, terms: Terms) -> float | None:
-    """When it ceases to be good, as a time; None when never. What is no time counts as the beginning of time."""
+    """When it expires, as a time; None when never. What is no time counts as the beginning of time."""
     if not terms.ends:
         return None
-    ends = [(time_of(metadata(secret).get("creationTimestamp")) or 0.0) + terms.long]
-    used = annotations_of(secret).get(LAST_ACCESS)
-    if used:
-        ends.append((time_of(used) or 0.0) + terms.short)
-    return min(ends)
+    return (time_of(metadata(secret).get("creationTimestamp")) or 0.0) + terms.long
 
 
 def is_good(secret: Obj, terms: Terms, now: float) -> bool:
-    """Whether it may still be used; does not wait for the controller to say so."""
+    """Whether it has neither expired nor been marked; does not wait for the controller to mark it."""
     if not is_bootstrap_token(secret) or is_invalidated(secret) or is_being_deleted(secret):
         return False
     end = end_of(secret, terms)
@@ -68,16 +63,28 @@ def is_good(secret: Obj, terms: Terms, now: float) -> bool:
 
 
 def refusal(
-    secret: Obj, account: Obj | None, bootstrap: Obj | None, machine: Obj | None, machine_id: str, terms: Terms, now: float
+    secret: Obj,
+    account: Obj | None,
+    bootstrap: Obj | None,
+    machine: Obj | None,
+    machine_id: str,
+    terms: Terms,
+    now: float,
+    *,
+    acted: bool = False,
+    proven: bool = False,
 ) -> str:
     """Why a host that shows this token is not let in as this machine; "" when it is.
 
-    `account` is the one that the token's Secret names, `bootstrap` and `machine` those that the account's labels name.
+    `account` is the one that the token's Secret names, `bootstrap` and `machine` those that the account's labels name. `acted`
+    says that the machine's host has used its plan's token, and `proven` that this host shows that token besides.
     """
     if not machine_id:
         return "the host does not say which it is"
-    if not is_good(secret, terms, now):
-        return "the token is no longer good"
+    if acted and terms.ends and not proven:
+        return "the token was for one registration, and its host has begun to work"
+    if not proven and not is_good(secret, terms, now):
+        return "the token has expired"
     if account is None or not is_token_of(secret, account):
         return "the token's account is gone"
     if bootstrap is None or machine is None or not _belong(account, bootstrap, machine):

@@ -27,6 +27,7 @@ from remuda.kube.objects import (
     namespace_of,
     owner_references_of,
     resource_version_of,
+    uid_of,
 )
 from remuda.kube.owners import is_owned_by
 from remuda.management.making import find
@@ -34,7 +35,7 @@ from remuda.management.settings import Settings
 from remuda.runtime import Informers, synced
 
 from . import layout
-from .accounts import digest, ensure_token, is_token_of, shown, text_of, token_secrets
+from .accounts import digest, ensure_token, is_token_of, named_token, shown, text_of, token_secrets
 from .bootstraptoken import terms_of
 from .bootstraptokens import is_bootstrap_token, refusal
 from .names import (
@@ -49,6 +50,8 @@ from .names import (
     SERVICE_ACCOUNTS,
     plan_name,
 )
+from .refusals import RefusalNotes
+from .registration import has_acted
 
 Obj = dict[str, Any]
 
@@ -85,9 +88,14 @@ class Hosts:
         self._tokens = token_secrets(informers)
         self._tokens.add_index(_BY_SHOWN, _shown_by)
         self._tokens.add_index(_BY_DIGEST, _digest_of)
+        self._refusals = RefusalNotes(client, clock, _MANAGER)
 
-    async def by_bootstrap_token(self, text: str, machine_id: str) -> Obj:
-        """The Machine that a host with this token and this id is from now on. Raises Refused, or a conflict to be tried again."""
+    async def by_bootstrap_token(self, text: str, machine_id: str, known_as: Obj | None = None) -> Obj:
+        """The Machine that a host with this token and this id is from now on. Raises Refused, or a conflict to be tried again.
+
+        `known_as` is the Machine whose plan token the host shows besides. Until its host has acted a Machine gives the same
+        answer again: each write here is either done already, or done now.
+        """
         await synced(self._settings, self._tokens)
         known = self._tokens.indexed(_BY_SHOWN, digest(text))
         if len(known) != 1:
@@ -102,15 +110,21 @@ class Hosts:
         bootstrap = await self._find(rke.RKE_BOOTSTRAPS, marks.get(BOOTSTRAP_NAME), namespace)
         machine = await self._find(capi.MACHINES, marks.get(MACHINE_NAME), namespace)
         terms = terms_of(Settings(self._settings.objects(), self._environment))
-        why = refusal(token, account, bootstrap, machine, machine_id, terms, self._clock.time())
+        acted = machine is not None and await self._has_acted(machine, bootstrap)
+        proven = machine is not None and known_as is not None and uid_of(known_as) == uid_of(machine)
+        now = self._clock.time()
+        why = refusal(token, account, bootstrap, machine, machine_id, terms, now, acted=acted, proven=proven)
         if why or machine is None:
+            await self._refusals.note(token, machine_id, why)
             raise Refused(why)
+        # The Machine first: what is written on it decides which host it is, whoever dies next.
+        named = await self._named(machine, machine_id)
         await self._used(token)
-        return await self._named(machine, machine_id)
+        return named
 
     async def plan_access(self, machine: Obj) -> PlanAccess | None:
         """How its host reaches the plan of a Machine that :meth:`by_bootstrap_token` or a request gave; None as long as the
-        account or its token is not there yet. From the first time on it counts as given to somebody."""
+        account or its token is not there yet. The same one each time: it counts as taken when its host uses it."""
         await synced(self._tokens)
         bootstrap = dig(machine, "spec", "bootstrap", "configRef", "name") or ""
         name, namespace = plan_name(bootstrap), namespace_of(machine)
@@ -154,11 +168,18 @@ class Hosts:
         if bootstrap is not None and layout.ANNOTATION not in annotations_of(bootstrap):
             await self._patch(rke.RKE_BOOTSTRAPS, bootstrap, {"annotations": {layout.ANNOTATION: layout.text_of(place)}})
 
+    async def _has_acted(self, machine: Obj, bootstrap: Obj | None) -> bool:
+        """Live, as everything that decides here."""
+        name, namespace = plan_name(name_of(bootstrap or {})), namespace_of(machine)
+        account = await self._find(SERVICE_ACCOUNTS, name, namespace)
+        token = await named_token(self._client, account) if account is not None else None
+        return has_acted(machine, await self._find(SECRETS, name, namespace), token)
+
     async def _find(self, resource: GroupVersionResource, name: str | None, namespace: str) -> Obj | None:
         return await find(self._client, resource, name, namespace) if name else None
 
     async def _used(self, token: Obj) -> None:
-        """Write down the first use, by which it ends; a later one must not make it last longer."""
+        """Write down when it was first used."""
         if LAST_ACCESS in annotations_of(token):
             return
         now = {LAST_ACCESS: rfc3339(self._clock.time())}

@@ -41,6 +41,8 @@ INIT_NODE: Final = "rke.cattle.io/init-node"
 NODE_NAME: Final = "rke.cattle.io/node-name"
 BACKUP: Final = "resources.cattle.io/backup"
 ACCOUNT_LABEL: Final = "cattle.io/service-account.name"
+# Of Kubernetes: the API server labels a token's Secret with the day of the token's last use.
+TOKEN_LAST_USED: Final = "kubernetes.io/legacy-token-last-used"
 
 PLAN_CLUSTER_GROUP: Final = "plan.cattle.io/cluster-group"
 PLAN_CLUSTER_KIND: Final = "plan.cattle.io/cluster-kind"
@@ -86,6 +88,9 @@ PLAN_TOKEN_SHOWN: Final = "remuda.dev/plan-token-shown"
 REGISTER_AGAIN: Final = "remuda.dev/register-again"
 # Written on a request that is not followed: why.
 REFUSED: Final = "remuda.dev/refused"
+
+# Written on the Secret with a host's token: how often hosts were refused, since when and why (refusals.py).
+REFUSALS: Final = "remuda.dev/registration-refusals"
 
 CUSTOM_PREFIX: Final = "custom-"
 

@@ -2,28 +2,38 @@
 
 Whoever has a cluster's token for nodes may bring a new host. It must not be enough to become a host that is there already: with
 its plan, a stranger would get the cluster's secrets. So a machine-id that is known comes in again only with the plan token that
-it was given, or when an administrator says so on the Machine. A host that did not hear the first answer may ask again for
-a short while, as long as nobody has used it.
+it was given, or when an administrator says so on the Machine. Until the host has acted with what it got it may ask again, and
+gets the same answer: the server, or the host, may have died before the answer was kept. That opens nothing which the cluster's
+token does not open anyway, by a new host.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from remuda.kube.clock import time_of
-from remuda.kube.objects import annotations_of, is_being_deleted, labels_of, name_of, uid_of
+from remuda.kube.objects import annotations_of, dig, is_being_deleted, labels_of, name_of, uid_of
 
-from .names import LAST_ACCESS, MACHINE_ID, NODE_NAME, PLAN_TOKEN_SHOWN, REGISTER_AGAIN
+from .names import MACHINE_ID, NODE_NAME, PLAN_TOKEN_SHOWN, REGISTER_AGAIN, TOKEN_LAST_USED
 from .plansecrets import is_in_use
 
 Obj = dict[str, Any]
 
 
-def refusal(machine: Obj, request: Obj, machine_id: str, plan: Obj | None, token: Obj | None, short: float, now: float) -> str:
+def has_acted(machine: Obj, plan: Obj | None, token: Obj | None) -> bool:
+    """Whether the host of a Machine has used what it got at its registration.
+
+    `plan` is the Machine's plan Secret and `token` the Secret with the token for it. The API server labels a token's Secret when
+    the token is used; a server that did not do so before leaves what the agent has written in its plan, and the node.
+    """
+    if TOKEN_LAST_USED in labels_of(token or {}) or dig(machine, "status", "nodeRef", "name"):
+        return True
+    return plan is not None and is_in_use(plan)
+
+
+def refusal(machine: Obj, request: Obj, machine_id: str, plan: Obj | None, token: Obj | None) -> str:
     """Why a host is not let in as this Machine, which is there already; "" when it is.
 
-    `plan` is the Machine's plan Secret, `token` the Secret with the token that its host was given, `short` the seconds in which
-    a host may ask again that did not hear.
+    `plan` is the Machine's plan Secret, `token` the Secret with the token that its host was given.
     """
     if labels_of(machine).get(MACHINE_ID) != machine_id:
         # Names are short hashes of ids: to find another id with the same one takes patience, not luck.
@@ -34,20 +44,12 @@ def refusal(machine: Obj, request: Obj, machine_id: str, plan: Obj | None, token
     shown = annotations_of(request).get(PLAN_TOKEN_SHOWN)
     if (shown and shown == uid_of(machine)) or annotations_of(machine).get(REGISTER_AGAIN) == "true":
         return ""
-    if not _was_given(plan, token, short, now):
+    if not has_acted(machine, plan, token):
         return ""
     return (
         f"this host is registered already, as machine {name_of(machine)}, and does not show the token that it got; "
         f"to let it in again set the annotation {REGISTER_AGAIN}=true on the Machine"
     )
-
-
-def _was_given(plan: Obj | None, token: Obj | None, short: float, now: float) -> bool:
-    """Whether somebody has the plan's token: it was used, or given out a while ago."""
-    if plan is not None and is_in_use(plan):
-        return True
-    given = annotations_of(token or {}).get(LAST_ACCESS)
-    return bool(given) and now >= (time_of(given) or 0.0) + short
 
 
 def namesake(machines: list[Obj], node_name: str, machine_id: str) -> Obj | None:

@@ -7,26 +7,22 @@ followed says why, for the gateway to pass on. Either way it is gone after a min
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import management_cattle_io as management
 from remuda.api import rke_cattle_io as rke
-from remuda.api.management_cattle_io import SETTINGS
 from remuda.kube.clock import time_of
 from remuda.kube.objects import GroupVersionResource, Key, annotations_of, is_being_deleted, labels_of, metadata, name_of, uid_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.management.making import find, make, remove
-from remuda.management.settings import Settings
 from remuda.provisioning.cluster.names import is_administrated
 from remuda.provisioning.cluster.views import Views as Clusters
 from remuda.runtime import DONE, WARNING, Controller, Manager, Result, Retry, logger, synced
 from remuda.runtime.informer import without_managed_fields
 
-from .accounts import token_secrets, tokens_of
-from .bootstraptoken import terms_of
+from .accounts import named_token
 from .machinerequests import LIFETIME, Request, RequestError, objects, parse
 from .names import (
     MACHINE_ID,
@@ -39,6 +35,7 @@ from .names import (
     SERVICE_ACCOUNTS,
     plan_name,
 )
+from .refusals import RefusalNotes
 from .registration import namesake, refusal
 from .views import Views
 
@@ -56,24 +53,22 @@ _BY_ID = "machine id"
 class Unmanaged:
     controller = Controller(CONTROLLER, SECRETS, fields=_FIELDS, transform=without_managed_fields)
 
-    def __init__(self, manager: Manager, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, manager: Manager) -> None:
         self._manager = manager
         self._client = manager.client
         self._clock = manager.clock
-        self._environment = environment or {}
         self._events = manager.recorder(CONTROLLER)
         self._requests = manager.informers.of(SECRETS, fields=_FIELDS, transform=without_managed_fields)
         self._views = Views(manager.informers)
         self._clusters = Clusters(manager.informers)
         self._managed = manager.informers.of(management.CLUSTERS)
-        self._settings = manager.informers.of(SETTINGS)
-        self._tokens = token_secrets(manager.informers)
+        self._refusals = RefusalNotes(manager.client, manager.clock, CONTROLLER)
         self._views.machines.add_index(_BY_ID, lambda obj: filter(None, (labels_of(obj).get(MACHINE_ID),)))
         self.controller = replace(type(self).controller, concurrency=8, wait=5.0)
 
     async def reconcile(self, key: Key) -> Result:
         await self._views.synced()
-        await synced(self._requests, self._settings, self._tokens, *self._clusters.caches)
+        await synced(self._requests, *self._clusters.caches)
         await self._manager.freshness.caught_up((CONTROLLER, key))
         request = self._requests.get(*key)
         if request is None or is_being_deleted(request):
@@ -137,9 +132,10 @@ class Unmanaged:
         if (machine.get("spec") or {}).get("clusterName") != cluster.name:
             raise RequestError("this host is a machine of another cluster")
         plan, token = await self._given(machine)
-        short = terms_of(Settings(self._settings.objects(), self._environment)).short
-        why = refusal(machine, secret, request.machine_id, plan, token, short, self._clock.time())
+        why = refusal(machine, secret, request.machine_id, plan, token)
         if why:
+            if token is not None:
+                await self._refusals.note(token, request.machine_id, why)
             raise RequestError(why)
         return machine
 
@@ -149,9 +145,7 @@ class Unmanaged:
             name = plan_name(key.name)
             plan = await find(self._client, SECRETS, name, key.namespace)
             account = await find(self._client, SERVICE_ACCOUNTS, name, key.namespace)
-            tokens = [] if account is None else tokens_of(self._tokens, account)
-            token = await find(self._client, SECRETS, name_of(tokens[0]), key.namespace) if tokens else None
-            return plan, token
+            return plan, await named_token(self._client, account) if account is not None else None
         return None, None
 
     async def _make(self, request: Request, secret: Obj, cluster: Key) -> Obj:

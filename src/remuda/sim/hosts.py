@@ -18,6 +18,7 @@ from typing import Any
 from remuda.agent import decide as agent
 from remuda.agent.apply import Result
 from remuda.api.cluster_x_k8s_io import MACHINES
+from remuda.apiserver.authn import BadCredentials, Credentials
 from remuda.apiserver.server import Server
 from remuda.apiserver.users import AUTHENTICATED, User
 from remuda.client.api import Client
@@ -139,6 +140,7 @@ class SimulatedHost:
     # --- the agent --------------------------------------------------------------------------------------------------------
 
     async def _follow(self, access: PlanAccess) -> None:
+        await self._show_token(access)
         name = f"system:serviceaccount:{access.namespace}:{access.secret_name}"
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{access.namespace}", AUTHENTICATED)
         own = InProcessClient(self._park.server, manager="rancher-system-agent", user=User(name, groups=groups))
@@ -157,6 +159,13 @@ class SimulatedHost:
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
+
+    async def _show_token(self, access: PlanAccess) -> None:
+        """As over the network, where each request shows it: of this the server knows that the host is at work."""
+        try:
+            await self._park.server.chain.identify(Credentials(bearer=access.token))
+        except BadCredentials as error:
+            log.debug("%s: %s", self.name, error)
 
     async def _wait(self) -> None:
         try:

@@ -65,15 +65,30 @@ async def test_a_host_that_lives_nowhere_may_say_it_again() -> None:
         assert (await place.come("m1", OTHER))[0] == 200
 
 
-async def test_a_script_is_for_one_host_and_a_short_while() -> None:
+async def test_a_script_is_for_one_host_and_ends_with_its_first_act() -> None:
     async with hosted() as place:
         await place.wanted()
         await place.made.machine("m1")
         await place.made.settle(5)
-        assert (await place.come("m1"))[0] == 200
+        status, answer = await place.come("m1")
+        assert status == 200
         assert await place.come("m1", OTHER) == (401, b"the machine is another host already")
-        await place.made.settle(40)
-        assert await place.come("m1") == (401, b"the token is no longer good")
+        await place.made.settle(600)
+        assert await place.come("m1") == (200, answer), "the host asks again, not having heard: the same answer"
+        await place.act(token_in(answer))
+        ended = (401, b"the token was for one registration, and its host has begun to work")
+        assert await place.come("m1") == ended
+        assert await place.come("m1", **{"Plan-Token": "wrong"}) == ended
+        assert await place.come("m1", **{"Plan-Token": token_in(answer)}) == (200, answer), "it runs its script again"
+
+
+async def test_a_script_that_was_not_used_in_time_lets_no_host_in() -> None:
+    async with hosted() as place:
+        await place.wanted()
+        await place.made.machine("m1")
+        await place.made.settle(1900)
+        assert await place.come("m1") == (401, b"the token has expired")
+        assert MACHINE_ID not in labels_of(await place.made.get(capi.MACHINES, "m1", FLEET))
 
 
 @pytest.mark.parametrize(

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
+from remuda.apiserver.authn import Credentials
+from remuda.kube.clock import Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import labels_of
-from remuda.rke.accounts import shown
+from remuda.rke.accounts import ensure_token, shown, text_of, token_secrets
 from remuda.rke.assembly import machine_controllers
-from remuda.rke.hosts import Hosts, Refused, UnknownToken
+from remuda.rke.hosts import Hosts, PlanAccess, Refused, UnknownToken
 from remuda.rke.names import MACHINE_ID, SERVICE_ACCOUNTS, bootstrap_name, plan_name
-from remuda.runtime import Reconciler
+from remuda.runtime import Informers, Reconciler
 from tests.unit.management.clusters.kit import Parts
 
 from .kit import FLEET, Machines, machines
 
+Obj = dict[str, Any]
 ONE, OTHER = "a" * 63, "b" * 63
 
 
@@ -54,16 +58,59 @@ async def test_a_host_becomes_its_machine_and_gets_its_plan() -> None:
         assert MACHINE_ID not in labels_of(await made.get(capi.MACHINES, "m2", FLEET))
 
 
-async def test_a_host_that_did_not_hear_asks_again_for_a_short_while() -> None:
+async def access_of(made: Machines, hosts: Hosts, machine: Obj) -> PlanAccess:
+    while (access := await hosts.plan_access(machine)) is None:
+        await made.settle(0.25)
+    return access
+
+
+async def act(made: Machines, access: PlanAccess) -> None:
+    """What the first request of an agent does."""
+    await made.server.chain.identify(Credentials(bearer=access.token))
+    await made.settle(1)
+
+
+async def test_a_host_that_did_not_hear_gets_the_same_answer_until_its_token_expires() -> None:
     async with machines(controllers) as made:
         hosts = await waiting(made, "m1")
         text = await token(made, "m1")
-        await hosts.by_bootstrap_token(text, ONE)
-        await made.settle(20)
-        await hosts.by_bootstrap_token(text, ONE)
-        await made.settle(15)
-        with pytest.raises(Refused, match="no longer good"):
+        first = await access_of(made, hosts, await hosts.by_bootstrap_token(text, ONE))
+        for pause in (20, 600, 1100):
+            await made.settle(pause)
+            again = await access_of(made, hosts, await hosts.by_bootstrap_token(text, ONE))
+            assert (again.secret_name, again.token) == (first.secret_name, first.token)
+            with pytest.raises(Refused, match="another host"):
+                await hosts.by_bootstrap_token(text, OTHER)
+        await made.settle(100)
+        with pytest.raises(Refused, match="has expired"):
             await hosts.by_bootstrap_token(text, ONE)
+
+
+async def test_a_host_that_has_acted_comes_again_only_with_what_it_got() -> None:
+    async with machines(controllers) as made:
+        hosts = await waiting(made, "m1")
+        text = await token(made, "m1")
+        access = await access_of(made, hosts, await hosts.by_bootstrap_token(text, ONE))
+        await act(made, access)
+        with pytest.raises(Refused, match="one registration"):
+            await hosts.by_bootstrap_token(text, ONE)
+        known = await hosts.of_plan_token(access.token)
+        machine = await hosts.by_bootstrap_token(text, ONE, known)
+        assert (await access_of(made, hosts, machine)).token == access.token
+        with pytest.raises(Refused, match="another host"):
+            await hosts.by_bootstrap_token(text, OTHER, known)
+
+
+async def test_a_plan_token_that_the_cache_has_not_seen_stays_the_hosts() -> None:
+    """To choose another would end the one that the host was given."""
+    async with machines(controllers) as made:
+        hosts = await waiting(made, "m1")
+        machine = await hosts.by_bootstrap_token(await token(made, "m1"), ONE)
+        first = await access_of(made, hosts, machine)
+        behind = token_secrets(Informers(made.client, made.clock, Rng(9)))
+        account = await made.get(SERVICE_ACCOUNTS, plan_name("m1"), FLEET)
+        chosen, fresh = await ensure_token(made.client, behind, account)
+        assert (text_of(chosen), fresh) == (first.token, False)
 
 
 async def test_another_host_with_the_same_token_is_refused() -> None:

@@ -11,10 +11,11 @@ import pytest
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
+from remuda.apiserver.authn import Credentials
 from remuda.kube.clock import rfc3339
 from remuda.kube.objects import annotations_of, labels_of
 from remuda.rke import unmanaged
-from remuda.rke.accounts import token_secret
+from remuda.rke.accounts import text_of, token_secret
 from remuda.rke.bootstrap import Bootstraps
 from remuda.rke.custommachine import CustomMachines
 from remuda.rke.etcdmgmt import DistributionsMembers
@@ -29,9 +30,11 @@ from remuda.rke.names import (
     REGISTER_AGAIN,
     SECRETS,
     SERVICE_ACCOUNTS,
+    TOKEN_OF_ACCOUNT,
     plan_name,
     request_name,
 )
+from remuda.rke.refusals import refusals_of
 from remuda.rke.unmanaged import Unmanaged
 from remuda.runtime import Reconciler
 from tests.unit.management.clusters.kit import NAMESPACES, Parts
@@ -220,12 +223,15 @@ async def test_a_cluster_takes_only_so_many_hosts(monkeypatch: pytest.MonkeyPatc
 # --- coming again ---------------------------------------------------------------------------------------------------------
 
 
-async def given(made: Machines) -> None:
-    """The gateway gave the plan's token to the host."""
+async def given(made: Machines) -> Obj:
+    """The gateway gave the plan's token to the host; the Secret with it."""
     name = plan_name(request_name(ID))
     account = await made.get(SERVICE_ACCOUNTS, name, FLEET)
-    await made.create(SECRETS, token_secret(account, {LAST_ACCESS: rfc3339(made.clock.time())}))
+    made_of = await made.create(SECRETS, token_secret(account, {LAST_ACCESS: rfc3339(made.clock.time())}))
+    token = made_of["metadata"]["name"]
+    await made.patch(SERVICE_ACCOUNTS, name, {"metadata": {"annotations": {TOKEN_OF_ACCOUNT: f"{FLEET}/{token}"}}}, FLEET)
     await made.settle(1)
+    return await made.get(SECRETS, token, FLEET)
 
 
 async def registered(made: Machines) -> str:
@@ -246,8 +252,19 @@ async def test_a_host_that_did_not_hear_the_answer_asks_again() -> None:
         assert MACHINE_NAME in labels_of(await ask(made, namespace, headers()))
         await given(made)
         assert MACHINE_NAME in labels_of(await ask(made, namespace, headers()))
-        await made.settle(40)
+        await made.settle(3600)
+        assert MACHINE_NAME in labels_of(await ask(made, namespace, headers())), "it never acted with what it got"
+
+
+async def test_a_host_that_has_used_its_token_is_let_in_no_more_without_it() -> None:
+    async with machines(controllers) as made:
+        namespace = await registered(made)
+        secret = await given(made)
+        await made.server.chain.identify(Credentials(bearer=text_of(secret)))
+        await made.settle(1)
         assert "registered already" in refused(await ask(made, namespace, headers()))
+        noted = refusals_of(await made.get(SECRETS, secret["metadata"]["name"], FLEET))
+        assert noted is not None and noted.count == 1 and "registered already" in noted.why and ID.startswith(noted.host)
 
 
 async def test_a_known_host_comes_again_only_with_its_token_or_an_administrators_word() -> None:

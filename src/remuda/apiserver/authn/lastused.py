@@ -47,5 +47,7 @@ class LastUsed:
             try:
                 await self._patch(namespace_of(secret), name_of(secret), labelled)
             except ApiError as error:
+                # The next use tries again.
+                self._noted.discard(uid_of(secret))
                 where = f"{namespace_of(secret)}/{name_of(secret)}"
                 logger.warning("the last use of the token in Secret %s could not be written down: %s", where, error)
