@@ -1,7 +1,8 @@
 """Whether one machine is well: a pure function of the machine, its node, its cluster and the present moment.
 
 Four answers: healthy; unhealthy, with the reason; not yet unhealthy, but to be looked at again in so many seconds; and not to
-be judged at all, since it has no node yet while the cluster isn't up, or is going. What follows from many answers is in :mod:`.budget`.
+be judged at all, since it has no node yet while the cluster isn't up, or is going. What follows from many answers is in
+:mod:`.budget`.
 """
 
 from __future__ import annotations
