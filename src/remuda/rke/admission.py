@@ -26,6 +26,8 @@ from remuda.runtime.admission import AdmittedType
 
 from . import names
 from .customization_rules import CUSTOMIZATIONS, customization_errors
+from .last_etcd_rules import admitted as last_etcd_rules
+from .last_etcd_rules import last_etcd_errors
 from .pool_rules import pool_errors
 from .snapshot_specs import SnapshotSpecError, cluster_spec
 from .version_changes import Running, change_problem, form_problem, goes_back
@@ -53,6 +55,7 @@ def admitted(source: ObjectSource, *, secrets: bool = True) -> tuple[AdmittedTyp
         AdmittedType(rke.GROUP, rke.VERSION, "rkeclusters", "RKECluster", validate=infrastructure_errors),
         AdmittedType(rke.GROUP, rke.VERSION, "rkebootstraps", "RKEBootstrap", validate=owned_errors),
         AdmittedType(rke.GROUP, rke.VERSION, "etcdsnapshots", "ETCDSnapshot", validate=owned_errors),
+        *last_etcd_rules(source),
     )
 
 
@@ -94,6 +97,7 @@ class ClusterRules:
             *_selector_errors(obj, old),
             *self._credential_errors(obj, old),
             *self._restore_errors(attributes),
+            *last_etcd_errors(self._source, attributes),
         ]
 
     def _version_errors(self, attributes: Attributes) -> list[FieldError]:

@@ -7,7 +7,7 @@ nothing to lose. A cluster that is deleted as a whole takes its machines with it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from remuda.capi.names import HOLDS_DATA
@@ -32,19 +32,23 @@ def is_member(machine: Obj) -> bool:
     return is_etcd(machine) and (bool(dig(machine, "status", "nodeRef", "name")) or HOLDS_DATA in annotations_of(machine))
 
 
-def has_data(cluster: Obj | None, control_plane: Obj | None) -> bool:
-    """Whether a cluster that stays was ever up. What its control plane says is taken back when its servers go, to False."""
-    if cluster is None or control_plane is None or is_being_deleted(cluster) or is_being_deleted(control_plane):
+def has_data(control_plane: Obj | None, *clusters: Obj | None) -> bool:
+    """Whether a cluster that stays was ever up; `clusters` are the Cluster API's and the provisioned one, as far as they are
+    there. What the control plane says is taken back when its servers go, to False."""
+    if control_plane is None or any(each is not None and is_being_deleted(each) for each in (control_plane, *clusters)):
         return False
     path = ("status", "initialization", "controlPlaneInitialized")
-    return dig(cluster, *path) is True or dig(control_plane, *path) is not None
+    return dig(control_plane, *path) is not None or any(dig(each, *path) is True for each in clusters)
 
 
-def is_last(going: Iterable[Obj], machines: Iterable[Obj]) -> bool:
-    """Whether no node with etcd is left in a cluster of `machines` once those of `going` that are not allowed to go are gone."""
-    held = [each for each in going if is_member(each) and not is_meant(each)]
-    if not held:
-        return False
+def held(going: Sequence[Obj], machines: Iterable[Obj]) -> list[Obj]:
+    """Those of `going`, of a cluster of `machines`, that may not go: with them would go all of etcd, and no user meant that."""
+    kept = [each for each in going if is_member(each) and not is_meant(each)]
+    return kept if kept and are_all(going, machines) else []
+
+
+def are_all(going: Sequence[Obj], machines: Iterable[Obj]) -> bool:
+    """Whether no node with etcd is left among `machines` without those of `going`."""
     gone = {uid_of(each) for each in going}
     return not any(
         is_etcd(each) and dig(each, "status", "nodeRef", "name") and not is_being_deleted(each) and uid_of(each) not in gone

@@ -57,6 +57,8 @@ Obj = dict[str, Any]
 
 CONTROLLER = "provisioningcluster"
 _AGAIN_SECONDS = 5.0
+# What may not be deleted yet waits for other machines to come up.
+_REFUSED_AGAIN = 15.0
 _PRE_BOOTSTRAP = "provisioningprebootstrap"
 
 
@@ -136,15 +138,14 @@ class ProvisioningClusters:
                 raise
             # A server that does not take an object says what is wrong with it.
             return await self._refuse(wanted, error.message, now)
-        if not waits:
-            await self._graphs.prune(wanted, graph)
+        kept = [] if waits else (await self._graphs.prune(wanted, graph))[1]
         plane = self._graphs.control_plane(wanted)
         told = with_wait(wanted, waits[0].evidence, now) if waits else with_control_plane(with_graph(wanted, now), plane, now)
         told = with_support(told, plane, now, pre_bootstrap=self._pre_bootstrap())
         wanted = await self._say(wanted, told)
         if plane is not None and not is_being_deleted(plane):
             await self._tell_managed(wanted, managed, plane)
-        return Result(waits=tuple(waits))
+        return Result(_REFUSED_AGAIN if kept else None, (*waits, *kept))
 
     def _pre_bootstrap(self) -> bool:
         return Features(self._features.objects(), self._environment).enabled(_PRE_BOOTSTRAP)
@@ -212,7 +213,7 @@ class ProvisioningClusters:
         key = Key.of(wanted)
         cluster = await find(self._client, capi.CLUSTERS, key.name, key.namespace)
         if cluster is None or not is_made_for(cluster, wanted):
-            left = await self._graphs.prune(wanted)
+            left, _ = await self._graphs.prune(wanted)
         else:
             left = [cluster]
         plane = await find(self._client, rke.RKE_CONTROL_PLANES, key.name, key.namespace)

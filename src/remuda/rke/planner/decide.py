@@ -132,7 +132,7 @@ class _Work:
             if machine not in held:
                 self._let_go(machine)
         text = f"{waits.some_names([machine.name for machine in held])}: {LAST_ETCD}"
-        raise _End(waits.of_control_plane(self.snapshot, Code.DELETION, Actor.USER, text, held[0].ref()))
+        raise _End(waits.of_control_plane(self.snapshot, Code.LAST_ETCD, Actor.USER, text, held[0].ref()))
 
     def _take_back_initialized(self) -> None:
         if self.control_plane.initialized:

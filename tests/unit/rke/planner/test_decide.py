@@ -101,7 +101,7 @@ def test_members_are_let_go_only_when_none_stays() -> None:
 def test_the_last_etcd_machine_of_a_cluster_that_was_up_is_not_let_go_without_a_users_word() -> None:
     picture = with_machine(running(("a", "ec"), ("w", "w")), "a", going)
     decision = decide(picture)
-    assert (decision.waits[0].code, decision.waits[0].actor) == (Code.DELETION, Actor.USER)
+    assert (decision.waits[0].code, decision.waits[0].actor) == (Code.LAST_ETCD, Actor.USER)
     assert decision.waits[0].evidence.startswith("a: it is the only etcd machine of its cluster")
     assert decision.waits[0].on == named(picture, "a").ref()
     assert not decision.machines and decision.initialized is None, "it is still up"
