@@ -49,6 +49,9 @@ REVISION_HISTORY = "machinedeployment.clusters.x-k8s.io/revision-history"
 DESIRED_REPLICAS = "machinedeployment.clusters.x-k8s.io/desired-replicas"
 MAX_REPLICAS = "machinedeployment.clusters.x-k8s.io/max-replicas"
 
+# Ours, on a Machine: it holds data of its cluster, so a rollout never takes it for one that never came up.
+HOLDS_DATA = "remuda.dev/holds-data"
+
 # Finalizers.
 CLUSTER_FINALIZER = "cluster.cluster.x-k8s.io"
 MACHINE_FINALIZER = "machine.cluster.x-k8s.io"

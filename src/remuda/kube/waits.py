@@ -51,6 +51,8 @@ class Code(StrEnum):
     CLUSTER_AGENT = "ClusterAgent"  # the agent of a cluster has not connected
     AGENT = "Agent"  # the agent of a host is not the one that its server has for it
     UNSUPPORTED = "Unsupported"  # asked for, and not offered yet
+    REFUSED = "Refused"  # the API refuses what has to be done, and says why
+    LAST_ETCD = "LastEtcd"  # the only etcd machine of a cluster goes only when a user says so
 
 
 class Actor(StrEnum):

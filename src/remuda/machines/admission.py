@@ -35,6 +35,7 @@ from remuda.provisioning.graph.names import (
 )
 from remuda.provisioning.graph.pools import has_config, known_fields, template_digest
 from remuda.rke.bootstrapdata import UserdataError, cloud_config
+from remuda.rke.last_etcd_rules import Rules as LastEtcdRules
 from remuda.runtime.admission import AdmittedType
 
 from .sealed.markers import is_marker
@@ -55,7 +56,7 @@ def admitted(source: ObjectSource, rbac: Rbac) -> tuple[AdmittedType, ...]:
     """`source` knows clusters.provisioning.cattle.io, Machines, and the kinds of node drivers as far as they are served."""
     rules = Rules(source, Holdings(source, rbac))
     return (
-        AdmittedType(MACHINE_GROUP, _VERSION, EVERY, "DriverMachines", validate=rules.machine_errors),
+        AdmittedType(MACHINE_GROUP, _VERSION, EVERY, "DriverMachines", validate=rules.machine_errors, validates_deletion=True),
         AdmittedType(CONFIG_GROUP, _VERSION, EVERY, "DriverConfigs", validate=rules.config_errors, validates_deletion=True),
         AdmittedType(provisioning.GROUP, provisioning.VERSION, "clusters", "Cluster", validate=rules.cluster_errors),
     )
@@ -65,10 +66,13 @@ class Rules:
     def __init__(self, source: ObjectSource, held: Holdings) -> None:
         self._source = source
         self._held = held
+        self._last_etcd = LastEtcdRules(source)
 
     # --- what was made ----------------------------------------------------------------------------------------------------
 
     def machine_errors(self, attributes: Attributes) -> Iterable[FieldError]:
+        if attributes.operation == DELETE:
+            return self._last_etcd.infrastructure(attributes)
         obj, old = attributes.obj, attributes.old
         if obj is None or old is None or not concerns(attributes):
             return []

@@ -26,6 +26,8 @@ from remuda.runtime.admission import AdmittedType
 
 from . import names
 from .customization_rules import CUSTOMIZATIONS, customization_errors
+from .last_etcd_rules import admitted as last_etcd_rules
+from .last_etcd_rules import last_etcd_errors
 from .plansecrets import refusal
 from .pool_rules import pool_errors
 from .snapshot_specs import SnapshotSpecError, cluster_spec
@@ -55,6 +57,7 @@ def admitted(source: ObjectSource) -> tuple[AdmittedType, ...]:
         AdmittedType(rke.GROUP, rke.VERSION, "rkebootstraps", "RKEBootstrap", validate=owned_errors),
         AdmittedType(rke.GROUP, rke.VERSION, "etcdsnapshots", "ETCDSnapshot", validate=owned_errors),
         AdmittedType("", "v1", "secrets", "PlanSecret", validate=plan_secret_errors, only_if=_BY_ITS_ACCOUNT),
+        *last_etcd_rules(source),
     )
 
 
@@ -112,6 +115,7 @@ class ClusterRules:
             *_selector_errors(obj, old),
             *_credential_errors(obj, old),
             *self._restore_errors(attributes),
+            *last_etcd_errors(self._source, attributes),
         ]
 
     def _version_errors(self, attributes: Attributes) -> list[FieldError]:

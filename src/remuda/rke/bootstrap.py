@@ -297,7 +297,7 @@ class Bootstraps:
                 await self._put_hook(machine, PRE_TERMINATE_OWNER)
                 return None
             case Step.WAIT:
-                return Result(verdict.after, (Wait(Code.HOOK, ref, Actor.REMUDA, evidence=verdict.why),))
+                return Result(verdict.after, (Wait(verdict.code, ref, verdict.actor, evidence=verdict.why),))
             case Step.REMOVE_MEMBER:
                 assert cluster is not None and control_plane is not None
                 removed = await self._members.is_removed(Key.of(cluster), control_plane, machine)

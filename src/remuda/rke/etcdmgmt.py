@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from remuda.capi.workloads import NODES, Workloads
+from remuda.client.api import Client
 from remuda.kube.clock import SYSTEM_CLOCK, Clock
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import Key, annotations_of, dig, resource_version_of
+from remuda.kube.objects import Key, annotations_of, dig, name_of, resource_version_of, uid_of
 
 from . import agentmoving
+from .names import NODE_MACHINE
 from .runtimes import of_version
 
 Obj = dict[str, Any]
@@ -36,14 +38,10 @@ class DistributionsMembers:
         if workload is None:
             return None
         runtime = of_version(dig(control_plane, "spec", "kubernetesVersion") or "")
-        name = dig(machine, "status", "nodeRef", "name") or ""
-        try:
-            # Live: what a cache has of a cluster that is losing members may be old.
-            node = await workload.client.get(NODES, name)
-        except ApiError as error:
-            if error.is_not_found:
-                return True
-            raise
+        node = await _node_of(workload.client, machine)
+        if node is None:
+            return True
+        name = name_of(node)
         marks = annotations_of(node)
         if marks.get(runtime.removed_annotation):
             return True
@@ -53,3 +51,18 @@ class DistributionsMembers:
             asked = {"resourceVersion": resource_version_of(node), "annotations": {runtime.removal_annotation: "true"}}
             await workload.client.patch(NODES, name, {"metadata": asked})
         return False
+
+
+async def _node_of(client: Client, machine: Obj) -> Obj | None:
+    """The Machine's Node. Live: what a cache has of a cluster that is losing members may be old. A Machine that has not found its
+    Node yet may have one all the same, which names the Machine."""
+    name = dig(machine, "status", "nodeRef", "name")
+    if not name:
+        found = (await client.list(NODES, labels=f"{NODE_MACHINE}={uid_of(machine)}"))["items"]
+        return found[0] if found else None
+    try:
+        return await client.get(NODES, name)
+    except ApiError as error:
+        if error.is_not_found:
+            return None
+        raise

@@ -86,6 +86,8 @@ PRE_TERMINATE_OWNER: Final = "rke-bootstrap-controller"
 PLAN_TOKEN_SHOWN: Final = "remuda.dev/plan-token-shown"
 # Written by an administrator on a Machine: its machine-id may register once more, from a host that lost its token.
 REGISTER_AGAIN: Final = "remuda.dev/register-again"
+# Written by a user on a Machine: it may go although it is the only etcd machine of its cluster.
+DELETE_LAST_ETCD: Final = "remuda.dev/delete-last-etcd"
 # Written on a request that is not followed: why.
 REFUSED: Final = "remuda.dev/refused"
 

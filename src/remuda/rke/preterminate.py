@@ -2,6 +2,7 @@
 
 Each etcd Machine carries a hook that Cluster API waits for before it deletes the host. It goes when the member is out, or when
 it makes no difference any more: the whole cluster goes, the machine never became a node, somebody says so by an annotation.
+The last etcd machine of a cluster is held until another one is there (:mod:`.lastetcd`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import Any
 
 from remuda.kube.clock import time_of
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, labels_of, metadata
+from remuda.kube.waits import Actor, Code
 
-from .names import ETCD_FORCE_REMOVE, ETCD_ROLE, PRE_TERMINATE_HOOK
+from .lastetcd import LAST_ETCD, are_all, has_data, is_meant, is_member
+from .names import DELETE_LAST_ETCD, ETCD_FORCE_REMOVE, ETCD_ROLE, PRE_TERMINATE_HOOK
 
 Obj = dict[str, Any]
 
@@ -52,6 +55,8 @@ class Verdict:
     step: Step
     why: str = ""
     after: float = _AGAIN
+    code: Code = Code.HOOK
+    actor: Actor = Actor.REMUDA
 
 
 def decide(situation: Situation) -> Verdict:
@@ -65,14 +70,21 @@ def decide(situation: Situation) -> Verdict:
     if not held or not is_being_deleted(machine):
         # A bootstrap that goes alone leaves a member behind; its hook must stay for when the Machine goes.
         return Verdict(Step.NOTHING)
-    why = _needless(situation, is_etcd)
+    why = _unwanted(situation, is_etcd)
+    if why:
+        return Verdict(Step.RELEASE, why)
+    if has_data(situation.control_plane, situation.cluster) and is_member(machine) and are_all([machine], situation.others):
+        if is_meant(machine):
+            return Verdict(Step.RELEASE, f"{DELETE_LAST_ETCD} is set")
+        return Verdict(Step.WAIT, LAST_ETCD, code=Code.LAST_ETCD, actor=Actor.USER)
+    why = _needless(situation)
     if why:
         return Verdict(Step.RELEASE, why)
     return _leaving(situation)
 
 
-def _needless(situation: Situation, is_etcd: bool) -> str:
-    """Why no member has to be removed; "" when one has."""
+def _unwanted(situation: Situation, is_etcd: bool) -> str:
+    """Why nobody wants its member any more; "" when somebody may."""
     machine, cluster, control_plane = situation.machine, situation.cluster, situation.control_plane
     if annotations_of(situation.bootstrap or {}).get(ETCD_FORCE_REMOVE) == "true":
         return f"{ETCD_FORCE_REMOVE} is set"
@@ -84,7 +96,12 @@ def _needless(situation: Situation, is_etcd: bool) -> str:
         return "its control plane is gone"
     if is_being_deleted(cluster) or is_being_deleted(control_plane):
         return "the whole cluster goes"
-    if not dig(machine, "status", "nodeRef", "name"):
+    return ""
+
+
+def _needless(situation: Situation) -> str:
+    """Why no member has to be removed; "" when one has."""
+    if not is_member(situation.machine):
         return "it never became a node"
     if not situation.has_kubeconfig:
         return "there is no way into its cluster"

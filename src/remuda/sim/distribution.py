@@ -72,6 +72,9 @@ class Distribution:
         self._told: set[str] = set()
         self._tokens: tuple[str, str] | None = None
         self._agent_of = ""
+        # Members whose hosts are no more, and whether there was ever an API that could have written something.
+        self._destroyed: set[str] = set()
+        self._was_on = False
 
     # --- hosts ------------------------------------------------------------------------------------------------------------
 
@@ -135,6 +138,15 @@ class Distribution:
         self._lost[name] = self._clock.monotonic()
         self._power()
 
+    def destroy(self, name: str) -> None:
+        """A host is no more, and nobody has let its member go. An etcd that never held anything is gone with its last host."""
+        self.lose(name)
+        self._destroyed.add(name)
+        etcd = [each.name for each in self.members.values() if each.etcd]
+        if not self._was_on and self._destroyed.issuperset(etcd):
+            for each in etcd:
+                self.leave(each)
+
     async def _tell_of_lost(self) -> None:
         if not self.answers:
             return
@@ -178,6 +190,7 @@ class Distribution:
 
     def _power(self) -> None:
         on = self._has_majority() and any(each.up and each.control_plane for each in self.members.values())
+        self._was_on |= on
         if on != self.cluster.on:
             self.cluster.on = on
             if self._agent_of:

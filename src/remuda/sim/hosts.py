@@ -335,7 +335,7 @@ class SimulatedHosts:
         distribution = self.distributions[host.cluster]
         member = distribution.members.get(host.name)
         if member is not None and member.etcd:
-            distribution.lose(host.name)
+            distribution.destroy(host.name)
         else:
             distribution.leave(host.name)
 

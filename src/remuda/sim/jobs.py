@@ -10,6 +10,7 @@ import asyncio
 import base64
 import re
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from remuda.api import cluster_x_k8s_io as capi
@@ -41,6 +42,7 @@ TEMPLATES = GroupVersionResource("rke-machine.cattle.io", "v1", "papermachinetem
 _ROLES = ((ETCD_ROLE, "e"), (CONTROL_PLANE_ROLE, "c"), (WORKER_ROLE, "w"))
 _TOKEN = re.compile(rb'^CATTLE_TOKEN="?([^"\n]+)"?$', re.MULTILINE)
 _HOSTNAME = "--hostname-override="
+_ALWAYS = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +94,18 @@ def pool(name: str, roles: str, quantity: int = 1, config: str = "small", **fiel
     return {"name": name, "quantity": quantity, "machineConfigRef": ref, **{named[each]: True for each in roles}, **fields}
 
 
+class Trouble(Enum):
+    """What becomes of a machine with a bad config."""
+
+    NOT_MADE = "its provider refuses it"
+    NEVER_REGISTERS = "it is made, and its host never registers"
+    PLANS_FAIL = "its host registers, and whatever it is to install fails"
+
+
 @dataclass
 class SimulatedJobs:
     """`failures` are what the next Jobs that make machines end with, in the words of their programs. On the next `silent`
-    machines no script ever runs."""
+    machines no script ever runs. `troubles` come with every machine of a size, again and again."""
 
     client: Client
     park: SimulatedHosts
@@ -104,6 +114,7 @@ class SimulatedJobs:
     times: JobTimes = field(default_factory=JobTimes)
     failures: list[str] = field(default_factory=list)
     silent: int = 0
+    troubles: dict[str, Trouble] = field(default_factory=dict)
     # By the name of the infrastructure machine: the hosts that are there.
     hosts: dict[Key, SimulatedHost] = field(default_factory=dict)
     # Every machine that was made or removed, in order.
@@ -154,10 +165,16 @@ class SimulatedJobs:
             return "Invalid: there is no script to run"
         if self.failures:
             return self.failures.pop(0)
+        infra = await self.client.get(MACHINES, key.name, namespace)
+        trouble = self.troubles.get(dig(infra, "spec", "size") or "")
+        if trouble is Trouble.NOT_MADE:
+            return f"Invalid: there is no size {dig(infra, 'spec', 'size')}"
         if key not in self.hosts:
             cluster = Key(namespace, dig(machine, "spec", "clusterName"))
             roles = "".join(letter for label, letter in _ROLES if labels_of(machine).get(label) == "true")
-            self.hosts[key] = await self.park.add(cluster, "", _hostname(job), roles, token=token[1].decode())
+            known = "garbled" if trouble is Trouble.NEVER_REGISTERS else token[1].decode()
+            self.hosts[key] = await self.park.add(cluster, "", _hostname(job), roles, token=known)
+            self.hosts[key].failing = _ALWAYS if trouble is Trouble.PLANS_FAIL else 0
             self.made.append(key.name)
             if self.silent:
                 self.silent -= 1

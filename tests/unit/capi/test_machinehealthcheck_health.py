@@ -165,6 +165,15 @@ def test_nothing_is_judged_before_the_clusters_infrastructure_is_ready() -> None
     assert judge(Target(machine(ago=90_000, node=""), None), ClusterState(None, NOW - 3600)) == UNJUDGED
 
 
+def test_with_a_node_a_machine_counts_as_healthy_while_the_clusters_infrastructure_is_not_ready() -> None:
+    not_ready = ClusterState(None, NOW - 3600)
+    assert judge(Target(machine(), node({"type": "Ready", "status": "False"})), not_ready) == HEALTHY
+    assert judge(Target(machine(), None, node_gone=True), not_ready) == UNJUDGED
+    going = machine()
+    going["metadata"]["deletionTimestamp"] = rfc3339(NOW)
+    assert judge(Target(going, READY), not_ready) == UNJUDGED
+
+
 def test_workers_are_not_judged_before_there_is_a_control_plane() -> None:
     assert judge(Target(machine(ago=90_000, node="")), ClusterState(NOW - 3600, None)) == UNJUDGED
 

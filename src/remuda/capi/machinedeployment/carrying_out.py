@@ -180,7 +180,7 @@ def _check_counts(scope: Scope) -> None:
 
 def _plan(scope: Scope, found: Found, made: Identity | None, paused: bool) -> Plan:
     def value(obj: Obj) -> MachineSet:
-        return MachineSet.of(obj, scope.there[uid_of(obj)], scope.marked[uid_of(obj)])
+        return MachineSet.of(obj, scope.there[uid_of(obj)], scope.marked[uid_of(obj)], scope.alive.get(uid_of(obj)))
 
     bounds, old = Bounds.of(scope.deployment), [value(each) for each in found.old]
     new = None if found.new is None else value(found.new)

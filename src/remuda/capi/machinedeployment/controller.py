@@ -99,9 +99,17 @@ class MachineDeployments:
         # Again: of those that were coming, none may be missed between the two.
         self._read_machines(scope)
         scope.count_machines(self._core.coming)
+        if self._knows_nodes(scope):
+            scope.count_alive()
         found = await self._rollouts.roll(scope, paused=dig(scope.deployment, "spec", "paused") is True)
         after = None if found.revisit_at is None else max(found.revisit_at - scope.now, 0.0)
         return Result(after, waits_of(scope))
+
+    def _knows_nodes(self, scope: Scope) -> bool:
+        """Machines of a cluster that can't be reached may have become nodes all the same."""
+        if dig(scope.cluster, "status", "initialization", "controlPlaneInitialized") is not True:
+            return True
+        return self._core.workloads.get(Key(namespace_of(scope.deployment), cluster_name_of(scope.deployment))) is not None
 
     async def _delete(self, scope: Scope) -> Result:
         scope.machine_sets = await own_machine_sets(self._core, scope, self._recorder)

@@ -35,6 +35,7 @@ def created(obj: Obj) -> str:
 @dataclass(frozen=True, slots=True)
 class MachineSet:
     """What of a set a plan depends on. `marked`: machines that somebody asked to be deleted first, and that are still there.
+    `alive`: how many are left without those that never became nodes; None when all are to be counted on.
 
     A set's status may be older than its machines, above all when somebody died between writing the two, so machines that can
     be seen (`there`) count in any case: a plan that misses them goes beyond its bounds.
@@ -46,9 +47,10 @@ class MachineSet:
     replicas: int = 0
     available: int = 0
     marked: int = 0
+    alive: int | None = None
 
     @classmethod
-    def of(cls, obj: Obj, there: int = 0, marked: int = 0) -> MachineSet:
+    def of(cls, obj: Obj, there: int = 0, marked: int = 0, alive: int | None = None) -> MachineSet:
         return cls(
             name_of(obj),
             created(obj),
@@ -56,6 +58,7 @@ class MachineSet:
             max(count(obj, "status", "replicas") or 0, there),
             count(obj, "status", "availableReplicas") or 0,
             marked,
+            alive,
         )
 
 

@@ -5,6 +5,9 @@ available anyway. Which machine a set deletes is the set's own decision, so the 
 those that earlier plans asked to go and that are still there. Where that assumption would stop a rollout for good, one machine
 of an old set that has unavailable ones is given up (:func:`_break_deadlock`).
 
+Machines of old sets that never became nodes are given up at once, whatever the bounds (:func:`_give_up_stillborn`): what kept
+them from coming up is often the reason for the change, and the new ones may wait for them. Sets delete such machines first.
+
 :mod:`.ondelete` plans for the other strategy, :mod:`.scaling` while a deployment is paused.
 """
 
@@ -36,6 +39,7 @@ class Plan:
 def plan_rolling_update(bounds: Bounds, new: MachineSet, old: Sequence[MachineSet]) -> Plan:
     plan = Plan()
     grow(plan, bounds, new, old)
+    _give_up_stillborn(plan, old)
     _shrink(plan, bounds, new, in_order(old))
     _break_deadlock(plan, new, in_order(old))
     return plan
@@ -73,6 +77,12 @@ def grow(plan: Plan, bounds: Bounds, new: MachineSet, old: Sequence[MachineSet])
 
 
 # --- the old sets ------------------------------------------------------------------------------------------------------------
+
+
+def _give_up_stillborn(plan: Plan, old: Iterable[MachineSet]) -> None:
+    for each in old:
+        if each.alive is not None and each.alive < each.spec:
+            plan.scale(each, each.alive, "scale down by removing Machines that never became Nodes")
 
 
 def _pending(plan: Plan, machine_set: MachineSet) -> int:

@@ -15,6 +15,7 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 
 from ..coming import Coming
 from ..names import DELETE_MACHINE
+from ..stillborn import is_stillborn
 from .status import Rolled, Snapshot
 
 Obj = dict[str, Any]
@@ -41,6 +42,8 @@ class Scope:
     # How many machines each set (by uid) has or is making, and how many of them somebody asked to be deleted first.
     there: Counter[str] = field(default_factory=Counter)
     marked: Counter[str] = field(default_factory=Counter)
+    # How many stay of those sets that have machines which never became nodes, without these.
+    alive: dict[str, int] = field(default_factory=dict)
 
     @property
     def key(self) -> Key:
@@ -64,6 +67,18 @@ class Scope:
             self.there[machine_set] += 1
             if DELETE_MACHINE in annotations_of(machine) and not is_being_deleted(machine):
                 self.marked[machine_set] += 1
+
+    def count_alive(self) -> None:
+        """Only to be asked when it is known which machines have nodes. A set deletes marked machines before all others, so with
+        one that has a node nothing is known about which would go."""
+        staying: dict[str, list[Obj]] = {}
+        for machine in self.machines:
+            if not is_being_deleted(machine):
+                staying.setdefault((controller_of(machine) or {}).get("uid") or "", []).append(machine)
+        for machine_set, machines in staying.items():
+            alive = [machine for machine in machines if not is_stillborn(machine)]
+            if len(alive) < len(machines) and not any(DELETE_MACHINE in annotations_of(machine) for machine in alive):
+                self.alive[machine_set] = len(alive)
 
     def snapshot(self) -> Snapshot:
         return Snapshot(

@@ -1,7 +1,8 @@
 """Whether one machine is well: a pure function of the machine, its node, its cluster and the present moment.
 
 Four answers: healthy; unhealthy, with the reason; not yet unhealthy, but to be looked at again in so many seconds; and not to
-be judged at all, since the cluster isn't up or the machine is going. What follows from many answers is in :mod:`.budget`.
+be judged at all, since it has no node yet while the cluster isn't up, or is going. What follows from many answers is in
+:mod:`.budget`.
 """
 
 from __future__ import annotations
@@ -124,9 +125,11 @@ def examine(target: Target, cluster: ClusterState, checks: Checks, now: float) -
         return _BY_ANNOTATION
     # The first machine of a control plane must be replaceable before there is one.
     if cluster.initialized is None and CONTROL_PLANE not in labels_of(machine):
-        return UNJUDGED
+        return _unless_it_runs(target)
+    # Not ready is also infrastructure that was ready before: a machine with a node counts as healthy all the same, else the
+    # whole cluster would use up the budget of its check.
     if cluster.infrastructure_ready is None:
-        return UNJUDGED
+        return _unless_it_runs(target)
     of_machine = _machine_findings(machine, checks, now)
     of_node = _node_findings(target, cluster, checks, now)
     if of_machine.messages or of_node.messages:
@@ -134,7 +137,12 @@ def examine(target: Target, cluster: ClusterState, checks: Checks, now: float) -
     after = [found.after for found in (of_machine, of_node) if found.after > 0]
     if after:
         return Verdict(State.LATER, after=min(after))
-    return UNJUDGED if is_being_deleted(machine) or target.node is None else HEALTHY
+    return _unless_it_runs(target)
+
+
+def _unless_it_runs(target: Target) -> Verdict:
+    """Nothing is held against the machine: healthy if it has a node and stays."""
+    return UNJUDGED if is_being_deleted(target.machine) or target.node is None else HEALTHY
 
 
 @dataclass(frozen=True, slots=True)

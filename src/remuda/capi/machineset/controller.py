@@ -33,7 +33,7 @@ from .gate import Gate
 from .legacy_status import with_legacy_status
 from .parallel import for_each
 from .propagation import Propagation
-from .removal import remove_machine
+from .removal import REFUSED_AGAIN, Refused, remove_machine
 from .scope import NAME, Failure, Scope, is_deployment_child
 from .status import OWNED, Snapshot, look_again, with_status
 from .templates import Templates
@@ -186,8 +186,8 @@ class MachineSets:
             raise Stuck(Wait(Code.CONTENT, scope.ref(), Actor.USER, evidence="spec.replicas is not set"))
         surplus = len(scope.listed) - wanted
         if surplus > 0:
-            await self._shrink(scope, surplus)
-        elif surplus < 0:
+            return await self._shrink(scope, surplus)
+        if surplus < 0:
             if not selector.matches(machine_labels(scope.machine_set)):
                 # It would never count what it makes, and go on making for ever.
                 why = "spec.selector does not match the labels of spec.template"
@@ -208,7 +208,7 @@ class MachineSets:
         await self._creation.run(scope, count)
         return None
 
-    async def _shrink(self, scope: Scope, count: int) -> None:
+    async def _shrink(self, scope: Scope, count: int) -> Result | None:
         order = dig(scope.machine_set, "spec", "deletion", "order") or ""
         try:
             chosen = first_to_go(scope.listed, count, order, scope.now)
@@ -221,24 +221,34 @@ class MachineSets:
             log.info("deleting machine %s", name)
             self._events.event(scope.machine_set, NORMAL, "SuccessfulDelete", f"Deleted Machine {go_quote(name)}")
 
-        await self._remove_all([machine for machine in chosen if not is_being_deleted(machine)], remove)
+        return await self._remove_all(scope, [machine for machine in chosen if not is_being_deleted(machine)], remove)
 
     async def _delete(self, scope: Scope) -> Result | None:
         async def remove(machine: Obj) -> None:
             await remove_machine(self._core, scope, machine)
             log.info("deleting machine %s, since its set is deleted", name_of(machine))
 
-        await self._remove_all([machine for machine in scope.listed if not is_being_deleted(machine)], remove)
-        if not scope.machines:
-            return None
+        refused = await self._remove_all(scope, [each for each in scope.listed if not is_being_deleted(each)], remove)
+        if refused is not None or not scope.machines:
+            return refused
         first = Ref(GROUP, "Machine", scope.namespace, name_of(scope.listed[0]))
         evidence = f"{len(scope.machines)} machines are still there"
         return Result(waits=(Wait(Code.DELETION, scope.ref(), Actor.REMUDA, first, evidence),))
 
-    async def _remove_all(self, machines: list[Obj], remove: Callable[[Obj], Awaitable[None]]) -> None:
-        errors = await for_each(machines, remove)
+    async def _remove_all(self, scope: Scope, machines: list[Obj], remove: Callable[[Obj], Awaitable[None]]) -> Result | None:
+        """What is left to wait for: machines that admission keeps. They don't keep the others."""
+        kept: list[Wait] = []
+
+        async def attempt(machine: Obj) -> None:
+            try:
+                await remove(machine)
+            except Refused as refused:
+                kept.append(refused.wait(scope))
+
+        errors = await for_each(machines, attempt)
         if errors:
             raise errors[0]
+        return Result(REFUSED_AGAIN, tuple(kept)) if kept else None
 
 
 async def _stuck(wait: Wait) -> None:

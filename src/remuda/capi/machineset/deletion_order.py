@@ -1,7 +1,8 @@
 """Which machines go first when a set has too many.
 
 What is being deleted already counts first, so that nothing more is deleted while it goes; then what somebody marked, then what
-is broken, and only then does `spec.deletion.order` matter. Pure; :mod:`.controller` deletes.
+is broken, of that first what never became a node, and only then does `spec.deletion.order` matter. Pure; :mod:`.controller`
+deletes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from remuda.kube.conditions import is_false
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, metadata, name_of
 
 from ..names import DELETE_MACHINE
+from ..stillborn import is_stillborn
 
 Obj = dict[str, Any]
 
@@ -66,5 +68,5 @@ def priority(machine: Obj, order: str, now: float) -> float:
 
 def first_to_go(machines: Iterable[Obj], count: int, order: str, now: float) -> list[Obj]:
     """The `count` machines to be deleted, first the most expendable, then by name."""
-    ranked = sorted(machines, key=lambda machine: (-priority(machine, order, now), name_of(machine)))
+    ranked = sorted(machines, key=lambda machine: (-priority(machine, order, now), not is_stillborn(machine), name_of(machine)))
     return ranked[: max(count, 0)]

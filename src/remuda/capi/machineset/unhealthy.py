@@ -15,7 +15,7 @@ from ..core import Core
 from .gate import Gate, Verdict
 from .parallel import for_each
 from .remediation import HEALTHY, IN_FLIGHT, REMEDIATED, InvalidLimit, plan
-from .removal import remove_machine
+from .removal import REFUSED_AGAIN, Refused, check_removal, remove_machine
 from .scope import NAME, Scope
 
 Obj = dict[str, Any]
@@ -48,8 +48,7 @@ class Remediation:
         if verdict.messages:
             await self._hold(scope, found.chosen, verdict)
             return verdict.holds_up(scope)
-        await self._remediate(scope, found.chosen)
-        return None
+        return await self._remediate(scope, found.chosen)
 
     async def _hold(self, scope: Scope, machines: Iterable[Obj], verdict: Verdict) -> None:
         listed = "\n".join(f"* {message}" for message in verdict.messages)
@@ -59,10 +58,17 @@ class Remediation:
             held.append((machine, with_condition(marked, REMEDIATED, FALSE, _DEFERRED, listed, now=scope.now)))
         await self._write(scope, held)
 
-    async def _remediate(self, scope: Scope, machines: Iterable[Obj]) -> None:
-        # The mark goes first: a machine that is being deleted is no longer looked at here, and would never get it.
+    async def _remediate(self, scope: Scope, machines: Iterable[Obj]) -> Result | None:
+        # The mark goes first: a machine that is being deleted is no longer looked at here, and would never get it. So whether it
+        # may be deleted is asked before, lest it is marked again and again.
+        kept: list[Refused] = []
         marked = []
         for machine in machines:
+            try:
+                await check_removal(self._core, machine)
+            except Refused as refused:
+                kept.append(refused)
+                continue
             after = with_legacy(machine, REMEDIATED, TRUE, now=scope.now)
             marked.append((machine, with_condition(after, REMEDIATED, FALSE, IN_FLIGHT, "Machine is deleting", now=scope.now)))
         written = await self._write(scope, marked)
@@ -72,6 +78,10 @@ class Remediation:
             log.info("deleting the unhealthy machine %s", machine["metadata"]["name"])
 
         _raise(await for_each(written, remove))
+        if not kept:
+            return None
+        await self._write(scope, [self._owed(each.machine, _DEFERRED, str(each)) for each in kept])
+        return Result(REFUSED_AGAIN, tuple(each.wait(scope) for each in kept))
 
     # --- conditions of machines -----------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from remuda.api import rke_cattle_io as rke
 from remuda.kube import conditions
 from remuda.kube.objects import Key, is_being_deleted
 from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.rke.lastetcd import LAST_ETCD
 from remuda.rke.planner import waits as texts
 
 from . import states
@@ -29,6 +30,7 @@ _MEANINGS: Final = (
     (texts.PLAN_FAILED, Code.PLAN_FAILED, Actor.MACHINE),
     (texts.QUORUM, Code.QUORUM, Actor.USER),
     (texts.ASKING, Code.STEP, Actor.MACHINE),
+    (LAST_ETCD, Code.LAST_ETCD, Actor.USER),
     ("not offered yet", Code.UNSUPPORTED, Actor.USER),
     ("release data", Code.RELEASE, Actor.USER),
     (texts.NO_CLUSTER, Code.REFERENCE, Actor.REMUDA),

@@ -203,7 +203,7 @@ def machine_deployment(wanted: Obj, pool: Obj, bootstrap: str, infrastructure: O
         "clusterName": cluster,
         # Which machines are its own follows from its name; admission fills that in.
         "selector": {},
-        "rollout": {"strategy": {"type": "RollingUpdate", **present(rollingUpdate=_bounds(pool))}},
+        "rollout": {"strategy": {"type": "RollingUpdate", **present(rollingUpdate=_bounds(wanted, pool))}},
         "deletion": {"order": "Oldest"},
         "template": {"metadata": _template_metadata(wanted, pool, name, system), "spec": template_spec},
         **present(replicas=pool.get("quantity"), paused=True if pool.get("paused") else None),
@@ -259,9 +259,19 @@ def _hostname_limit(wanted: Obj, pool: Obj) -> int:
     return 0
 
 
-def _bounds(pool: Obj) -> Obj:
+def _bounds(wanted: Obj, pool: Obj) -> Obj:
+    """How far a rollout may go. The only etcd machine of a cluster can't go before another one is there."""
     rolling = pool.get("rollingUpdate") or {}
-    return {field: rolling[field] for field in ("maxSurge", "maxUnavailable") if rolling.get(field) is not None}
+    bounds = {field: rolling[field] for field in ("maxSurge", "maxUnavailable") if rolling.get(field) is not None}
+    if bounds.get("maxSurge") in (0, "0%") and _has_the_only_etcd(wanted, pool):
+        return {"maxSurge": 1, "maxUnavailable": 0}
+    return bounds
+
+
+def _has_the_only_etcd(wanted: Obj, pool: Obj) -> bool:
+    pools = dig(wanted, "spec", "rkeConfig", "machinePools") or ()
+    sizes = [1 if each.get("quantity") is None else each["quantity"] for each in pools if each.get("etcdRole")]
+    return bool(pool.get("etcdRole")) and sum(sizes) <= 1
 
 
 def _sizes(pool: Obj) -> Obj:

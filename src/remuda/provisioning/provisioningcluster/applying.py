@@ -14,6 +14,7 @@ from remuda.api import plan_cattle_io as plan
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.capi.applying import Applier, covers
+from remuda.kube.errors import ApiError
 from remuda.kube.objects import (
     GroupVersion,
     GroupVersionResource,
@@ -145,11 +146,13 @@ class Graphs:
 
     # --- taking away ----------------------------------------------------------------------------------------------------
 
-    async def prune(self, wanted: Obj, keep: Collection[Generated] = ()) -> list[Obj]:
-        """Delete what was generated for this cluster and is not to be kept; what is still there of it."""
+    async def prune(self, wanted: Obj, keep: Collection[Generated] = ()) -> tuple[list[Obj], list[Wait]]:
+        """Delete what was generated for this cluster and is not to be kept; what is still there of it, and what of that may not
+        go yet."""
         wanted_places = {(each.resource, each.key) for each in keep}
         said = self._said.get(Key.of(wanted), {})
-        left = []
+        left: list[Obj] = []
+        refused: list[Wait] = []
         mark = marks(SET_ID, wanted).labels[HASH]
         for kind, cache in self.caches.items():
             for obj in cache.indexed(_BY_SET, mark):
@@ -161,10 +164,20 @@ class Graphs:
                 self._applier.forget(uid_of(obj))
                 if is_being_deleted(obj):
                     continue
-                await remove(self._client, kind, obj)
+                try:
+                    await remove(self._client, kind, obj)
+                except ApiError as error:
+                    if error.code != 403:
+                        raise
+                    refused.append(self._refused(wanted, kind, obj, error.message))
+                    continue
                 self._manager.freshness.deleted((self._controller, Key.of(wanted)), cache, obj)
                 log.info("deleted %s %s, which is no longer wanted", obj.get("kind"), name_of(obj))
-        return left
+        return left, refused
+
+    def _refused(self, wanted: Obj, kind: GroupVersionResource, obj: Obj, why: str) -> Wait:
+        subject = Ref(provisioning.GROUP, "Cluster", *Key.of(wanted))
+        return Wait(Code.REFUSED, subject, Actor.USER, Ref(kind.group, str(obj.get("kind")), *Key.of(obj)), why)
 
 
 def is_made_for(obj: Obj, wanted: Obj) -> bool:

@@ -62,6 +62,8 @@ Obj = dict[str, Any]
 CONTROLLER = "provisioningcluster"
 _AGAIN_SECONDS = 5.0
 _BY_AUTHOR = "authors of references"
+# What may not be deleted yet waits for other machines to come up.
+_REFUSED_AGAIN = 15.0
 _PRE_BOOTSTRAP = "provisioningprebootstrap"
 
 
@@ -145,8 +147,7 @@ class ProvisioningClusters:
                 raise
             # A server that does not take an object says what is wrong with it.
             return await self._refuse(wanted, error.message, now)
-        if not waits:
-            await self._graphs.prune(wanted, graph)
+        kept = [] if waits else (await self._graphs.prune(wanted, graph))[1]
         plane = self._graphs.control_plane(wanted)
         told = with_wait(wanted, waits[0].evidence, now) if waits else with_control_plane(with_graph(wanted, now), plane, now)
         told = with_support(told, plane, now, pre_bootstrap=self._pre_bootstrap())
@@ -154,7 +155,7 @@ class ProvisioningClusters:
         if plane is not None and not is_being_deleted(plane):
             await self._tell_managed(wanted, managed, plane)
         # What hosts are told of is for the planner to wait for; here it is looked for, and nobody tells of Secrets.
-        return Result(_AGAIN_SECONDS if unbound else None, (*waits, *unbound))
+        return Result(_AGAIN_SECONDS if unbound else _REFUSED_AGAIN if kept else None, (*waits, *unbound, *kept))
 
     async def _bind(self, wanted: Obj) -> tuple[Obj, list[Wait]]:
         """Find what its references stand for, and keep that before any of it is used."""
@@ -234,7 +235,7 @@ class ProvisioningClusters:
         wanted, _ = await self._bind(wanted)
         cluster = await find(self._client, capi.CLUSTERS, key.name, key.namespace)
         if cluster is None or not is_made_for(cluster, wanted):
-            left = await self._graphs.prune(wanted)
+            left, _ = await self._graphs.prune(wanted)
         else:
             left = [cluster]
         plane = await find(self._client, rke.RKE_CONTROL_PLANES, key.name, key.namespace)

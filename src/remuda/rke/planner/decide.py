@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from remuda.capi.names import HOLDS_DATA
 from remuda.kube.waits import Actor, Code, Wait
 
 from .. import names
+from ..lastetcd import LAST_ETCD
 from . import drain, election, joining, keys, managesystemagent, standing, waits
 from .concurrency import BadConcurrency
 from .decision import Decision, Draft
@@ -70,6 +72,7 @@ class _Work:
 
     def run(self) -> None:
         self._check_surroundings()
+        self._mark_members()
         self._refuse_operations()
         self._check_roles()
         self._want(Condition("Provisioned", "True"))
@@ -91,6 +94,14 @@ class _Work:
         if not cluster.infrastructure_provisioned:
             raise self._end(Code.PROVISIONING, Actor.PROVIDER, waits.INFRASTRUCTURE, True)
 
+    def _mark_members(self) -> None:
+        """Cluster API takes a machine without a node for one that never came up. Members of etcd may have none yet, or still."""
+        machines = self.pass_.machines
+        members = [each for each in machines if each.is_etcd and each.has_host and not each.node_name and not each.deleting]
+        if members and election.has_data(self.snapshot, machines):
+            for machine in members:
+                self.draft.annotate_machine(machine, {HOLDS_DATA: "true"}, {})
+
     def _check_roles(self) -> None:
         staying = [machine for machine in self.pass_.machines if not machine.deleting]
         etcd = any(machine.is_etcd for machine in staying)
@@ -98,15 +109,30 @@ class _Work:
         if etcd and control_plane and any(machine.is_worker for machine in staying):
             return
         self._want(Condition("Stable", "False"))
+        going = [machine for machine in self.pass_.machines if machine.is_etcd and machine.deleting]
+        if not etcd:
+            self._keep_the_last(going)
         if not (etcd and control_plane):
             self._take_back_initialized()
-        going = [machine for machine in self.pass_.machines if machine.is_etcd and machine.deleting]
         if etcd or not going:
             raise self._end(Code.ROLES, Actor.USER, waits.ROLES)
         # Nobody is left whom a member could leave in order. (As long as one stays, members must leave in order.)
         for machine in going:
             self._let_go(machine)
         raise _End(waits.of_control_plane(self.snapshot, Code.DELETION, Actor.REMUDA, waits.ETCD_GOING, going[0].ref()))
+
+    def _keep_the_last(self, going: list[Machine]) -> None:
+        """All etcd machines are being deleted, and with them what they hold; that needs the word of a user."""
+        if not election.has_data(self.snapshot, self.pass_.machines):
+            return
+        held = [machine for machine in going if _is_member(machine) and not _may_go(machine)]
+        if not held:
+            return
+        for machine in going:
+            if machine not in held:
+                self._let_go(machine)
+        text = f"{waits.some_names([machine.name for machine in held])}: {LAST_ETCD}"
+        raise _End(waits.of_control_plane(self.snapshot, Code.LAST_ETCD, Actor.USER, text, held[0].ref()))
 
     def _take_back_initialized(self) -> None:
         if self.control_plane.initialized:
@@ -168,12 +194,19 @@ class _Work:
         machines = self.pass_.machines
         if any(machine.is_etcd and machine.node is not None for machine in machines):
             return
-        if election.has_begun(self.control_plane, machines):
+        if election.has_begun(self.snapshot, machines):
             self._want(Condition("Stable", "False"))
             raise self._end(Code.RESTORE, Actor.USER, waits.ETCD_REPLACED)
 
     def _elect(self) -> Machine:
         result = election.elect(self.snapshot, self.pass_.machines)
+        if result.after is not None:
+            going = result.after
+            text = f"{going.name} is being deleted; the cluster is begun anew when it is gone"
+            raise _End(waits.of_control_plane(self.snapshot, Code.DELETION, Actor.REMUDA, text, going.ref()))
+        if self.control_plane.is_true("Bootstrapped") and not election.has_begun(self.snapshot, self.pass_.machines):
+            # The machine that began the cluster is gone, and nothing was in it.
+            self._want(Condition("Bootstrapped", "False"))
         if result.init is None:
             lacking = "; ".join(f"{name}: {why or 'has not joined'}" for name, why in result.unfit)
             raise self._end(Code.INIT_NODE, Actor.USER, waits.INIT_NODE, evidence=lacking)
@@ -346,6 +379,15 @@ class _Work:
             error=error,
             revisit_at=min([self.snapshot.now + RESYNC, *self.draft.revisit]),
         )
+
+
+def _is_member(machine: Machine) -> bool:
+    return bool(machine.node_name) or HOLDS_DATA in machine.annotations
+
+
+def _may_go(machine: Machine) -> bool:
+    forced = machine.bootstrap_annotations.get(names.ETCD_FORCE_REMOVE) == "true"
+    return forced or machine.annotations.get(names.DELETE_LAST_ETCD) == "true"
 
 
 def _has_begun_a_cluster(init: Machine) -> bool:

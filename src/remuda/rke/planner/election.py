@@ -4,6 +4,10 @@ The mark is moved only to a machine that can carry on the same cluster. Once a c
 for a machine only gets one when it is a node of it; a second machine that starts a cluster of its own is what must never
 happen. So an init node that goes away, or whose infrastructure flickers, stays the one to join until there is a successor.
 (The original takes any machine then, and may begin a second cluster.) Join URLs themselves are in :mod:`.joining`.
+
+As long as no other machine has joined and the cluster's API was never there for anyone, etcd holds nothing that could be lost.
+Until then a machine that was to begin the cluster is given up when it is deleted, or when it is outdated and no host ever came
+for it: another one begins anew.
 """
 
 from __future__ import annotations
@@ -24,11 +28,16 @@ class Election:
     marks: tuple[tuple[Machine, str | None], ...] = ()
     # Why nobody can be it: a machine's name and what it lacks.
     unfit: tuple[tuple[str, str], ...] = field(default=())
+    # The machine that has to be gone before another can be it.
+    after: Machine | None = None
 
 
 def elect(snapshot: Snapshot, machines: Sequence[Machine]) -> Election:
     """`machines` by name."""
-    chosen = _chosen(snapshot.control_plane, machines)
+    leaving = _leaving(snapshot, machines)
+    if leaving is not None:
+        return Election(after=leaving)
+    chosen = _chosen(snapshot, machines)
     if chosen is None:
         return Election(unfit=tuple((machine.name, disqualifier(machine)) for machine in machines if machine.is_etcd))
     cleared = [(machine, None) for machine in machines if names.INIT_NODE in machine.plan_labels and machine is not chosen]
@@ -36,11 +45,30 @@ def elect(snapshot: Snapshot, machines: Sequence[Machine]) -> Election:
     return Election(chosen, (*cleared, *marked))
 
 
-def has_begun(control_plane: ControlPlane, machines: Sequence[Machine]) -> bool:
+def has_begun(snapshot: Snapshot, machines: Sequence[Machine]) -> bool:
     """Whether there is, or was, a cluster that must not be begun a second time."""
-    if control_plane.initialized or control_plane.is_true("Bootstrapped"):
+    return has_data(snapshot, machines) or any(_has_started(snapshot.control_plane, machine) for machine in machines)
+
+
+def has_data(snapshot: Snapshot, machines: Sequence[Machine]) -> bool:
+    """Whether etcd holds something that must not be lost: others have joined it, or users could reach the cluster.
+
+    By any sign of that, since a restore or a move of the objects may lose some of them. That the API is taken back when all
+    servers of a role are deleted leaves `initialized` False, which is a sign, too.
+    """
+    control_plane, cluster = snapshot.control_plane, snapshot.cluster
+    if control_plane.initialized is not None or control_plane.agent_connected or control_plane.applied_spec is not None:
         return True
-    return any(machine.join_url or machine.joined_to for machine in machines)
+    if cluster is not None and cluster.was_initialized:
+        return True
+    return any(machine.node_name or (machine.joined_to and machine.has_host) for machine in machines)
+
+
+def _has_started(control_plane: ControlPlane, machine: Machine) -> bool:
+    """Whether a machine that stays runs a cluster that it began."""
+    if machine.deleting or machine.node is None or machine.joined_to != "":
+        return False
+    return bool(machine.join_url) or control_plane.is_true("Bootstrapped")
 
 
 def disqualifier(machine: Machine) -> str:
@@ -54,7 +82,8 @@ def disqualifier(machine: Machine) -> str:
     return "" if machine.infrastructure_ready else "infrastructure not ready"
 
 
-def _chosen(control_plane: ControlPlane, machines: Sequence[Machine]) -> Machine | None:
+def _chosen(snapshot: Snapshot, machines: Sequence[Machine]) -> Machine | None:
+    control_plane = snapshot.control_plane
     pinned = control_plane.labels.get(keys.INIT_NODE_MACHINE_ID)
     if pinned:
         fit = (machine for machine in machines if machine.is_etcd and not machine.deleting and _has_id(machine, pinned))
@@ -67,22 +96,33 @@ def _chosen(control_plane: ControlPlane, machines: Sequence[Machine]) -> Machine
         return kept
     if joined:
         return joined[0]
-    if has_begun(control_plane, machines):
+    beginners = _beginners(machines)
+    if has_begun(snapshot, machines):
         # Nobody could carry on but the one that began, in whatever state it is.
-        return next((machine for machine in marked if machine.node is not None), None) or _beginner(machines)
-    return (
-        _beginner(machines)
-        or next((machine for machine in marked if machine in candidates), None)
-        or next(iter(candidates), None)
-    )
+        return next((machine for machine in (*marked, *beginners) if machine.node is not None), None)
+    return _to_begin(candidates, [*beginners, *(machine for machine in marked if machine in candidates)])
 
 
-def _beginner(machines: Sequence[Machine]) -> Machine | None:
-    """A machine that was told to begin the cluster, and stays. Found again also if its mark was lost between two writes."""
-    for machine in machines:
-        if machine.is_etcd and machine.joined_to == "" and _stays(machine):
-            return machine
-    return None
+def _leaving(snapshot: Snapshot, machines: Sequence[Machine]) -> Machine | None:
+    """A machine that is deleted and still runs a cluster in which there is nothing. Two at once would answer under one name."""
+    if not snapshot.control_plane.is_true("Bootstrapped") or has_begun(snapshot, machines):
+        return None
+    return next((machine for machine in machines if machine.deleting and machine.is_etcd and machine.joined_to == ""), None)
+
+
+def _to_begin(candidates: Sequence[Machine], before: Sequence[Machine]) -> Machine | None:
+    """Who begins the cluster: who was to do so `before`, unless that machine is outdated, no host came for it, and there is one
+    that is not outdated."""
+    current = [machine for machine in candidates if not machine.outdated]
+    kept = next((machine for machine in before if not machine.outdated or machine.has_host or not current), None)
+    return kept or next(iter(current or candidates), None)
+
+
+def _beginners(machines: Sequence[Machine]) -> list[Machine]:
+    """Machines that were told to begin the cluster, and stay; first the one with the mark. Found again also if the mark was lost
+    between two writes."""
+    told = [machine for machine in machines if machine.is_etcd and machine.joined_to == "" and _stays(machine)]
+    return sorted(told, key=lambda machine: not machine.is_init)
 
 
 def _stays(machine: Machine) -> bool:

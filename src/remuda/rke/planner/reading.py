@@ -61,6 +61,7 @@ def cluster(obj: Obj) -> Cluster:
         paused=bool(dig(obj, "spec", "paused")),
         infrastructure_provisioned=bool(dig(obj, "status", "initialization", "infrastructureProvisioned")),
         control_plane_initialized=_condition(initialized) if initialized else None,
+        was_initialized=dig(obj, "status", "initialization", "controlPlaneInitialized") is True,
     )
 
 
@@ -90,6 +91,7 @@ def machine(obj: Obj, secret: Obj | None, bootstrap: Obj | None) -> Machine:
         reconciled=_condition(reconciled, with_time) if reconciled else None,
         failing="; ".join(_failing(obj)),
         non_ready="; ".join(_non_ready(obj)),
+        outdated=_is_outdated(obj),
     )
 
 
@@ -168,6 +170,12 @@ def _failing(obj: Obj) -> Iterable[str]:
         trouble = found.get("status") == conditions.FALSE and found.get("reason") == "Error"
         if trouble and found.get("type") not in _ABOUT_PLANS:
             yield str(found.get("message") or found.get("type"))
+
+
+def _is_outdated(obj: Obj) -> bool:
+    """Another version of Kubernetes is not meant: that comes by its plan."""
+    found = conditions.get(obj, "UpToDate") or {}
+    return found.get("status") == conditions.FALSE and found.get("reason") == "NotUpToDate"
 
 
 def _non_ready(obj: Obj) -> Iterable[str]:

@@ -119,6 +119,8 @@ class Machine:
     # Other conditions of the Machine summed up as Rancher does it, without Reconciled: what is failing, what is not ready yet.
     failing: str = ""
     non_ready: str = ""
+    # Its MachineDeployment wants another in its place.
+    outdated: bool = False
 
     @property
     def deleting(self) -> bool:
@@ -178,6 +180,14 @@ class Machine:
         """The URL that its delivered plan joins; empty for an init node, None if no plan was ever written."""
         return self.plan_annotations.get(names.JOINED_TO)
 
+    @property
+    def has_host(self) -> bool:
+        """Whether a host has registered as this machine, so that it may act on any plan that it is given."""
+        node = self.node
+        if names.MACHINE_ID in self.labels or names.MACHINE_ID in self.plan_labels:
+            return True
+        return node is not None and (node.applied is not None or node.agent is not None or node.state not in ("", "pending"))
+
     def ref(self) -> Ref:
         return Ref(CAPI_GROUP, "Machine", self.namespace, self.name)
 
@@ -204,6 +214,8 @@ class Cluster:
     paused: bool = False
     infrastructure_provisioned: bool = False
     control_plane_initialized: Condition | None = None
+    # status.initialization.controlPlaneInitialized, which stays true once it was.
+    was_initialized: bool = False
 
 
 @dataclass(frozen=True, slots=True)

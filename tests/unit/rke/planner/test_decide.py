@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from remuda.capi.names import HOLDS_DATA
 from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Actor, Code
 from remuda.rke import names
 from remuda.rke.planner import keys
 from remuda.rke.planner.decide import RESYNC, plan
 from remuda.rke.planner.decision import Decision
-from remuda.rke.planner.snapshot import CannotRender, Cluster, Condition, Join, Machine, Snapshot
+from remuda.rke.planner.snapshot import CannotRender, Cluster, Condition, Join, Machine, PlanNode, Snapshot
 from remuda.rke.plans import Plan
 
 from .world import (
@@ -26,6 +27,7 @@ from .world import (
     render,
     running,
     snapshot,
+    url,
     with_machine,
     with_node,
     with_spec,
@@ -81,7 +83,8 @@ def test_without_workers_a_control_plane_stays_initialized_and_members_leave_in_
 
 
 def test_members_are_let_go_only_when_none_stays() -> None:
-    picture = with_machine(running(("a", "ec"), ("w", "w")), "a", going)
+    meant = {names.DELETE_LAST_ETCD: "true"}
+    picture = with_machine(running(("a", "ec"), ("w", "w")), "a", lambda m: replace(going(m), annotations=meant))
     initialized = Condition("ControlPlaneInitialized", "True")
     assert picture.cluster is not None
     picture = replace(picture, cluster=replace(picture.cluster, control_plane_initialized=initialized))
@@ -93,6 +96,41 @@ def test_members_are_let_go_only_when_none_stays() -> None:
     assert change.annotations == {keys.EXCLUDE_NODE_DRAINING: "true", keys.EXCLUDE_VOLUME_DETACH: "true"}
     assert change.bootstrap_annotations == {names.ETCD_FORCE_REMOVE: "true"}
     assert not decide(applied(picture, decision)).machines
+
+
+def test_the_last_etcd_machine_of_a_cluster_that_was_up_is_not_let_go_without_a_users_word() -> None:
+    picture = with_machine(running(("a", "ec"), ("w", "w")), "a", going)
+    decision = decide(picture)
+    assert (decision.waits[0].code, decision.waits[0].actor) == (Code.LAST_ETCD, Actor.USER)
+    assert decision.waits[0].evidence.startswith("a: it is the only etcd machine of its cluster")
+    assert decision.waits[0].on == named(picture, "a").ref()
+    assert not decision.machines and decision.initialized is None, "it is still up"
+    # What the control plane took back is no proof that nothing was there.
+    taken_back = replace(picture, control_plane=replace(picture.control_plane, initialized=False))
+    assert not decide(taken_back).machines
+    # Another one takes over what it holds.
+    helped = replace(picture, machines=(*picture.machines, machine("b", "ec")))
+    assert decide(helped).secrets["b"].annotations[names.JOINED_TO] == url("a")
+
+
+def test_etcd_machines_of_a_cluster_that_never_came_up_are_let_go() -> None:
+    picture = with_machine(snapshot(machine("a", "ec"), machine("w", "w")), "a", going)
+    assert decide(picture).machines["a"].bootstrap_annotations == {names.ETCD_FORCE_REMOVE: "true"}
+
+
+def test_a_member_without_a_node_is_marked_as_soon_as_etcd_holds_something() -> None:
+    first = machine("a", "e", marks={names.INIT_NODE: "true"}, notes={names.JOINED_TO: "", names.JOIN_URL: url("a")})
+    first = with_node(first, named(running(("a", "e")), "a").node)
+    second = machine("b", "e", notes={names.JOINED_TO: url("a")})
+    told, at_work = (with_node(second, PlanNode(Plan(), state=state)) for state in ("pending", "in-progress"))
+
+    def marked(*members: Machine) -> set[str]:
+        found = decide(snapshot(*members, machine("c", "c"), machine("w", "w"))).machines
+        return {name for name, change in found.items() if HOLDS_DATA in change.annotations}
+
+    assert marked(first) == marked(first, told) == set()
+    assert marked(first, at_work) == {"a", "b"}
+    assert marked(replace(first, node_name="a"), at_work) == {"b"}, "who has a node needs no mark"
 
 
 def test_tokens_are_made_once_and_never_after_somebody_joined_by_them() -> None:

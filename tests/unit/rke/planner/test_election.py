@@ -8,7 +8,8 @@ from remuda.kube.waits import Code
 from remuda.rke import names
 from remuda.rke.planner import keys
 from remuda.rke.planner.election import elect
-from remuda.rke.planner.snapshot import Machine, Snapshot
+from remuda.rke.planner.snapshot import Condition, Machine, PlanNode, Snapshot
+from remuda.rke.plans import Plan
 
 from .world import NOW, applied, decide, machine, named, running, snapshot, url, with_machine, with_node, written
 
@@ -84,6 +85,60 @@ def test_nobody_begins_a_second_cluster() -> None:
     assert decision.waits[0].code is Code.INIT_NODE
     assert decision.waits[0].evidence == "waiting for viable init node (c: has not joined)"
     assert not written(decision)
+
+
+def test_an_outdated_machine_that_no_host_came_for_makes_room_for_a_current_one() -> None:
+    told = replace(
+        with_node(machine("a", marks=MARK, notes={names.JOINED_TO: ""}), PlanNode(Plan(), state="pending")), outdated=True
+    )
+    assert elected(snapshot(told)) == ("a", []), "there is nobody else yet"
+    assert elected(snapshot(told, replace(machine("b"), outdated=True))) == ("a", [])
+    coming = replace(machine("b"), infrastructure_ready=False)
+    assert elected(snapshot(told, coming)) == ("a", [])
+    assert elected(snapshot(told, machine("b"))) == ("b", [("a", None), ("b", "true")])
+    # And stays it, also when the outdated one comes late.
+    late = with_node(told.with_plan_metadata({names.INIT_NODE: None}, {}), PlanNode(Plan(), state="in-progress"))
+    begun = with_node(machine("b", marks=MARK, notes={names.JOINED_TO: ""}), PlanNode(Plan(), state="pending"))
+    assert elected(snapshot(late, begun)) == ("b", [])
+
+
+def test_an_outdated_machine_whose_host_is_there_may_be_beginning_the_cluster_and_stays_it() -> None:
+    at_work = with_node(machine("a", marks=MARK, notes={names.JOINED_TO: ""}), PlanNode(Plan(), state="in-progress"))
+    assert elected(snapshot(replace(at_work, outdated=True), machine("b"))) == ("a", [])
+    registered = replace(machine("a", marks=MARK), labels={names.MACHINE_ID: "id"}, outdated=True)
+    assert elected(snapshot(registered, machine("b"))) == ("a", [])
+    assert elected(snapshot(going(registered), machine("b"))) == ("b", [("a", None), ("b", "true")])
+
+
+def test_a_cluster_in_which_there_is_nothing_is_begun_anew_once_the_machine_that_began_it_is_gone() -> None:
+    alone = with_node(machine("a", "ec", marks=MARK, notes={names.JOINED_TO: ""}), named(running(("a", "ec")), "a").node)
+    bootstrapped = (Condition("Bootstrapped", "True"),)
+    picture = snapshot(going(alone), machine("b", "ec"), machine("w", "w"), conditions=bootstrapped)
+    decision = decide(picture)
+    assert not decision.secrets and decision.waits[0].code is Code.DELETION
+    assert decision.waits[0].evidence == "a is being deleted; the cluster is begun anew when it is gone"
+    picture = replace(picture, machines=picture.machines[1:])
+    decision = decide(picture)
+    assert decision.secrets["b"].labels == {names.INIT_NODE: "true"}
+    assert ("Bootstrapped", "False") in {(condition.type, condition.status) for condition in decision.conditions}
+    assert written(decide(applied(picture, decision))) == {"b"}
+
+
+def test_a_cluster_that_anybody_could_have_used_or_joined_is_never_begun_anew() -> None:
+    begun = snapshot(machine("b", "ec"), machine("w", "w"), conditions=(Condition("Bootstrapped", "True"),))
+    assert begun.cluster is not None
+    joined = machine("c", "c", notes={names.JOINED_TO: url("a")}, labels={names.MACHINE_ID: "id"})
+    for picture in (
+        replace(begun, control_plane=replace(begun.control_plane, initialized=True)),
+        replace(begun, control_plane=replace(begun.control_plane, initialized=False)),
+        replace(begun, control_plane=replace(begun.control_plane, agent_connected=True)),
+        replace(begun, control_plane=replace(begun.control_plane, applied_spec={})),
+        replace(begun, cluster=replace(begun.cluster, was_initialized=True)),
+        replace(begun, machines=(*begun.machines, joined)),
+        replace(begun, machines=(*begun.machines, machine("n", "c", node_name="n"))),
+    ):
+        decision = decide(picture)
+        assert decision.waits[0].code is Code.RESTORE and not decision.secrets
 
 
 def test_a_pinned_machine_is_it_whatever_else_holds() -> None:
