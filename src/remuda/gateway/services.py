@@ -6,7 +6,7 @@ the whole of it, adds its routes to `routes`, its caches to `informers`, and wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -50,6 +50,8 @@ class Services:
     environment: Mapping[str, str]
     routes: Routes = field(default_factory=Routes)
     beside: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
+    # The bundles of CAs that `authority` has taken over from, for agents that know the checksum of one of those only.
+    former: Callable[[], Sequence[str]] = tuple
     # What this server keeps for itself; None for one that keeps nothing.
     data_dir: Path | None = None
     # Who is told that `authority` has become another.

@@ -84,6 +84,8 @@ PRE_TERMINATE_OWNER: Final = "rke-bootstrap-controller"
 PLAN_TOKEN_SHOWN: Final = "remuda.dev/plan-token-shown"
 # Written by an administrator on a Machine: its machine-id may register once more, from a host that lost its token.
 REGISTER_AGAIN: Final = "remuda.dev/register-again"
+# On a plan's Secret: the checksum of the CA that the server hands out now (:mod:`remuda.agent.trusting` reads it).
+CA_CHECKSUM: Final = "remuda.dev/ca-checksum"
 # Written on a request that is not followed: why.
 REFUSED: Final = "remuda.dev/refused"
 
