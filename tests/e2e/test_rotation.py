@@ -193,7 +193,7 @@ def test_no_request_fails_while_all_keys_are_replaced(served: Served, tmp_path: 
     # Who has a certificate of the old CA is nobody any more. Agents that know the old CA only are handed over to the new one.
     assert ask(client(load.old, tmp_path / "late"), "GET", "/api").status == 401
     for checksum_of in (before, both):
-        assert agent(checksum_of).decode() == (served.directory / "pki" / "ca.crt").read_text()
+        assert agent(checksum_of).decode().strip() == (served.directory / "pki" / "ca.crt").read_text().strip()
     # Unless the old CA is not to be trusted: then its clients don't believe this server any more.
     assert rotate(served.kubeconfig, "ca", "--finish", "--no-handover").stdout.startswith("ca: no CA that was dropped vouches")
     eventually(lambda: _is_disbelieved(load.old, tmp_path), 60)

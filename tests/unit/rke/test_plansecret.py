@@ -10,7 +10,7 @@ from remuda.kube.conditions import LEGACY, get
 from remuda.kube.objects import annotations_of
 from remuda.rke.bootstrap import Bootstraps
 from remuda.rke.etcdmgmt import DistributionsMembers
-from remuda.rke.names import MACHINE_NAME, PROBES_PASSED, SECRETS, plan_name
+from remuda.rke.names import CA_CHECKSUM, MACHINE_NAME, PROBES_PASSED, SECRETS, plan_name
 from remuda.rke.plans import PeriodicInstruction, Plan, checksum, encode
 from remuda.rke.plansecret import PlanSecrets
 from remuda.rke.plansecrets import decode, packed
@@ -78,6 +78,27 @@ async def test_nothing_is_written_while_an_agent_is_at_work() -> None:
         before = (await made.plan("m1"))["metadata"]["resourceVersion"]
         await made.settle(700)
         assert (await made.plan("m1"))["metadata"]["resourceVersion"] == before
+
+
+async def test_hosts_are_told_of_another_ca_but_not_while_they_are_at_work() -> None:
+    handed_out = ["one"]
+
+    def telling(parts: Parts, made: Machines) -> Iterable[Reconciler]:
+        yield Bootstraps(parts.manager, lambda bootstrap, token: b"", DistributionsMembers(made.workloads))
+        yield PlanSecrets(parts.manager, lambda: handed_out[0])
+
+    async with machines(telling) as made:
+        await planned(made, "m1")
+        await made.settle(2)
+        assert annotations_of(await made.plan("m1"))[CA_CHECKSUM] == "one"
+        await made.answer("m1", plan_state="in-progress")
+        handed_out[0] = "two"
+        await made.answer("m1", plan_revision="1")
+        await made.settle(2)
+        assert annotations_of(await made.plan("m1"))[CA_CHECKSUM] == "one"
+        await made.answer("m1", plan_state="succeeded", applied_checksum=SUM)
+        await made.settle(2)
+        assert annotations_of(await made.plan("m1"))[CA_CHECKSUM] == "two"
 
 
 async def test_a_plan_that_failed_is_told_on_the_machine() -> None:

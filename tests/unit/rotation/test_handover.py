@@ -210,9 +210,7 @@ async def test_a_client_certificate_of_a_dropped_ca_opens_nothing_by_way_of_an_i
 def test_a_cross_certificate_vouches_for_servers_only(tmp_path: Path) -> None:
     """Where the old CA is that of clients, certificates of the new one are none of it."""
     old, new = (Pki.ensure(tmp_path / name, ["127.0.0.1"], SYSTEM_CLOCK, Entropy()) for name in ("old", "new"))
-    old_ca, new_ca = (
-        signing.authority_of(each.ca_pem, each.ca_key.read_bytes(), ("ca.crt", "ca.key")) for each in (old, new)
-    )
+    old_ca, new_ca = (signing.authority_of(each.ca_pem, each.ca_key.read_bytes(), ("ca.crt", "ca.key")) for each in (old, new))
     # Both are called remuda-ca, which two that follow each other are not.
     renamed = signing.sign_authority(new_ca.key, SYSTEM_CLOCK, Entropy(), "remuda-ca-2")
     cross = signing.cross_signed(old_ca, renamed, SYSTEM_CLOCK, Entropy())
