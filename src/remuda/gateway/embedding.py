@@ -29,7 +29,6 @@ from .access import LocalAccess
 from .assembly import Gateway, Ground, admitted_types
 from .behind import InProcess
 from .certificates import Files, ServingCertificate
-from .followers import KnownClients
 
 Obj = dict[str, Any]
 _EVERYWHERE = frozenset(("", "0.0.0.0", "::"))
@@ -149,8 +148,6 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
     leave = server.chain.add(gateway.authenticator)
     server.metrics.others.append(gateway.registry.text)
     server.on_trust.append(gateway.services.trust_changed)
-    clients = KnownClients(gateway.services.client, lambda: _is_ours(server, gateway))
-    server.followers.append(clients)
     running = asyncio.create_task(gateway.run(), name="the gateway")
     server.vital.append(running)
     try:
@@ -160,13 +157,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
         await asyncio.gather(running, return_exceptions=True)
         server.metrics.others.remove(gateway.registry.text)
         server.on_trust.remove(gateway.services.trust_changed)
-        server.followers.remove(clients)
         leave()
-
-
-def _is_ours(server: Server, gateway: Gateway) -> bool:
-    """Whether clients are told of the server's own CA."""
-    return not server.certificate_is_given and not gateway.services.settings().text("cacerts")
 
 
 def _host_of(url: str) -> str:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
-from remuda.api.management_cattle_io import CLUSTERS
+from remuda.api.management_cattle_io import CLUSTERS, SETTINGS
 from remuda.apiserver.rotation.followers import NO_REPORT, Follower
 from remuda.client.api import Client
 from remuda.kube.conditions import get
@@ -22,6 +22,8 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, is_being_deleted, name_of, namespace_of
 from remuda.management.conditions import condition_of
 from remuda.management.health.judging import CONNECTED
+from remuda.management.making import find
+from remuda.management.settings import Settings
 from remuda.rke import agentreports, plansecrets
 from remuda.rke.names import SECRETS, plan_name
 from remuda.rke.views import PLAN_FIELDS
@@ -37,16 +39,22 @@ _PAGE = 200
 
 
 class KnownClients:
-    """`is_ours`: whether clients are told of the server's own CA."""
+    """`is_given`: the server's certificate is one that others signed. `environment` may say settings."""
 
-    def __init__(self, client: Client, is_ours: Callable[[], bool]) -> None:
+    def __init__(self, client: Client, is_given: bool = False, environment: Mapping[str, str] | None = None) -> None:
         self._client = client
-        self._is_ours = is_ours
+        self._is_given = is_given
+        self._environment = environment or {}
 
-    async def __call__(self) -> list[Follower]:
-        if not self._is_ours():
+    async def all(self) -> list[Follower]:
+        if self._is_given or await self._is_set():
             return []
         return [*await self._hosts(), *await self._cluster_agents()]
+
+    async def _is_set(self) -> bool:
+        """Whether an administrator has said which CA clients are to trust."""
+        found = await find(self._client, SETTINGS, "cacerts")
+        return bool(Settings([found] if found is not None else [], self._environment).text("cacerts"))
 
     async def _hosts(self) -> list[Follower]:
         machines = {_bootstrap_of(each): each async for each in self._all(capi.MACHINES)}

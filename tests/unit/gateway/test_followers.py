@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 from remuda.api import cluster_x_k8s_io as capi
@@ -12,8 +13,10 @@ from tests.unit.rke.kit import DEMO, ETCD, FLEET, machines
 from tests.unit.rke.test_plansecret import controllers
 
 from .standing import standing
+from .test_contact import authority
 
 ONE = "a" * 64
+OTHER = base64.b64decode(authority()).decode()
 
 
 async def test_hosts_are_known_by_what_they_say_in_their_plans() -> None:
@@ -33,7 +36,7 @@ async def test_hosts_are_known_by_what_they_say_in_their_plans() -> None:
             await made.patch(capi.MACHINES, name, said, FLEET, "status")
         await made.patch(rke.RKE_BOOTSTRAPS, "leaving", {"metadata": {"finalizers": ["a.b/c"]}}, FLEET)
         await made.client.delete(rke.RKE_BOOTSTRAPS, "leaving", FLEET)
-        found = {each.name: each for each in await KnownClients(made.client, lambda: True)()}
+        found = {each.name: each for each in await KnownClients(made.client).all()}
         assert {each.kind for each in found.values()} == {"host"} and {each.cluster for each in found.values()} == {DEMO}
         assert {name: (each.trusts, each.silent_since) for name, each in found.items()} == {
             f"{FLEET}/says": ((ONE,), ""),
@@ -42,7 +45,9 @@ async def test_hosts_are_known_by_what_they_say_in_their_plans() -> None:
             f"{FLEET}/coming": (None, ""),
         }
         assert (found[f"{FLEET}/theirs"].why, found[f"{FLEET}/coming"].why) == (NO_REPORT, NOT_REGISTERED)
-        assert await KnownClients(made.client, lambda: False)() == [], "who trusts another CA needs none of ours"
+        # Who trusts another CA needs none of ours.
+        assert await KnownClients(made.client, is_given=True).all() == []
+        assert await KnownClients(made.client, environment={"CATTLE_CACERTS": OTHER}).all() == []
 
 
 async def test_the_bundles_of_before_are_shown_unless_clients_trust_another_ca() -> None:

@@ -246,7 +246,7 @@ async def test_an_agent_says_by_which_cas_it_knows_the_server(tmp_path: Path) ->
         for nonsense in (None, "x", ["x"], [one] * 17):
             assert await noted(nonsense) is None
         assert await noted([two]) == (two,)
-        (agent,) = await KnownClients(found.management.client, lambda: True)()
+        (agent,) = await KnownClients(found.management.client).all()
         assert (agent.kind, agent.name, agent.trusts) == ("cluster agent", ID, (two,))
 
 
