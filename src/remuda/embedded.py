@@ -42,6 +42,7 @@ from remuda.runtime.choice import Choice, choose
 from remuda.turns import Wrap
 
 if TYPE_CHECKING:
+    from remuda.apiserver.rotation.followers import Follower
     from remuda.capi.workloads import Connector, Workloads
     from remuda.gateway.assembly import AccessControllers
     from remuda.gateway.certificates import Files
@@ -106,6 +107,7 @@ async def running(
     async with AsyncExitStack() as stack:
         server = await Server.open(config)
         stack.push_async_callback(server.close)
+        server.followers.append(lambda: _known_clients(server))
         if choice.of(CONTROLLERS):
             await stack.enter_async_context(_admission(server))
         gateway = None
@@ -186,6 +188,14 @@ async def _listen(stack: AsyncExitStack, server: Server, embedded: Embedded | No
     following = asyncio.create_task(certificate.follow(), name="the certificate")
     stack.push_async_callback(_ended, following)
     await server.listen(Front(server.handler, certificate.context, trust=trust_of(certificate, "127.0.0.1")))
+
+
+async def _known_clients(server: Server) -> list[Follower]:
+    """Hosts and cluster agents, also of a server without a door: others on its store may have one."""
+    from remuda.gateway.followers import KnownClients
+
+    client = InProcessClient(server, manager="remuda")
+    return await KnownClients(client, server.certificate_is_given, os.environ).all()
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -28,9 +28,11 @@ from remuda.clusteragent.trust import establish
 from remuda.gateway.certificates import ca_checksum
 from remuda.kube import yamlio
 from remuda.kube.clock import SYSTEM_CLOCK
+from remuda.rke.plans import File, Plan
 from tests.api.harness import Answer, Endpoint
 from tests.real import need
 from tests.real.etcd import EtcdCluster
+from tests.real.systemagents import NAMESPACE, ORIGINAL, OURS, Agent, Api, asking, both_possible, namespace
 
 from .replicas import Replica, Replicas, running
 from .serving import Served, eventually
@@ -46,6 +48,19 @@ KINDS = ("encryption-key", "ca", "service-account-key")
 class WithGateway(Served):
     def command(self) -> list[str]:
         return [*super().command(), "--controllers=-capi"]
+
+
+class WithProvisioning(Served):
+    def command(self) -> list[str]:
+        return [each for each in super().command() if not each.startswith("--controllers")]
+
+
+@pytest.fixture
+def provisioning(tmp_path: Path) -> Iterator[Served]:
+    made = WithProvisioning(tmp_path / "server")
+    made.start()
+    yield made
+    made.end()
 
 
 @pytest.fixture
@@ -165,8 +180,8 @@ def test_no_request_fails_while_all_keys_are_replaced(served: Served, tmp_path: 
         assert {each["kind"]: each["stage"] for each in shown["keys"]} == dict.fromkeys(KINDS, "keeping")
         both = (served.directory / "pki" / "ca.crt").read_text()
         assert both.count("BEGIN CERTIFICATE") == 2
-        # One that was given the old checksum comes by the old CA, one that is deployed now knows both.
-        assert agent(before).decode().strip() == before.strip()
+        # One that was given the old checksum comes by the old CA, and knows both then, as one that is deployed now.
+        assert agent(before).decode().strip() == both.strip()
         assert agent(both).decode().strip() == both.strip()
         published = "/api/v1/namespaces/default/configmaps/kube-root-ca.crt"
         new = client(served.kubeconfig, tmp_path / "new")
@@ -175,9 +190,13 @@ def test_no_request_fails_while_all_keys_are_replaced(served: Served, tmp_path: 
         load.goes_on()
     rotate(served.kubeconfig, "ca", "--finish")
     all_is_there(client(served.kubeconfig, tmp_path / "last"), load.written)
-    # Who has nothing but the old CA is out: it does not believe this server any more, and on a connection that stands is nobody.
-    with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
-        ask(client(load.old, tmp_path / "late"), "GET", "/api")
+    # Who has a certificate of the old CA is nobody any more. Agents that know the old CA only are handed over to the new one.
+    assert ask(client(load.old, tmp_path / "late"), "GET", "/api").status == 401
+    for checksum_of in (before, both):
+        assert agent(checksum_of).decode().strip() == (served.directory / "pki" / "ca.crt").read_text().strip()
+    # Unless the old CA is not to be trusted: then its clients don't believe this server any more.
+    assert rotate(served.kubeconfig, "ca", "--finish", "--no-handover").stdout.startswith("ca: no CA that was dropped vouches")
+    eventually(lambda: _is_disbelieved(load.old, tmp_path), 60)
     # On a connection of its own, if it was silent for so long that the server has closed the one that it had.
     assert new.request("GET", "/api/v1/namespaces").status == 200
     assert served.tracebacks() == []
@@ -187,6 +206,81 @@ def test_no_request_fails_while_all_keys_are_replaced(served: Served, tmp_path: 
     found = rotate(served.kubeconfig, "ca", check=False)
     assert found.returncode == 1
     assert "start it first" in found.stderr
+
+
+def _is_disbelieved(kubeconfig: Path, directory: Path) -> bool:
+    try:
+        ask(client(kubeconfig, directory / "late"), "GET", "/api")
+    except OSError as error:
+        return "CERTIFICATE_VERIFY_FAILED" in str(error)
+    return False
+
+
+def test_the_old_ca_is_kept_while_a_host_needs_it_and_one_that_was_away_follows(provisioning: Served, tmp_path: Path) -> None:
+    served = provisioning
+
+    def asks(method: str, path: str, body: Any = None, headers: Any = None) -> tuple[int, Any]:
+        return asking(client(served.kubeconfig, tmp_path / "administrator"))(method, path, body, headers)
+
+    api = Api(asks, f"https://127.0.0.1:{served.port}", (served.directory / "pki" / "ca.crt").read_text())
+    namespace(api)
+    kind = {"apiVersion": "rke.cattle.io/v1", "kind": "RKEBootstrap"}
+    bootstrap: Obj = {**kind, "metadata": {"name": "one"}, "spec": {"clusterName": "demo"}}
+    path = f"/apis/rke.cattle.io/v1/namespaces/{NAMESPACE}/rkebootstraps"
+    eventually(lambda: ask(client(served.kubeconfig, tmp_path / "first"), "POST", path, bootstrap).status == 201, 120)
+    plan = api.plan("one", tmp_path / "one")
+    agent = Agent.remote(OURS, plan, api)
+
+    def trusts() -> list[str]:
+        return list(json.loads(plan.text("agent") or "{}").get("trusts") or [])
+
+    def used() -> str:
+        return str(next(each for each in told(served.kubeconfig)["keys"] if each["kind"] == "ca")["used"])
+
+    try:
+        plan.give(Plan())
+        agent.start()
+        agent.until(lambda: trusts() == [used()])
+        agent.kill()
+        old = used()
+        rotate(served.kubeconfig, "ca")
+        refused = rotate(served.kubeconfig, "ca", "--finish", check=False)
+        assert (refused.returncode, refused.stdout) == (4, "")
+        assert f"host {NAMESPACE}/one of demo trusts only the old CA" in refused.stderr
+        assert "1 of 1 hosts and cluster agents don't trust the new CA yet" in refused.stderr
+        assert f"host {NAMESPACE}/one of demo" in rotate(served.kubeconfig, "status").stdout
+        assert stages(served.kubeconfig)["ca"] == "keeping"
+        forced = rotate(served.kubeconfig, "ca", "--finish", "--force")
+        assert "left behind" in forced.stderr and f"host {NAMESPACE}/one" in forced.stderr
+        assert trusts() == [old]
+        agent.start()
+        agent.until(lambda: trusts() == [used()])
+        assert used() != old
+        # The next one is delivered while it is there, and nobody is left behind.
+        rotate(served.kubeconfig, "ca", "--until-trusted")
+        rotate(served.kubeconfig, "ca", "--finish", "--until-trusted")
+        agent.until(lambda: trusts() == [used()])
+    finally:
+        agent.kill()
+    assert served.tracebacks() == []
+
+
+@pytest.mark.real
+def test_ranchers_own_agent_goes_on_by_the_old_ca_after_it_was_dropped(served: Served, tmp_path: Path) -> None:
+    """It never learns of another CA: what the old one has signed for the new one is in the server's chain."""
+    both_possible()
+
+    def asks(method: str, path: str, body: Any = None, headers: Any = None) -> tuple[int, Any]:
+        return asking(client(served.kubeconfig, tmp_path / "administrator"))(method, path, body, headers)
+
+    api = Api(asks, f"https://127.0.0.1:{served.port}", (served.directory / "pki" / "ca.crt").read_text())
+    namespace(api)
+    plan = api.plan("theirs", tmp_path / "theirs")
+    rotate(served.kubeconfig, "ca")
+    rotate(served.kubeconfig, "ca", "--finish")
+    with Agent.remote(ORIGINAL, plan, api) as agent:
+        plan.give(Plan(files=(File.of("{root}/made", "x"),)))
+        agent.until(lambda: plan.text("plan-state") == "succeeded")
 
 
 def test_a_server_that_is_killed_in_between_goes_on(tmp_path: Path) -> None:

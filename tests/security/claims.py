@@ -19,6 +19,7 @@ _HOLES = "tests/security/test_holes.py"
 _DISK = "tests/security/test_disk.py"
 _PEOPLE = "tests/unit/machines/nodedrivers/test_people.py"
 _BODIES = "tests/unit/apiserver/test_bodies.py"
+_HANDOVER = "tests/unit/rotation/test_handover.py"
 _JOBS = "tests/unit/machines/runner/test_parts.py"
 _REFERENCES = "tests/security/test_references.py"
 _USED = "tests/security/test_references_used.py"
@@ -339,5 +340,14 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/unit/rke/test_hosts.py::test_a_host_that_has_acted_comes_again_only_with_what_it_got",
         "tests/unit/rke/test_unmanaged.py::test_a_host_that_has_used_its_token_is_let_in_no_more_without_it",
         "tests/unit/rke/test_awaitedhost.py::test_the_token_of_a_script_is_marked_when_its_host_acts_and_not_before",
+    ),
+    "S53": (
+        f"{_HANDOVER}::test_a_client_certificate_of_a_dropped_ca_opens_nothing_by_way_of_an_intermediate",
+        f"{_HANDOVER}::test_a_cross_certificate_vouches_for_servers_only",
+        f"{_HANDOVER}::test_the_certificate_shows_a_handover_for_a_year_and_no_longer",
+        f"{_HANDOVER}::test_a_ca_that_leaves_nothing_ends_what_others_have_left",
+        f"{_HANDOVER}::test_a_handover_can_be_ended_later",
+        f"{_HANDOVER}::test_a_host_shows_its_token_to_no_server_that_its_ca_does_not_vouch_for",
+        f"{_HANDOVER}::test_a_cluster_agent_believes_nobody_who_only_repeats_its_old_ca",
     ),
 }

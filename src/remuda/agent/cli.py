@@ -137,11 +137,16 @@ def _remote(config: Config, engine: Engine, clock: Clock, stop: threading.Event,
     api = KubeApi(connection.kube_config, _strict())
     log.info(f"remuda-agent {__version__}, server {api.url.netloc}, version {api.check()}")
     progress.start(api, stop)
-    Trusting(api, config.connection_info_file, clock, stop).start()
+    trusting = Trusting(api, config.connection_info_file, clock, stop)
+    trusting.start()
     watch = SecretWatch(api, connection.namespace, connection.secret_name, clock, stop)
     program.wake = watch.wake
     watch.start()
-    Remote(engine, api, watch, clock, stop, settled=program.check, about=program.about).run()
+
+    def about() -> bytes:
+        return program.about(trusting.trusted())
+
+    Remote(engine, api, watch, clock, stop, settled=program.check, about=about, noticed=trusting.notice).run()
 
 
 def _leave(number: int, frame: object) -> None:

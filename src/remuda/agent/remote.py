@@ -40,6 +40,7 @@ class Remote:
         stop: threading.Event,
         settled: Callable[[], None] = lambda: None,
         about: Callable[[], bytes] = bytes,
+        noticed: Callable[[Secret], None] = lambda secret: None,
     ) -> None:
         self.engine = engine
         self.api = api
@@ -48,6 +49,7 @@ class Remote:
         self.stop = stop
         self.settled = settled
         self.about = about
+        self.noticed = noticed
         self.journal = engine.journal("remote")
         self.prober = probes.Prober(clock, log.debug)
         self._uid = ""
@@ -94,6 +96,7 @@ class Remote:
             self._last = None
             return d.DEFAULT_PROBE_PERIOD
         self._meet(secret)
+        self.noticed(secret)
         if self._last is not None and older(secret, self._last):
             # What we wrote ourselves has not come back yet; it is offered to the watch, so this is a matter of moments.
             return d.DEFAULT_PROBE_PERIOD

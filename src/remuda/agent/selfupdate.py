@@ -54,14 +54,15 @@ class Program:
         self._seen = _identity(self.path)
         self._checksum = _checksum(self.path)
 
-    def about(self) -> bytes:
-        """What the server is told of it; nothing if it is no archive, which nobody can replace."""
-        if not self._checksum or not self._successors:
-            return b""
-        told: dict[str, object] = {"checksum": self._checksum, "successors": self._successors, "version": __version__}
-        if self._refused:
-            told["refused"] = self._refused
-        return json.dumps(told, sort_keys=True).encode()
+    def about(self, trusted: list[str] | None = None) -> bytes:
+        """What the server is told: which agent this is, unless it is no archive, which nobody can replace; and which CAs it
+        trusts, if that is said."""
+        told: dict[str, object] = {} if trusted is None else {"trusts": trusted}
+        if self._checksum and self._successors:
+            told.update({"checksum": self._checksum, "successors": self._successors, "version": __version__})
+            if self._refused:
+                told["refused"] = self._refused
+        return json.dumps(told, sort_keys=True).encode() if told else b""
 
     def check(self) -> None:
         """After a pass: end when there is another good one to be started from."""

@@ -1,24 +1,31 @@
 """The CA in the connection's file follows the one that the server hands out: it may be replaced while hosts live on.
 
 Only what comes over a connection that the present CA vouches for is believed, and only where there is such a CA: who trusts the
-system's roots, or nobody, has nothing to follow. The file keeps everything else as it is.
+system's roots, or nobody, has nothing to follow. The file keeps everything else as it is. A host that was away while the CA was
+replaced follows in the same way: the server's certificate then comes with one by which the old CA vouches for the new one.
+
+The server says in an annotation of the plan's Secret which CA it hands out now, so hosts fetch it at once; else now and then.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import os
 import stat
 import threading
 
 from . import log
+from .certificates import fingerprints
 from .clock import Clock
 from .errors import AgentError
-from .kubeapi import KubeApi
+from .kubeapi import KubeApi, Secret
 from .paths import read_or_none, write_atomically
 
-_EVERY = 300.0
+_EVERY, _AGAIN = 300.0, 30.0
 _LARGEST = 1 << 18
+#: The checksum of the CA that the server hands out.
+CA_CHECKSUM = "remuda.dev/ca-checksum"
 
 
 class Trusting:
@@ -29,17 +36,35 @@ class Trusting:
         self._path = path
         self._clock = clock
         self._stop = stop
+        self._wake = threading.Event()
+        self._hint = ""
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="trust", daemon=True).start()
 
+    def notice(self, secret: Secret) -> None:
+        """A version of the plan's Secret: look soon if it says that there is another CA. Once for each that it says."""
+        marks = secret.get("metadata", {}).get("annotations") or {}
+        hint = str(marks.get(CA_CHECKSUM) or "")
+        if hint and hint != self._hint:
+            self._hint = hint
+            if self._api.ca and hint != checksum_of(self._api.ca):
+                self._wake.set()
+
+    def trusted(self) -> list[str]:
+        """The CAs that this host believes, by the fingerprints of their keys; none if it has no CA to follow."""
+        return fingerprints(self._api.ca)
+
     def _run(self) -> None:
         while not self._stop.is_set():
+            pause = _EVERY
             try:
                 self.refresh()
             except (AgentError, OSError) as reason:
                 log.debug(f"the server's CA can't be looked at: {reason}")
-            self._clock.wait(self._stop, _EVERY)
+                pause = _AGAIN
+            self._clock.wait(self._wake, pause)
+            self._wake.clear()
 
     def refresh(self) -> bool:
         """True when another CA is believed from now on."""
@@ -70,3 +95,8 @@ class Trusting:
         mode = stat.S_IMODE(os.stat(self._path).st_mode)
         write_atomically(self._path, content.replace(before, base64.b64encode(told.encode())), mode)
         return True
+
+
+def checksum_of(ca: str) -> str:
+    """As the server counts it: of the bundle with one end of line."""
+    return hashlib.sha256(f"{ca.rstrip()}\n".encode()).hexdigest()

@@ -103,6 +103,11 @@ class Pki:
         return self.directory / "admin.key"
 
     @property
+    def handover(self) -> Path:
+        """What dropped CAs have signed for the one after them, shown behind the serving certificate. Not there: nothing."""
+        return self.directory / "handover.crt"
+
+    @property
     def service_account_key(self) -> Path:
         return self.directory / "service-account.key"
 
@@ -121,6 +126,12 @@ class Pki:
             # A certificate that does not belong to the key is made anew, also by whoever comes after a crash between these lines.
             write_private(self.serving_key, new_key_pem(self.entropy))
             self._complete(hosts)
+
+    def hand_over(self, chain: bytes) -> None:
+        """Show this chain from the next :meth:`complete` on."""
+        with _ONE_AT_A_TIME:
+            if (self.handover.read_bytes() if self.handover.exists() else b"") != chain:
+                write_private(self.handover, chain)
 
     def complete(self, hosts: Iterable[str]) -> None:
         """As :meth:`ensure`, for one that is there already. Several threads may do this at once."""
@@ -246,7 +257,8 @@ def _check_modes(pki: Pki) -> None:
 
 def _recorded_files(pki: Pki) -> tuple[Path, ...]:
     shared = () if pki.material is not None else (pki.ca_key, pki.service_account_key)
-    return (*shared, pki.ca_certificate, pki.serving_key, pki.serving_certificate, pki.admin_key, pki.admin_certificate)
+    own = (pki.serving_key, pki.serving_certificate, pki.admin_key, pki.admin_certificate)
+    return (*shared, pki.ca_certificate, pki.handover, *own)
 
 
 def _as_recorded(pki: Pki, names: tuple[str, ...]) -> bool:
@@ -261,7 +273,7 @@ def _as_recorded(pki: Pki, names: tuple[str, ...]) -> bool:
 
 
 def _record(pki: Pki, names: tuple[str, ...], ends: float) -> None:
-    files = {path.name: _digest(path) for path in _recorded_files(pki)}
+    files = {path.name: found for path in _recorded_files(pki) if (found := _digest(path))}
     state = {"files": files, "names": list(names), "renewAt": int(ends - RENEW_BEFORE)}
     write_private(pki.directory / "state.json", jsonio.dumps(state))
 
@@ -293,9 +305,12 @@ def _complete(pki: Pki, names: tuple[str, ...]) -> None:
         authority = pki.material.authority()
         bundle, keys = pki.material.ca_certificate, pki.material.ca_key
     serving = signing.subject("remuda")
-    chain = signing.chain_of(bundle, keys, pki.clock, pki.entropy)
+    handover = signing.alive_in(_read(pki.handover) if pki.handover.exists() else b"", pki.clock)
+    chain = signing.chain_of(bundle, keys, pki.clock, pki.entropy) + handover
     ends = [
         signing.ends(authority.certificate),
+        # These are not renewed, they end.
+        *(signing.ends(each) + RENEW_BEFORE for each in signing.parse_certificates(handover)),
         _ensure_leaf(pki, authority, pki.serving_key, pki.serving_certificate, serving, names, chain),
         _ensure_leaf(pki, authority, pki.admin_key, pki.admin_certificate, signing.subject(ADMIN_USER, ADMIN_GROUPS), ()),
     ]
@@ -339,7 +354,8 @@ def _ensure_leaf(
     """When the certificate at `path` ends; a new one is made when the old one does not fit any more. `chain` goes behind it."""
     key = _key_at(pki, key_path)
     found = signing.parse_certificates(path.read_bytes()) if path.exists() else []
-    if found and _fits(pki, authority, found[0], key, subject, names) and bool(found[1:]) == bool(chain):
+    shown = signing.same_chain(found[1:], signing.parse_certificates(chain))
+    if found and shown and _fits(pki, authority, found[0], key, subject, names):
         return signing.ends(found[0])
     made = signing.sign_leaf(authority, key, subject, LEAF_SECONDS, names, pki.clock, pki.entropy)
     write_private(path, made + chain)

@@ -61,6 +61,7 @@ from .pki import Pki, new_key_pem
 from .presence import Presence
 from .resources import Registry
 from .reviews import Services
+from .rotation.followers import Followers
 from .rotation.pages import RotationPages
 from .rotation.places import Place
 from .rotation.rotations import Rotations
@@ -199,6 +200,10 @@ class Server:
         self.retired = Retired()
         self.trusted = b"" if pki is None else pki.ca_pem
         self.on_trust: list[Callable[[], None]] = []
+        # The bundles of authorities that were dropped, for agents that know the checksum of one of them only.
+        self.former: tuple[str, ...] = ()
+        # Who knows of clients that have to trust the CA: rooms above add what they know.
+        self.followers: list[Followers] = []
         # By which names clients come; and how a listener shows another certificate. Whoever stands in front has its own ways.
         self.hosts: Callable[[], Iterable[str]] = lambda: (config.host, *config.names)
         self.reload: Callable[[], object] = lambda: None

@@ -8,8 +8,9 @@ from __future__ import annotations
 import datetime
 import hashlib
 import ipaddress
+import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from remuda.kube.clock import Clock, Entropy
@@ -23,6 +24,8 @@ CA_SECONDS = 3650 * DAY
 RENEW_BEFORE = 30 * DAY
 # Certificates are valid from a little before they are made: the clients' clocks may be behind.
 BACKDATE = 3600
+# How long a dropped CA vouches for the one that took over, for agents that were away all the while.
+HANDOVER_SECONDS = 365 * DAY
 
 _KEYS = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----.+?-----END [A-Z ]*PRIVATE KEY-----\n?", re.DOTALL)
 _P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -149,17 +152,22 @@ def sign_authority(
     return builder.sign(key, SHA256())
 
 
-def cross_signed(old: Authority, new: x509.Certificate, clock: Clock, entropy: Entropy) -> bytes:
-    """PEM of the new authority as the old one vouches for it: whoever trusts only the old one can follow."""
+def cross_signed(old: Authority, new: x509.Certificate, clock: Clock, entropy: Entropy, most_seconds: int = CA_SECONDS) -> bytes:
+    """PEM of the new authority as the old one vouches for it: whoever trusts only the old one can follow.
+
+    Good for servers only: no client certificate of the new authority is one of the old authority by this.
+    """
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.x509.oid import ExtendedKeyUsageOID
 
     public_key = cast("ec.EllipticCurvePublicKey", new.public_key())
-    seconds = int(min(ends(new), ends(old.certificate)) - clock.time())
+    seconds = min(int(min(ends(new), ends(old.certificate)) - clock.time()), most_seconds)
     builder = (
         _builder(new.subject, old.certificate.subject, public_key, seconds, clock, entropy)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(_key_usage(authority=True), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(old.key.public_key()), critical=False)
     )
     return certificate_pem(builder.sign(old.key, SHA256()))
@@ -188,7 +196,7 @@ def authority_of(certificates: bytes, keys: bytes, what: tuple[object, object]) 
     return Authority(certificate, key)
 
 
-def chain_of(certificates: bytes, keys: bytes, clock: Clock, entropy: Entropy) -> bytes:
+def chain_of(certificates: bytes, keys: bytes, clock: Clock, entropy: Entropy, most_seconds: int = CA_SECONDS) -> bytes:
     """What goes behind a serving certificate while one authority takes over from another: the one that signs, as those before it
     in the bundle vouch for it. So a client that trusts only an older one goes on."""
     bundle = {fingerprint(each): each for each in parse_certificates(certificates)}
@@ -198,7 +206,25 @@ def chain_of(certificates: bytes, keys: bytes, clock: Clock, entropy: Entropy) -
     older = [key for key in others if fingerprint(key) in bundle and order.index(fingerprint(key)) < order.index(own)]
     authorities = [Authority(bundle[fingerprint(key)], key) for key in older]
     alive = [each for each in authorities if ends(each.certificate) > clock.time()]
-    return b"".join(cross_signed(each, bundle[own], clock, entropy) for each in alive)
+    return b"".join(cross_signed(each, bundle[own], clock, entropy, most_seconds) for each in alive)
+
+
+def alive_in(chain: bytes, clock: Clock) -> bytes:
+    """A chain up to the first certificate that has ended: those behind it lead nowhere."""
+    now = clock.time()
+    found = itertools.takewhile(lambda each: ends(each) > now, parse_certificates(chain))
+    return b"".join(certificate_pem(each) for each in found)
+
+
+def same_chain(one: Sequence[x509.Certificate], other: Sequence[x509.Certificate]) -> bool:
+    """Whether the same authorities vouch for the same keys until the same time; serial numbers differ each time they do."""
+
+    def said(chain: Sequence[x509.Certificate]) -> list[tuple[str, x509.Name]]:
+        return [(fingerprint(each), each.issuer) for each in chain]
+
+    # A validity is rounded to a second.
+    close = (abs(ends(left) - ends(right)) <= 2 for left, right in zip(one, other, strict=False))
+    return said(one) == said(other) and all(close)
 
 
 def replaced_in(bundle: bytes, certificate: x509.Certificate) -> bytes:

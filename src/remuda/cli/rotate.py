@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -45,6 +45,9 @@ _COLUMNS = (
     Column("WAITS FOR"),
 )
 _SHOWN = 16
+# Clients that are named on a terminal; all are in `rotate status -o json`.
+_NAMED = 20
+_CLIENTS_EVERY = 2.0
 
 
 class Server(NamedTuple):
@@ -117,12 +120,20 @@ def status(server: Server, output: Output) -> None:
         output.value(found)
         return
     output.table(_COLUMNS, [*(_row(each) for each in found["keys"]), _serving_row(found[_SERVING])])
+    clients = _key(found, "ca").get("clients")
+    if clients is not None:
+        output.line()
+        output.line(f"ca: {_counted(clients)}" + ("; not yet:" if clients["behind"] else ""))
+        for line in _named([each["message"] for each in clients["behind"]]):
+            output.line(line)
 
 
 def _row(key: Obj) -> list[str]:
     others = ", ".join(each[:_SHOWN] for each in key["others"]) or "-"
     if key.get("keptUntil"):
         others += f" (until {key['keptUntil']})"
+    handovers = [f"{each['from'][0][:_SHOWN]} (hand-over until {each['until']})" for each in key.get("handovers") or ()]
+    others = ", ".join([*([] if others == "-" else [others]), *handovers]) or "-"
     return [
         key["kind"],
         key["stage"] or "idle",
@@ -154,16 +165,31 @@ def encryption_key(finish: bool, no_wait: bool, timeout: float, server: Server) 
 
 
 @command.command()
-@click.option("--finish", is_flag=True, help="Drop the old CA: who trusts only that one, or has a certificate of it, is out.")
+@click.option("--finish", is_flag=True, help="Drop the old CA, if all hosts and cluster agents trust the new one.")
+@click.option("--force", is_flag=True, help="With --finish: leave behind those that don't trust the new CA.")
+@click.option("--no-handover", is_flag=True, help="With --finish: the old CA does not vouch for the new one; its key has leaked.")
+@click.option("--until-trusted", is_flag=True, help="Wait until all hosts and cluster agents trust the new CA.")
 @_wait_options
 @_server_options
-def ca(finish: bool, no_wait: bool, timeout: float, server: Server) -> None:
+def ca(finish: bool, force: bool, no_handover: bool, until_trusted: bool, no_wait: bool, timeout: float, server: Server) -> None:
     """Have certificates signed by a new CA.
 
     From then on both are trusted and handed out. What the old one has signed stays good, and clients that trust only the old
-    one go on, until --finish drops it.
+    one go on, until --finish drops it. That is refused while a host or a cluster agent does not trust the new CA.
+
+    For a year after --finish the old CA still vouches for the new one, so agents that were away can follow. With --finish
+    --no-handover it does not, and what it left before is ended.
     """
-    _rotate(server, "ca", _wanted(finish), no_wait, timeout)
+    if (force or no_handover) and not finish:
+        raise click.UsageError(f"{'--force' if force else '--no-handover'} goes with --finish")
+    if until_trusted and (no_wait or force):
+        raise click.UsageError(f"--until-trusted does not go with {'--no-wait' if no_wait else '--force'}")
+    body = {**_wanted(finish), **({"force": True} if force else {}), **({"noHandover": True} if no_handover else {})}
+    if finish and until_trusted:
+        _until_trusted(server, timeout)
+    _rotate(server, "ca", body, no_wait, timeout)
+    if until_trusted and not finish:
+        _until_trusted(server, timeout)
 
 
 @command.command("service-account-key")
@@ -202,7 +228,12 @@ def _wanted(finish: bool) -> Obj:
 def _rotate(server: Server, kind: str, body: Obj, no_wait: bool, timeout: float) -> None:
     from remuda.kube.clock import SYSTEM_CLOCK
 
-    found = _key(server.begin(kind, body), kind)
+    answer = _begun(server, kind, body)
+    if left := answer.get("leftBehind"):
+        click.echo(f"{kind}: left behind with the old one:", err=True)
+        for line in _named([each["message"] for each in left]):
+            click.echo(line, err=True)
+    found = _key(answer, kind)
     before = found
     if no_wait:
         click.echo(f"{kind}: {_SAID.get(found['stage'], 'done')}; see remuda rotate status")
@@ -220,14 +251,68 @@ def _rotate(server: Server, kind: str, body: Obj, no_wait: bool, timeout: float)
             raise Failure(f"{kind}: {words}; the servers go on, see remuda rotate status", Code.TIMEOUT)
         asyncio.run(SYSTEM_CLOCK.sleep(_EVERY))
         found = _key(_patiently(server, end), kind)
+    if body.get("noHandover") and not before["stage"]:
+        click.echo(f"{kind}: no CA that was dropped vouches for the one that is used any more")
+        return
     if body.get("finish"):
         click.echo(f"{kind}: the old one is dropped, {found['used'][:_SHOWN]} is used")
+        if handovers := found.get("handovers"):
+            click.echo(f"agents that trust only the old one can follow until {handovers[0]['until']}", err=True)
         return
     click.echo(f"{kind} rotated from {before['used'][:_SHOWN]} to {found['used'][:_SHOWN]}")
     if found.get("keptUntil"):
         click.echo(f"the old one is kept until {found['keptUntil']}, for past states; drop it earlier with --finish", err=True)
     elif found["stage"]:
+        if clients := found.get("clients"):
+            click.echo(f"{kind}: {_counted(clients)}", err=True)
         click.echo(f"the old one is still good: when nothing needs it any more, remuda rotate {kind} --finish", err=True)
+
+
+def _begun(server: Server, kind: str, body: Obj) -> Obj:
+    from remuda.kube.errors import ApiError
+
+    try:
+        return server.begin(kind, body)
+    except ApiError as error:
+        causes = (error.details or {}).get("causes")
+        for line in _named([str(each.get("message")) for each in causes] if isinstance(causes, list) else []):
+            click.echo(line, err=True)
+        raise
+
+
+def _until_trusted(server: Server, timeout: float) -> None:
+    """Until all clients that the server knows trust the new CA."""
+    from remuda.kube.clock import SYSTEM_CLOCK
+
+    end = SYSTEM_CLOCK.monotonic() + timeout
+    said = ""
+    while True:
+        clients = _key(_patiently(server, end), "ca").get("clients")
+        if clients is None:
+            # No old one to be kept: the server says so when it is told to drop it.
+            return
+        words = _counted(clients)
+        if words != said:
+            click.echo(f"ca: {words}", err=True)
+            said = words
+        if not clients["behind"]:
+            return
+        if SYSTEM_CLOCK.monotonic() > end:
+            for line in _named([each["message"] for each in clients["behind"]]):
+                click.echo(line, err=True)
+            raise Failure(f"ca: {words}; the old one is kept", Code.TIMEOUT)
+        asyncio.run(SYSTEM_CLOCK.sleep(_CLIENTS_EVERY))
+
+
+def _counted(clients: Obj) -> str:
+    total = clients["total"]
+    return f"{total - len(clients['behind'])} of {total} hosts and cluster agents trust the new CA"
+
+
+def _named(lines: Sequence[str]) -> list[str]:
+    """The first of them, and how many more there are."""
+    more = [f"  and {len(lines) - _NAMED} more: remuda rotate status -o json"] if len(lines) > _NAMED else []
+    return [*(f"  {line}" for line in lines[:_NAMED]), *more]
 
 
 def _is_over(key: Obj, *, finish: bool) -> bool:

@@ -1,8 +1,8 @@
 """The agent's life: it looks whether anything has changed, and moves over to what is new without a gap.
 
-What can change is the server's URL, the token, the checksum of the CA (files of a mounted Secret, or a token file), the
-kubeconfig, and the token of the ServiceAccount. A new :class:`~.attachment.Attachment` is then made beside the old one, and
-the old one is given up when the new one stands. One that never stands (a wrong token) replaces nothing.
+What can change is the server's URL, the token, the checksum of the CA (files of a mounted Secret, or a token file), the CA that
+the server hands out, the kubeconfig, and the token of the ServiceAccount. A new :class:`~.attachment.Attachment` is then made
+beside the old one, and the old one is given up when the new one stands. One that never stands (a wrong token) replaces nothing.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Agent:
     async def _want(self, settings: Settings, introduction: Introduction) -> None:
         assert self._cluster is not None
         wanted = (settings, introduction)
-        if self._standing is not None and wanted == _key(self._standing):
+        if self._standing is not None and wanted == _key(self._standing) and not self._standing.attachment.outdated:
             await self._give_up_coming()
             return
         if self._coming is not None and wanted == _key(self._coming):

@@ -25,10 +25,11 @@ from .allowing import AllowList, Place
 from .answering import answer
 from .cluster import Introduction, OwnCluster
 from .settings import Settings
-from .trust import Trust, TrustError, establish
+from .trust import Trust, TrustError, establish, followed
 
 # A session that lasted this long was a success, whatever ended it.
 _SETTLED = 60.0
+TRUST_EVERY = 300.0
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,8 @@ class Surroundings:
 
 
 class Attachment:
-    """`stands_since` (by the monotonic clock) both tunnels are there; None while one is missing."""
+    """`stands_since` (by the monotonic clock) both tunnels are there; None while one is missing. `outdated`: the server hands out
+    another CA than the one that is believed here."""
 
     def __init__(
         self,
@@ -60,6 +62,7 @@ class Attachment:
         self.settings = settings
         self.introduction = introduction
         self.stands_since: float | None = None
+        self.outdated = False
         self._cluster = cluster
         self._on_stand = on_stand
         self._around = around
@@ -74,6 +77,7 @@ class Attachment:
         async with asyncio.TaskGroup() as both:
             both.create_task(self._keep(self._main, "main"))
             both.create_task(self._second())
+            both.create_task(self._follow_trust())
 
     async def _second(self) -> None:
         await self._main_is_up.wait()
@@ -99,10 +103,11 @@ class Attachment:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _main(self) -> str:
-        headers = {"X-API-Tunnel-Token": self.settings.token, "X-API-Tunnel-Params": self.introduction.parameters()}
+        trust = await self._trusted()
+        parameters = self.introduction.parameters(trust.fingerprints)
+        headers = {"X-API-Tunnel-Token": self.settings.token, "X-API-Tunnel-Params": parameters}
         path = "/v3/connect" if self._registered else "/v3/connect/register"
         allow = AllowList(self.introduction.address, self._around.allowed)
-        trust = await self._trusted()
 
         async def connected(session: Session) -> None:
             self._registered = True
@@ -157,6 +162,15 @@ class Attachment:
             if self._trust is None:
                 self._trust = await establish(self.settings, self._around.clock, self._around.proxy)
             return self._trust
+
+    async def _follow_trust(self) -> None:
+        """The server may have another CA now, and be known by the present one for a while only."""
+        while True:
+            await self._around.clock.sleep(TRUST_EVERY)
+            trust = self._trust
+            if trust is not None and await followed(self.settings.url, trust, self._around.clock, self._around.proxy) != trust:
+                log.info("the server has another CA now: connecting anew, to believe it", extra={"server": self.settings.url})
+                self.outdated = True
 
     async def _announce(self, trust: Trust) -> None:
         """Written when it can be: that the API is away for a moment is no reason to cut the way to it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -57,10 +58,11 @@ class Introduction:
     token: str = field(repr=False)
     ca: bytes
 
-    def parameters(self) -> str:
-        """The header `X-API-Tunnel-Params` (protocols.md §9.1)."""
+    def parameters(self, trusts: Sequence[str]) -> str:
+        """The header `X-API-Tunnel-Params` (protocols.md §9.1). `trusts`, which is ours, are the fingerprints of the CAs by which
+        the agent knows the server."""
         cluster = {"address": self.address, "token": self.token, "caCert": base64.b64encode(self.ca).decode()}
-        return base64.b64encode(jsonio.dumps({"cluster": cluster})).decode()
+        return base64.b64encode(jsonio.dumps({"cluster": cluster, "trusts": list(trusts)})).decode()
 
 
 class OwnCluster:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,8 @@ _PAUSES = Pauses(first=0.05, longest=5.0)
 class Ground:
     """What a gateway stands on. `client` acts as the gateway itself; `data_dir` None: nothing is kept, so there is no audit log.
 
-    `names` gives the names of the certificate that is served at the moment. `certificates` knows those who show one of theirs.
+    `names` gives the names of the certificate that is served at the moment; `former` what `authority` has taken over from.
+    `certificates` knows those who show one of theirs.
     `healthz`: that path is the gateway's own. `takes_turns`: others may stand before the same API.
     """
 
@@ -106,6 +107,7 @@ class Ground:
     holdings: Holdings | None = None
     data_dir: Path | None = None
     names: Callable[[], Iterable[str]] = tuple
+    former: Callable[[], Sequence[str]] = tuple
     certificates: Authenticator | None = None
     healthz: bool = False
     takes_turns: bool = False
@@ -139,6 +141,7 @@ class Gateway:
             settings=live.settings,
             features=live.features,
             data_dir=ground.data_dir,
+            former=ground.former,
             say=ground.say,
         )
         self.lines = Lines(clock, room=ground.room)

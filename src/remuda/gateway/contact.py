@@ -30,6 +30,8 @@ IMPORT_LIKE: Final = frozenset(("", IMPORTED, "k3s", "k3os", "rke2", "rancherd")
 LONGEST_PARAMS: Final = 96 * 1024
 _LONGEST_CA = 48 * 1024
 _LONGEST_TOKEN = 16 * 1024
+_MOST_TRUSTED = 16
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=:-]+", re.ASCII)
 _NAME = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)(?:\.(?!-)[A-Za-z0-9-]{1,63}(?<!-))*", re.ASCII)
 _PORT = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
@@ -41,11 +43,13 @@ class BadParams(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """`ca` is base64 of PEM, as it was sent and as it is stored."""
+    """`ca` is base64 of PEM, as it was sent and as it is stored. `trusts` are the fingerprints of the CAs by which the agent
+    knows this server: None when it does not say, as Rancher's own, and empty when it needs none."""
 
     address: str
     token: str
     ca: str
+    trusts: tuple[str, ...] | None = None
 
     @property
     def endpoint(self) -> str:
@@ -110,7 +114,14 @@ def parse_params(header: str) -> Params:
     if not isinstance(cluster, dict):
         raise BadParams("the tunnel params say nothing of a cluster")
     address, token, ca = (_said(cluster, name) for name in ("address", "token", "caCert"))
-    return Params(checked_address(address), _checked_token(token.strip()), _checked_ca(ca))
+    return Params(checked_address(address), _checked_token(token.strip()), _checked_ca(ca), _checked_trusts(said))
+
+
+def _checked_trusts(said: Obj) -> tuple[str, ...] | None:
+    found = said.get("trusts")
+    if not isinstance(found, list) or len(found) > _MOST_TRUSTED:
+        return None
+    return tuple(found) if all(isinstance(each, str) and _FINGERPRINT.fullmatch(each) for each in found) else None
 
 
 def _said(cluster: Obj, name: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from remuda.api.management_cattle_io import API_VERSION, CLUSTERS
@@ -28,7 +28,10 @@ CREDENTIALS_NAMESPACE: Final = "cattle-global-data"
 CREDENTIAL: Final = "credential"
 # The keys that the cluster signs its tokens with, as it has published them.
 KEYS: Final = "jwks"
+# The CAs by which the agent that connected last knows this server, as it says; not there when it does not say.
+TRUSTS: Final = "agent-trusts"
 _PREFIX = "cluster-serviceaccounttoken-"
+_TRUSTED_BY = ","
 ACCEPTED: Final = "EndpointAccepted"
 _HELP = "; to take it nevertheless, empty apiEndpoint, caCert and serviceAccountTokenSecret in the status of this cluster"
 
@@ -40,6 +43,7 @@ class Known:
     cluster: Obj
     stored: Stored | None
     keys: str
+    secret: Obj = field(default_factory=dict)
 
     @property
     def driver(self) -> str:
@@ -62,7 +66,14 @@ class CredentialKeeper:
         if not (endpoint or ca or reference):
             return Known(cluster, None, "")
         secret = await self._secret(reference)
-        return Known(cluster, Stored(endpoint, _decoded(secret, CREDENTIAL), ca), _decoded(secret, KEYS))
+        return Known(cluster, Stored(endpoint, _decoded(secret, CREDENTIAL), ca), _decoded(secret, KEYS), secret)
+
+    async def note_trust(self, known: Known, trusts: tuple[str, ...] | None) -> None:
+        """Keep by which CAs an agent knows this server, if that is something new."""
+        if not known.secret or trusts_in(known.secret) == trusts:
+            return
+        said = None if trusts is None else base64.b64encode(_TRUSTED_BY.join(trusts).encode()).decode()
+        await self._client.patch(SECRETS, name_of(known.secret), {"data": {TRUSTS: said}}, CREDENTIALS_NAMESPACE)
 
     async def _secret(self, name: str) -> Obj:
         return (await find(self._client, SECRETS, name, CREDENTIALS_NAMESPACE) if name else None) or {}
@@ -83,6 +94,8 @@ class CredentialKeeper:
     def _new_secret(self, cluster: Obj, params: Params, keys: str) -> Obj:
         owner = {"apiVersion": API_VERSION, "kind": "Cluster", "name": name_of(cluster), "uid": uid_of(cluster)}
         data = {CREDENTIAL: params.token, **({KEYS: keys} if keys else {})}
+        if params.trusts is not None:
+            data[TRUSTS] = _TRUSTED_BY.join(params.trusts)
         return {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -132,6 +145,13 @@ class CredentialKeeper:
             except ApiError as error:
                 if not error.is_conflict:
                     raise
+
+
+def trusts_in(secret: Obj) -> tuple[str, ...] | None:
+    """The CAs by which a cluster's agent knows this server; None when it has not said."""
+    if dig(secret, "data", TRUSTS) is None:
+        return None
+    return tuple(each for each in _decoded(secret, TRUSTS).split(_TRUSTED_BY) if each)
 
 
 def _reached(cluster: Obj) -> tuple[str, ...]:

@@ -133,6 +133,7 @@ async def beside(server: Server, files: Files | None, say: Callable[[str], None]
             environment=ChainMap(dict(os.environ), told),
             data_dir=config.data_dir,
             names=lambda: certificate.serving.names if certificate is not None else (),
+            former=lambda: () if server.certificate_is_given else server.former,
             certificates=CertificateAuthenticator(config.clock, retired=server.retired),
             takes_turns=server.store.shared,
             room=config.room,

@@ -48,6 +48,7 @@ class Facts:
         self._settings = services.informers.of(SETTING_KIND)
         add = services.routes.add
         add("GET HEAD", "/cacerts", self.cacerts, Who.ANYBODY, largest=0, quiet=True)
+        add("GET HEAD", "/cacerts/former", self.former, Who.ANYBODY, largest=0, quiet=True)
         add("GET HEAD", "/ping", self.ping, Who.ANYBODY, largest=0, quiet=True)
         add("GET HEAD", "/rancherversion", self.version, Who.ANYBODY, largest=0, quiet=True)
         for name in PUBLIC:
@@ -80,6 +81,14 @@ class Facts:
         if proof:
             response.headers["X-Cattle-Hash"] = proof
         return response
+
+    async def former(self, asked: Asked) -> web.StreamResponse:
+        """The bundles that `/cacerts` has shown before CAs were dropped, as long as those vouch for the present one.
+
+        An agent that has the checksum of one of them finds there the CA that it trusts, and checks our certificate by that.
+        """
+        set_by_user = self._services.settings().text("cacerts")
+        return _json({"bundles": [] if set_by_user else list(self._services.former())})
 
     def _proof(self, asked: Asked, body: bytes) -> str:
         headers = asked.request.headers

@@ -22,7 +22,7 @@ from remuda.management.clusters.names import DEFAULT_TOKEN
 from remuda.management.health.ports import while_working
 from remuda.management.settings import registry_at
 from remuda.rke import CONTROLLERS
-from remuda.rke.assembly import Ports, ProvisioningControllers
+from remuda.rke.assembly import HandedOut, Ports, ProvisioningControllers
 from remuda.rke.planner.render import AgentManifest, BuiltInRegistry, Taint
 from remuda.rke.runtimes import REMUDA, Runtime
 from remuda.runtime import Informers, Manager, synced
@@ -30,7 +30,7 @@ from remuda.systemagent import ARCHIVE
 
 from .agentfiles import assets, script
 from .assembly import Gateway
-from .certificates import ca_text
+from .certificates import ca_checksum, ca_text
 from .importing import wanted
 from .manifest import Wanted, agent_image, render
 
@@ -58,7 +58,8 @@ def add_provisioning(
         manager.beside(cache.run)
     while_working(manager, lambda: gateway.waits.follow(manager.waits))
     door = ProvisioningDoor(gateway, manager.informers)
-    ports = Ports(workloads, door, ground.access, door.script, ground.entropy, ground.environment, _IN_SCRIPTS)
+    ca = HandedOut(door.ca_checksum, gateway.services.on_trust)
+    ports = Ports(workloads, door, ground.access, door.script, ground.entropy, ground.environment, _IN_SCRIPTS, ca=ca)
     ProvisioningControllers(manager, ports, only)
     if machines is not None:
         MachineControllers(manager, machines, ground.access, only)
@@ -136,6 +137,10 @@ class ProvisioningDoor:
 
     def _server(self) -> str:
         return self._services.settings().text("server-url").rstrip("/")
+
+    def ca_checksum(self) -> str:
+        """Of the CA that hosts are to trust."""
+        return ca_checksum(self._ca())
 
     def _ca(self) -> str:
         return ca_text(self._services.settings().text("cacerts") or self._services.authority.ca)

@@ -6,7 +6,7 @@ the whole of it, adds its routes to `routes`, its caches to `informers`, and wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -53,6 +53,8 @@ class Services:
     beside: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
     # Who holds what on the management API; without it, users are theirs alone to change.
     holdings: Holdings | None = None
+    # The bundles of CAs that `authority` has taken over from, for agents that know the checksum of one of those only.
+    former: Callable[[], Sequence[str]] = tuple
     # What this server keeps for itself; None for one that keeps nothing.
     data_dir: Path | None = None
     # Who is told that `authority` has become another.

@@ -30,7 +30,7 @@ from remuda.tunnel import Refused, Session
 from .asking import Asked
 from .buckets import Buckets
 from .contact import IMPORT_LIKE, BadParams, Change, Params, change_of, parse_params
-from .credentialkeeping import CredentialKeeper
+from .credentialkeeping import CredentialKeeper, Known
 from .proofs import Unproven, prove
 from .registrations import Registration, Registrations, digest
 from .routing import Who
@@ -123,8 +123,12 @@ class Tunnels:
         if len(self._services.tunnels.sessions(let.key)) >= MOST_SESSIONS:
             return _turned_away(asked, 429, "too many sessions for this cluster", f"it has {MOST_SESSIONS} sessions already")
         admit = None
-        if let.params is not None and await self._says_something_new(let.registration.cluster, let.params):
-            admit = self._admission(asked, let.registration.cluster, let.params)
+        if let.params is not None:
+            known = await self._keeper.known(let.registration.cluster)
+            if _says_something_new(known, let.params):
+                admit = self._admission(asked, let.registration.cluster, let.params)
+            elif known is not None:
+                await self._note_trust(known, let.params)
         return await self._services.tunnels.accept(asked.request, let.key, mark=let.mark, admit=admit)
 
     def _authorize(self, asked: Asked) -> _Let | None:
@@ -184,9 +188,12 @@ class Tunnels:
 
     # --- what the agent says of its cluster -----------------------------------------------------------------------------
 
-    async def _says_something_new(self, cluster: str, params: Params) -> bool:
-        known = await self._keeper.known(cluster)
-        return known is None or (known.driver in IMPORT_LIKE and change_of(known.stored, params) is not Change.SAME)
+    async def _note_trust(self, known: Known, params: Params) -> None:
+        try:
+            await self._keeper.note_trust(known, params.trusts)
+        except ApiError as error:
+            # It is said again with the next connection; until then the agent counts as one that trusts less than it does.
+            log.warning("which CA the agent of %s trusts is not stored: %s", name_of(known.cluster), error.message)
 
     def _admission(self, asked: Asked, cluster: str, params: Params) -> Callable[[Session], Any]:
         async def admit(session: Session) -> None:
@@ -259,6 +266,10 @@ class Tunnels:
             await self._clock.sleep(SWEEP)
             for key in self._services.tunnels.clients():
                 self._check(key)
+
+
+def _says_something_new(known: Known | None, params: Params) -> bool:
+    return known is None or (known.driver in IMPORT_LIKE and change_of(known.stored, params) is not Change.SAME)
 
 
 def keys_of(cluster: str) -> tuple[str, str]:

@@ -1,7 +1,9 @@
-"""What the agent of a host says of itself in its plan's Secret, under `agent`: which one it is, and where it wants the next.
+"""What the agent of a host says of itself in its plan's Secret, under `agent`: which one it is, where it wants the next, and
+which CAs it trusts.
 
 Only ours says it; Rancher's own says nothing. A host may lie here as elsewhere in its Secret, which costs nobody but itself:
-what is made of it is a file in its own plan. :mod:`remuda.rke.planner.managesystemagent` decides about that.
+what is made of it is a file in its own plan (:mod:`remuda.rke.planner.managesystemagent` decides about that), and whether the
+server waits for it before a CA is dropped.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from remuda.kube.redaction import redacted
 
 _LONGEST, _LONGEST_REPORT = 1024, 8192
 _LONGEST_REASON = 300
+_MOST_TRUSTED = 16
 _CHECKSUM = re.compile(r"[0-9a-f]{64}")
 
 
@@ -31,15 +34,29 @@ class AgentReport:
     reason: str = ""
 
 
-def parse(data: bytes) -> AgentReport | None:
-    """None when nothing is said that could be used."""
+def trusts(data: bytes) -> tuple[str, ...] | None:
+    """The fingerprints of the CAs that the agent trusts; None when it does not say, empty when it needs none."""
+    found = (_members(data) or {}).get("trusts")
+    if not isinstance(found, list):
+        return None
+    known = tuple(each for each in found[:_MOST_TRUSTED] if isinstance(each, str) and _CHECKSUM.fullmatch(each))
+    return known if known or not found else None
+
+
+def _members(data: bytes) -> dict[str, Any] | None:
     if not data or len(data) > _LONGEST_REPORT:
         return None
     try:
         said: Any = jsonio.loads(data)
     except jsonio.JsonError:
         return None
-    if not isinstance(said, dict):
+    return said if isinstance(said, dict) else None
+
+
+def parse(data: bytes) -> AgentReport | None:
+    """None when nothing is said that could be used."""
+    said = _members(data)
+    if said is None:
         return None
     checksum, successors = _text(said, "checksum"), _text(said, "successors")
     if not _CHECKSUM.fullmatch(checksum) or not _is_directory(successors):

@@ -6,7 +6,7 @@ that runs them has to give is in :class:`Ports`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from remuda.api.management_cattle_io import SETTINGS
 from remuda.capi.workloads import Workloads
 from remuda.kube.clock import Entropy
 from remuda.kube.objects import name_of
+from remuda.management.health.ports import while_working
 from remuda.management.outbound import for_administrators
 from remuda.provisioning.provisioningcluster import ProvisioningClusters
 from remuda.provisioning.provisioningcluster.templates import standing as podsecurity_templates
@@ -23,7 +24,7 @@ from remuda.provisioning.references import Access
 from remuda.provisioning.secret import CloudCredentials
 from remuda.runtime import Manager, Reconciler, Watch
 
-from . import CONTROLLERS
+from . import CONTROLLERS, bootstrap, plansecret
 from .awaitedhost import AwaitedHosts
 from .bootstrap import Bootstraps, Scripts
 from .bootstraptoken import BootstrapTokens
@@ -46,7 +47,8 @@ Obj = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class Ports:
     """`workloads` are the connections to the clusters themselves. `door` and `scripts` tell clusters and hosts where the server
-    is; `script_settings` are the names of those that scripts are made of. `access` says who may read what clusters name."""
+    is; `script_settings` are the names of those that scripts are made of. `access` says who may read what clusters name, `ca` is
+    the CA that hosts are to trust."""
 
     workloads: Workloads
     door: Door
@@ -56,12 +58,24 @@ class Ports:
     environment: Mapping[str, str] = field(default_factory=dict)
     script_settings: frozenset[str] = frozenset()
     resources: Resources = infrastructure_machines
+    ca: HandedOut | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOut:
+    """The CA that hosts are to trust: `checksum` is empty when there is none. `on_change` calls a handler when it has become
+    another, until what it returns is called."""
+
+    checksum: Callable[[], str]
+    on_change: Callable[[Callable[[], None]], Callable[[], None]]
 
 
 class ProvisioningControllers:
     """The controllers, or `only` some of them, added to a manager that has not begun to run."""
 
     def __init__(self, manager: Manager, ports: Ports, only: Collection[str] = CONTROLLERS) -> None:
+        if ports.ca is not None:
+            _follow_ca(manager, ports.ca)
         for each in _all(manager, ports):
             if each.controller.name in only:
                 manager.add(each)
@@ -85,7 +99,22 @@ def _all(manager: Manager, ports: Ports) -> Iterable[Reconciler]:
         ports.environment,
         script_watches=(_script_watch(manager, ports.script_settings),),
         resources=ports.resources,
+        ca=ports.ca,
     )
+
+
+def _follow_ca(manager: Manager, ca: HandedOut) -> None:
+    """Another CA is told to all hosts at once: to those that are there by their plans' Secrets, to others by their scripts."""
+    bootstraps = manager.informers.of(rke.RKE_BOOTSTRAPS)
+
+    def look_at_all() -> None:
+        found = [manager.working(name) for name in (plansecret.CONTROLLER, bootstrap.CONTROLLER)]
+        for working in found:
+            if working is not None:
+                for key in list(bootstraps.keys()):
+                    working.queue.add(key)
+
+    while_working(manager, lambda: ca.on_change(look_at_all))
 
 
 def _script_watch(manager: Manager, names: Collection[str]) -> Watch:
@@ -105,14 +134,15 @@ def machine_controllers(
     *,
     script_watches: tuple[Watch, ...] = (),
     resources: Resources = infrastructure_machines,
+    ca: HandedOut | None = None,
 ) -> Iterable[Reconciler]:
     """`scripts` gives the install script of a bootstrap; `script_watches` follow what that is made of. `resources` knows where
-    infrastructure machines are whose nodes are to be found."""
+    infrastructure machines are whose nodes are to be found; `ca` is what hosts are told to trust."""
     yield Bootstraps(manager, scripts, DistributionsMembers(workloads, manager.clock), script_watches)
     yield BootstrapTokens(manager, environment)
     yield AwaitedHosts(manager, environment)
     yield Unmanaged(manager)
     yield CustomMachines(manager, workloads)
-    yield PlanSecrets(manager)
+    yield PlanSecrets(manager, str if ca is None else ca.checksum, script_watches)
     yield MachineNodeLookup(manager, workloads, resources)
     yield MachineDrain(manager, workloads)

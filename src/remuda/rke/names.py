@@ -88,6 +88,8 @@ PLAN_TOKEN_SHOWN: Final = "remuda.dev/plan-token-shown"
 REGISTER_AGAIN: Final = "remuda.dev/register-again"
 # Written by a user on a Machine: it may go although it is the only etcd machine of its cluster.
 DELETE_LAST_ETCD: Final = "remuda.dev/delete-last-etcd"
+# On a plan's Secret: the checksum of the CA that the server hands out now (:mod:`remuda.agent.trusting` reads it).
+CA_CHECKSUM: Final = "remuda.dev/ca-checksum"
 # Written on a request that is not followed: why.
 REFUSED: Final = "remuda.dev/refused"
 

@@ -1,11 +1,13 @@
 """The plansecret controller: takes notice of what hosts answer to their plans (capr.md §2.14).
 
 What is noted in the Secret is :func:`.plansecrets.settled`; whether a plan could be applied is told on the Machine. It looks at
-plans by their bootstraps, so that a host can't speak for another's Machine.
+plans by their bootstraps, so that a host can't speak for another's Machine. Hosts also find in the Secret which CA the server
+hands out, so that they fetch another one at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,13 +15,23 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
 from remuda.kube.conditions import ERROR, FALSE, TRUE, with_condition, with_legacy
 from remuda.kube.mergepatch import create_merge_patch
-from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, labels_of, name_of, namespace_of, resource_version_of
+from remuda.kube.objects import (
+    Key,
+    annotations_of,
+    dig,
+    is_being_deleted,
+    labels_of,
+    name_of,
+    namespace_of,
+    resource_version_of,
+    with_metadata,
+)
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger
 from remuda.runtime.informer import without_managed_fields
 from remuda.runtime.patching import Patch
 
-from .names import CONTROL_PLANE_ROLE, ETCD_ROLE, PROBES_PASSED, SECRETS
-from .plansecrets import decode, has_failed_to_apply, is_locked, settled
+from .names import CA_CHECKSUM, CONTROL_PLANE_ROLE, ETCD_ROLE, PROBES_PASSED, SECRETS
+from .plansecrets import State, decode, has_failed_to_apply, is_locked, settled
 from .runtimes import of_version
 from .views import PLAN_FIELDS, Views
 
@@ -34,8 +46,10 @@ CONDITION = "PlanApplied"
 class PlanSecrets:
     controller = Controller(CONTROLLER, rke.RKE_BOOTSTRAPS, when=lambda new, old: old is None)
 
-    def __init__(self, manager: Manager) -> None:
+    def __init__(self, manager: Manager, ca_checksum: Callable[[], str] = str, watches: tuple[Watch, ...] = ()) -> None:
+        """`ca_checksum` is that of the CA which hosts are to trust, empty when there is none; `watches` say when it changes."""
         self._manager = manager
+        self._ca_checksum = ca_checksum
         self._client = manager.client
         self._clock = manager.clock
         self._views = Views(manager.informers)
@@ -49,6 +63,7 @@ class PlanSecrets:
                     fields=PLAN_FIELDS,
                     transform=without_managed_fields,
                 ),
+                *watches,
             ),
             concurrency=10,
         )
@@ -71,7 +86,7 @@ class PlanSecrets:
         return DONE
 
     async def _note(self, who: tuple[str, Key], secret: Obj) -> None:
-        after = settled(secret, self._clock.time())
+        after = told_of_ca(settled(secret, self._clock.time()), self._ca_checksum())
         if after is secret:
             return
         before: Obj = {"data": secret.get("data") or {}, "metadata": {"annotations": annotations_of(secret)}}
@@ -106,6 +121,16 @@ def told(machine: Obj, failed: bool, unit: str, now: float) -> Obj:
         message = f"error applying plan -- check {agent} and {unit}.service logs on node for more information"
     after = with_condition(machine, CONDITION, status, reason, message, now=now)
     return with_legacy(after, CONDITION, status, reason, message, ERROR if failed else "", now=now)
+
+
+def told_of_ca(secret: Obj, checksum: str) -> Obj:
+    """The Secret with the checksum of the CA that its host is to trust; the same one when it has that, or while its agent is at
+    work, which must not be disturbed."""
+    marks = annotations_of(secret)
+    found = decode(secret)
+    if not checksum or marks.get(CA_CHECKSUM) == checksum or found is None or found.state is State.IN_PROGRESS:
+        return secret
+    return with_metadata(secret, annotations={**marks, CA_CHECKSUM: checksum})
 
 
 def _matters(new: Obj | None, old: Obj | None) -> bool:

@@ -44,13 +44,14 @@ class Contact:
 
 
 class Gate:
-    """`/ping`, `/v3/settings/cacerts` and both tunnels."""
+    """`/ping`, `/v3/settings/cacerts`, `/cacerts/former` and both tunnels."""
 
     def __init__(self, pki: Pki) -> None:
         self.pki = pki
         self.tokens = {TOKEN}
         self.contacts: list[Contact] = []
         self.ca = pki.ca_pem.decode()
+        self.former: list[str] = []
         self.ping = "pong"
         # Nobody else is given it while the gate is closed.
         self.port = free_port()
@@ -71,6 +72,7 @@ class Gate:
         application.router.add_get("/v3/connect", self.tunnels.handle)
         application.router.add_get("/v3/connect/register", self.tunnels.handle)
         application.router.add_get("/v3/settings/cacerts", self._cacerts)
+        application.router.add_get("/cacerts/former", self._former)
         application.router.add_get("/ping", self._ping)
         self._runner = web.AppRunner(application, shutdown_timeout=0.1)
         await self._runner.setup()
@@ -111,6 +113,9 @@ class Gate:
         if token not in self.tokens:
             raise Refused("cluster not found")
         return key
+
+    async def _former(self, request: web.Request) -> web.Response:
+        return web.json_response({"bundles": self.former})
 
     async def _cacerts(self, request: web.Request) -> web.Response:
         self.asked.append(request.path)

@@ -46,13 +46,14 @@ async def test_a_process_makes_the_account_that_the_manifest_would(server: Serve
 
 async def test_what_is_told_to_the_server(server: Server) -> None:
     found = await entered(server).introduction()
-    told = json.loads(base64.b64decode(found.parameters()))
+    told = json.loads(base64.b64decode(found.parameters(["f" * 64])))
     assert told == {
         "cluster": {
             "address": "10.43.0.1:443",
             "token": found.token,
             "caCert": base64.b64encode(b"the cluster's CA").decode(),
-        }
+        },
+        "trusts": ["f" * 64],
     }
     assert found.token not in repr(found)
 

@@ -25,7 +25,8 @@ from remuda.apiserver.pki import Pki
 from remuda.apiserver.server import Config, Server
 from remuda.client.inprocess import InProcessClient
 from remuda.gateway.contact import Change, Params, Stored
-from remuda.gateway.credentialkeeping import CREDENTIALS_NAMESPACE
+from remuda.gateway.credentialkeeping import CREDENTIALS_NAMESPACE, trusts_in
+from remuda.gateway.followers import KnownClients
 from remuda.gateway.proofs import Unproven, prove
 from remuda.gateway.registrations import SECRETS, Registrations
 from remuda.gateway.tunnels import MOST_SESSIONS, OneAtATime, TunnelAgents, Tunnels
@@ -163,8 +164,8 @@ async def place(clock: Clock = SYSTEM_CLOCK) -> AsyncIterator[Place]:
         yield Place(made, address, stack, tunnels)
 
 
-def said(address: str, ca: str, token: str, registration: str = TOKEN) -> dict[str, str]:
-    params = {"cluster": {"address": address, "caCert": ca, "token": token}}
+def said(address: str, ca: str, token: str, registration: str = TOKEN, **more: Any) -> dict[str, str]:
+    params = {"cluster": {"address": address, "caCert": ca, "token": token}, **more}
     encoded = base64.b64encode(json.dumps(params).encode()).decode()
     return {"X-API-Tunnel-Token": registration, "X-API-Tunnel-Params": encoded}
 
@@ -227,6 +228,26 @@ async def test_what_a_cluster_says_first_is_kept(tmp_path: Path) -> None:
         assert token not in json.dumps(status)
         await found.connect(said(below.address, below.ca, token))
         assert (await found.cluster())["status"] == status, "a second replica changes nothing"
+
+
+async def test_an_agent_says_by_which_cas_it_knows_the_server(tmp_path: Path) -> None:
+    async with downstream(tmp_path / "a") as below, place() as found:
+        token = await below.token()
+        one, two = "a" * 64, "b" * 64
+
+        async def noted(trusts: Any) -> tuple[str, ...] | None:
+            await found.connect(said(below.address, below.ca, token, trusts=trusts))
+            name = (await found.cluster())["status"]["serviceAccountTokenSecret"]
+            return trusts_in(await found.management.client.get(SECRETS, name, CREDENTIALS_NAMESPACE))
+
+        assert await noted([one]) == (one,), "with the first contact"
+        assert await noted([one, two]) == (one, two)
+        assert await noted([]) == ()
+        for nonsense in (None, "x", ["x"], [one] * 17):
+            assert await noted(nonsense) is None
+        assert await noted([two]) == (two,)
+        (agent,) = await KnownClients(found.management.client).all()
+        assert (agent.kind, agent.name, agent.trusts) == ("cluster agent", ID, (two,))
 
 
 async def test_a_cluster_of_another_driver_knows_by_itself_how_it_is_reached() -> None:

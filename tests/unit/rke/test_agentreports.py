@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from remuda.rke.agentreports import AgentReport, parse
+from remuda.rke.agentreports import AgentReport, parse, trusts
 
 SUM = "ab" * 32
 
@@ -42,6 +42,27 @@ def test_an_agent_says_which_one_it_is_and_what_it_refused() -> None:
 )
 def test_what_can_not_be_used_counts_as_nothing(data: bytes) -> None:
     assert parse(data) is None
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (said(), None),
+        (b"", None),
+        (b"[]", None),
+        (said(trusts=None), None),
+        (said(trusts=SUM), None),
+        (said(trusts=["no fingerprint", 7]), None),
+        (said(trusts=[]), ()),
+        (said(trusts=[SUM, "x"]), (SUM,)),
+        (said(trusts=[SUM] * 100), (SUM,) * 16),
+        (json.dumps({"trusts": [SUM]}).encode(), (SUM,)),
+    ],
+    ids=range(10),
+)
+def test_an_agent_says_which_cas_it_trusts(data: bytes, found: tuple[str, ...] | None) -> None:
+    """Saying nothing that can be read is not the same as needing no CA."""
+    assert trusts(data) == found
 
 
 def test_a_reason_is_bounded_and_secrets_are_taken_out_of_it() -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.objects import annotations_of
+from remuda.rke.assembly import HandedOut, _follow_ca
 from remuda.rke.bootstrap import Bootstraps
 from remuda.rke.etcdmgmt import DistributionsMembers
-from remuda.rke.names import MACHINE_NAME, PROBES_PASSED, SECRETS, plan_name
+from remuda.rke.names import CA_CHECKSUM, MACHINE_NAME, PROBES_PASSED, SECRETS, plan_name
 from remuda.rke.plans import PeriodicInstruction, Plan, checksum, encode
 from remuda.rke.plansecret import PlanSecrets
 from remuda.rke.plansecrets import decode, packed
@@ -78,6 +79,53 @@ async def test_nothing_is_written_while_an_agent_is_at_work() -> None:
         before = (await made.plan("m1"))["metadata"]["resourceVersion"]
         await made.settle(700)
         assert (await made.plan("m1"))["metadata"]["resourceVersion"] == before
+
+
+async def test_hosts_are_told_of_another_ca_but_not_while_they_are_at_work() -> None:
+    handed_out = ["one"]
+
+    def telling(parts: Parts, made: Machines) -> Iterable[Reconciler]:
+        yield Bootstraps(parts.manager, lambda bootstrap, token: b"", DistributionsMembers(made.workloads))
+        yield PlanSecrets(parts.manager, lambda: handed_out[0])
+
+    async with machines(telling) as made:
+        await planned(made, "m1")
+        await made.settle(2)
+        assert annotations_of(await made.plan("m1"))[CA_CHECKSUM] == "one"
+        await made.answer("m1", plan_state="in-progress")
+        handed_out[0] = "two"
+        await made.answer("m1", plan_revision="1")
+        await made.settle(2)
+        assert annotations_of(await made.plan("m1"))[CA_CHECKSUM] == "one"
+        await made.answer("m1", plan_state="succeeded", applied_checksum=SUM)
+        await made.settle(2)
+        assert annotations_of(await made.plan("m1"))[CA_CHECKSUM] == "two"
+
+
+async def test_another_ca_is_told_at_once_to_hosts_and_in_scripts_of_those_that_are_to_come() -> None:
+    handed_out, handlers = ["one"], list[Callable[[], None]]()
+
+    def listen(handler: Callable[[], None]) -> Callable[[], None]:
+        handlers.append(handler)
+        return lambda: handlers.remove(handler)
+
+    def telling(parts: Parts, made: Machines) -> Iterable[Reconciler]:
+        _follow_ca(parts.manager, HandedOut(lambda: handed_out[0], listen))
+        members = DistributionsMembers(made.workloads)
+        yield Bootstraps(parts.manager, lambda bootstrap, token: handed_out[0].encode(), members)
+        yield PlanSecrets(parts.manager, lambda: handed_out[0])
+
+    async with machines(telling) as made:
+        await planned(made, "m1")
+        await made.settle(2)
+        handed_out[0] = "two"
+        await made.settle(2)
+        assert annotations_of(await made.plan("m1"))[CA_CHECKSUM] == "one"
+        (changed,) = handlers
+        changed()
+        await made.settle(2)
+        assert annotations_of(await made.plan("m1"))[CA_CHECKSUM] == "two"
+        assert await made.secret_text("m1-machine-bootstrap", FLEET, "value") == "two"
 
 
 async def test_a_plan_that_failed_is_told_on_the_machine() -> None:

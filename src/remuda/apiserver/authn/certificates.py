@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from remuda.kube.clock import Clock, rfc3339
 
+from .. import signing
 from ..users import User
 from . import CREDENTIAL_ID, BadCredentials, Credentials, Identity, with_authenticated_group
 
@@ -32,25 +33,24 @@ class _Known:
 
 
 class Retired:
-    """Authorities that are believed no more. Connections that stand, and TLS, which never forgets one, don't know that."""
+    """Authorities that are believed no more. Connections that stand, and TLS, which never forgets one, don't know that.
+
+    Once there is one, a certificate must be of an authority that is believed, and not only none of the retired: the holder of a
+    retired key can put an intermediate in between, which TLS accepts.
+    """
 
     def __init__(self) -> None:
         self.certificates: tuple[x509.Certificate, ...] = ()
+        self._believed: tuple[x509.Certificate, ...] = ()
 
-    def add(self, *certificates: x509.Certificate) -> None:
+    def add(self, *certificates: x509.Certificate, believed: bytes) -> None:
+        """`believed` is the bundle (PEM) of those that are left."""
         self.certificates = (*self.certificates, *certificates)
+        self._believed = tuple(signing.parse_certificates(believed)) if self.certificates else ()
 
     def issued(self, der: bytes) -> bool:
-        from cryptography import x509
-        from cryptography.exceptions import InvalidSignature
-
-        for each in self.certificates:
-            try:
-                x509.load_der_x509_certificate(der).verify_directly_issued_by(each)
-            except (ValueError, TypeError, InvalidSignature):
-                continue
-            return True
-        return False
+        """Whether a certificate that TLS has accepted may come from a retired authority."""
+        return bool(self.certificates) and not any(_is_issued_by(der, each) for each in self._believed)
 
 
 class CertificateAuthenticator:
@@ -83,6 +83,17 @@ class CertificateAuthenticator:
         if not known.not_before <= now <= known.not_after:
             raise BadCredentials(_untimely(known, now))
         return known.identity
+
+
+def _is_issued_by(der: bytes, authority: x509.Certificate) -> bool:
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+
+    try:
+        x509.load_der_x509_certificate(der).verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 def _untimely(known: _Known, now: float) -> str:

@@ -61,6 +61,12 @@ def with_new(material: Material, kind: str, clock: Clock, entropy: Entropy) -> M
     return replace(material, ca_key=_pem([*_ca_keys(material), key]), ca_certificate=bundle)
 
 
+def handed_over(material: Material, clock: Clock, entropy: Entropy) -> tuple[bytes, float]:
+    """What the CAs that are about to be dropped sign for the one that is used, and until when that is good."""
+    chain = signing.chain_of(material.ca_certificate, material.ca_key, clock, entropy, signing.HANDOVER_SECONDS)
+    return chain, min((signing.ends(each) for each in signing.parse_certificates(chain)), default=0.0)
+
+
 def put_first(material: Material, kind: str, first: str) -> Material:
     """Raises PkiError when it is not there."""
     found = held(material, kind)

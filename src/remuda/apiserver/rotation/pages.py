@@ -1,7 +1,8 @@
 """`/remuda/rotation`: what `remuda rotate` asks a server. For administrators, or whoever has a role for this path.
 
 GET says how far rotations are; POST to `/remuda/rotation/KIND` begins one, goes on with one that was begun, or, with `finish`,
-drops the old key. The answer comes at once, and the work goes on by itself (:mod:`.rotations`).
+drops the old key. The answer comes at once, and the work goes on by itself (:mod:`.rotations`). What would be cut off by that is
+found before (:mod:`.followers`): then it needs `force`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiohttp import web
 
@@ -26,7 +28,8 @@ from ..signing import PkiError
 from ..store import StoreError
 from ..users import User
 from . import kinds, record
-from .record import KEEPING, Found
+from .followers import Behind, Trust, judged
+from .record import KEEPING, Found, Rotation
 from .rotations import Rotations
 
 if TYPE_CHECKING:
@@ -39,6 +42,14 @@ PATH: Final = "/remuda/rotation"
 SERVING: Final = "serving-certificate"
 _TOKEN_TYPE: Final = "kubernetes.io/service-account-token"
 _NAMED: Final = 3
+
+
+class Wish(NamedTuple):
+    """What to do with the old key. `no_handover` is for a CA whose key is not to be trusted."""
+
+    finish: bool
+    force: bool
+    no_handover: bool
 
 
 class RotationPages:
@@ -65,15 +76,17 @@ class RotationPages:
             raise errors.method_not_allowed()
         kind = target.path.removeprefix(f"{PATH}/")
         asked = await _body(request)
+        wish = Wish(*(asked.get(name) is True for name in ("finish", "force", "noHandover")))
         try:
-            await self._do(kind, finish=asked.get("finish") is True, force=asked.get("force") is True)
+            left = await self._do(kind, wish)
         except (PkiError, OSError) as error:
             raise ApiError(500, "InternalError", str(error)) from error
         except StoreError as error:
             raise ApiError(503, "ServiceUnavailable", f"{error}; look at remuda rotate status, and try again") from error
-        return await self._answer(request)
+        return await self._answer(request, left)
 
-    async def _do(self, kind: str, *, finish: bool, force: bool) -> None:
+    async def _do(self, kind: str, wish: Wish) -> tuple[Behind, ...]:
+        """What was asked for; who is left behind by it."""
         rotations = self._rotations
         if kind == SERVING:
             if self._server.certificate_is_given:
@@ -81,15 +94,33 @@ class RotationPages:
                     409, "Conflict", "the serving certificate is given by --tls-cert-file: replace its files, which is noticed"
                 )
             await self._server.renew(serving=True)
-            return
+            return ()
         if kind not in kinds.KINDS:
             raise errors.page_not_found()
-        if not finish:
+        if not wish.finish:
             await rotations.begin(kind)
-            return
-        if kind == kinds.SERVICE_ACCOUNTS and not force:
+            return ()
+        if kind == kinds.CA:
+            return await self._finish_ca(wish)
+        if kind == kinds.SERVICE_ACCOUNTS and not wish.force:
             self._check_tokens((await record.read(self._server.store)).record.active)
         await rotations.finish(kind)
+        return ()
+
+    async def _finish_ca(self, wish: Wish) -> tuple[Behind, ...]:
+        rotations = self._rotations
+        if wish.no_handover and await rotations.end_handovers():
+            return ()
+        rotation = await rotations.check_finish(kinds.CA)
+        trust = Trust(0, ()) if rotation is None else await self._trust(rotation)
+        if trust.behind and not wish.force:
+            raise _would_be_cut_off(trust)
+        await rotations.finish(kinds.CA, no_handover=wish.no_handover)
+        return trust.behind
+
+    async def _trust(self, rotation: Rotation) -> Trust:
+        found = [each for ask in list(self._server.followers) for each in await ask()]
+        return judged(found, rotation.new, rotation.old)
 
     def _check_tokens(self, active: dict[str, record.Rotation]) -> None:
         """Tokens in Secrets never end by themselves: they end with the key."""
@@ -116,9 +147,11 @@ class RotationPages:
 
     # --- what is told -----------------------------------------------------------------------------------------------------
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, left: Sequence[Behind] = ()) -> web.StreamResponse:
         try:
             told = await self._told()
+            if left:
+                told["leftBehind"] = [each.told() for each in left]
         except (PkiError, StoreError) as error:
             raise ApiError(503, "ServiceUnavailable", str(error)) from error
         return await responses.body(request, jsonio.dumps(told) + b"\n")
@@ -145,6 +178,8 @@ class RotationPages:
         told: Obj = {"kind": kind, "used": held[0], "others": held[1:], "stage": ""}
         if kind == kinds.CA:
             told["ends"] = rfc3339(signing.ends(material.authority().certificate))
+            handovers = record.handovers_at(found.record, self._server.config.clock.time())
+            told["handovers"] = [{"from": list(each.old), "until": rfc3339(each.until)} for each in handovers]
         if kind in found.record.done:
             told["rotated"] = rfc3339(found.record.done[kind])
         rotation = found.record.active.get(kind)
@@ -152,6 +187,9 @@ class RotationPages:
             told |= {"stage": rotation.stage, "started": rfc3339(rotation.started), "rewritten": rotation.rewritten}
             if rotation.stage == KEEPING and rotation.keep_until:
                 told["keptUntil"] = rfc3339(rotation.keep_until)
+            if kind == kinds.CA and rotation.stage == KEEPING and not rotation.finish:
+                trust = await self._trust(rotation)
+                told["clients"] = {"total": trust.total, "behind": [each.told() for each in trust.behind]}
         return told
 
     def _serving(self) -> Obj:
@@ -163,6 +201,20 @@ class RotationPages:
         if certificate is None:
             return {}
         return {"used": signing.fingerprint(certificate), "ends": rfc3339(signing.ends(certificate))}
+
+
+def _would_be_cut_off(trust: Trust) -> ApiError:
+    """All are in the details; of the message a person reads the first."""
+    behind = trust.behind
+    others = f" and {len(behind) - _NAMED} more" if len(behind) > _NAMED else ""
+    causes = [{"reason": "CANotTrusted", "message": each.words} for each in behind]
+    return ApiError(
+        409,
+        "Conflict",
+        f"{len(behind)} of {trust.total} hosts and cluster agents don't trust the new CA yet "
+        f"({', '.join(each.name for each in behind[:_NAMED])}{others}): wait for them, or leave them behind with --force",
+        {"causes": causes},
+    )
 
 
 def _signer(token: object) -> str:

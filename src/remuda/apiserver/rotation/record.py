@@ -6,6 +6,7 @@ stage begins when every server has said that it has taken over the one before.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Final
 
@@ -29,6 +30,8 @@ DROPPED: Final = keys.OWN + "dropped/"
 MAKING, SPREADING, SWITCHING = "making", "spreading", "switching"
 REWRITING, KEEPING, DROPPING = "rewriting", "keeping", "dropping"
 _IN_USE: Final = frozenset((SWITCHING, REWRITING, KEEPING, DROPPING))
+# Over how many rotations a client that was away may still follow. Every connection shows a certificate for each.
+MOST_HANDOVERS: Final = 4
 
 
 class Rotation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -44,16 +47,32 @@ class Rotation(msgspec.Struct, frozen=True, omit_defaults=True):
     keep_until: float = 0.0
     finish: bool = False
     rewritten: int = 0
+    # The old CA leaves nothing that vouches for the new one: its key is not to be trusted.
+    no_handover: bool = False
+
+
+class Handover(msgspec.Struct, frozen=True):
+    """What a CA that was dropped has left for clients that still trust it alone.
+
+    `chain`: the CA that took over, as the dropped one has signed it; `bundle`: both certificates, by which agents that know a
+    checksum only find the one that they trust. PEM. Good `until` that time, in seconds since the epoch.
+    """
+
+    old: tuple[str, ...]
+    chain: str
+    bundle: str
+    until: float
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     """`first` is what is used, by kind, since it was rotated for the first time; `gone` are those that nobody may use any more;
-    `done` is when the last rotation was over."""
+    `done` is when the last rotation was over; `handovers` are those of the CA, the newest first."""
 
     active: dict[str, Rotation] = {}
     first: dict[str, str] = {}
     gone: dict[str, tuple[str, ...]] = {}
     done: dict[str, float] = {}
+    handovers: tuple[Handover, ...] = ()
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -111,6 +130,17 @@ def without(record: Record, kind: str, at: float) -> Record:
     """It is over."""
     active = {other: rotation for other, rotation in record.active.items() if other != kind}
     return msgspec.structs.replace(record, active=active, done={**record.done, kind: at})
+
+
+def handovers_at(record: Record, now: float) -> tuple[Handover, ...]:
+    """Those that are still good. One that is over ends those before it, too: they lead to it."""
+    return tuple(itertools.takewhile(lambda each: each.until > now, record.handovers))
+
+
+def with_handover(record: Record, made: Handover | None, now: float) -> Record:
+    """With one more; None ends all, since the others only lead to the CA that leaves none."""
+    kept = () if made is None else (made, *handovers_at(record, now))[:MOST_HANDOVERS]
+    return msgspec.structs.replace(record, handovers=kept)
 
 
 def arranged(material: Material, record: Record) -> Material:

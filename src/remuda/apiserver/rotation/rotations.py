@@ -26,7 +26,7 @@ from ..signing import PkiError
 from ..store import Delete, Mismatch, Op, Put, StoreError, Unknown
 from . import kinds, record
 from .places import Place
-from .record import DROPPING, KEEPING, MAKING, REWRITING, SPREADING, SWITCHING, Found, Note, Record, Rotation
+from .record import DROPPING, KEEPING, MAKING, REWRITING, SPREADING, SWITCHING, Found, Handover, Note, Record, Rotation
 from .rewriting import rewrite
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class Rotations:
         self._place = place
         self._seen = 0
         self._material: Material | None = None
+        # What dropped CAs have left, as the certificate shows it.
+        self._chain: bytes | None = None
         self._holds: dict[str, list[str]] = {}
         self._noted: Note | None = None
         self._wake = asyncio.Event()
@@ -170,8 +172,18 @@ class Rotations:
             wanted.check(self._place.where)
             if self._place.copied and wanted != material:
                 await self._place.save(wanted)
+            handovers = record.handovers_at(found.record, self._clock.time())
+            chain = "".join(each.chain for each in handovers).encode()
+            pki = self._server.pki
+            self._server.former = tuple(each.bundle for each in handovers)
+            if pki is not None and chain != self._chain:
+                # First: the certificate that is made with other keys shows the chain, too.
+                await asyncio.to_thread(pki.hand_over, chain)
             if wanted != self._material:
                 await self._adopt(wanted)
+            if pki is not None and chain != self._chain:
+                await self._server.renew()
+            self._chain = chain
             self._seen = found.revision
 
     async def _adopt(self, material: Material) -> None:
@@ -195,7 +207,7 @@ class Rotations:
         before = signing.parse_certificates(server.trusted)
         await server.renew()
         now = {signing.fingerprint(each) for each in signing.parse_certificates(material.ca_certificate)}
-        server.retired.add(*(each for each in before if signing.fingerprint(each) not in now))
+        server.retired.add(*(each for each in before if signing.fingerprint(each) not in now), believed=material.ca_certificate)
 
     async def _note(self, trouble: str) -> None:
         if not self._store.shared or not self.id:
@@ -246,6 +258,8 @@ class Rotations:
                     await self._forbid(rotation.old)
                     # What was under way when the keys were switched. From here on nothing comes after it.
                     await rewrite(self._server)
+                elif kind == kinds.CA:
+                    found = Found(await self._with_handover(found.record, rotation), found.revision)
                 await self._begin_stage(found, kind, rotation, DROPPING)
         elif await self._all(lambda holds: bool(holds) and not set(holds) & set(rotation.old), kind):
             await self._write([record.changed(found, record.without(found.record, kind, self._clock.time()))])
@@ -254,6 +268,16 @@ class Rotations:
         """One server alone writes in the order in which it seals, so it has nothing to refuse."""
         if self._store.shared:
             await self._store.write([Put(record.DROPPED + name, b"") for name in old])
+
+    async def _with_handover(self, known: Record, rotation: Rotation) -> Record:
+        """While both keys are there: afterwards nothing can be signed for those who trust only the old one."""
+        now = self._clock.time()
+        material = record.arranged(await self._place.read(), known)
+        chain, until = kinds.handed_over(material, self._clock, self._entropy)
+        if rotation.no_handover or not chain:
+            return record.with_handover(known, None, now)
+        made = Handover(rotation.old, chain.decode(), material.ca_certificate.decode(), until)
+        return record.with_handover(known, made, now)
 
     async def _make(self, found: Found, kind: str, rotation: Rotation) -> None:
         material = await self._place.read()
@@ -303,17 +327,37 @@ class Rotations:
         begun = Rotation(MAKING, tuple(held), self._clock.time())
         await self._insist(found, record.with_rotation(found.record, kind, begun))
 
-    async def finish(self, kind: str) -> None:
-        """Drop the old key. Raises ApiError."""
-        found = await record.read(self._store)
-        rotation = found.record.active.get(kind)
+    async def check_finish(self, kind: str) -> Rotation | None:
+        """The rotation whose old key can be dropped now; None when that was asked for already. Raises ApiError."""
+        rotation = self._can_finish((await record.read(self._store)).record, kind)
+        return rotation if rotation.stage == KEEPING and not rotation.finish else None
+
+    @staticmethod
+    def _can_finish(known: Record, kind: str) -> Rotation:
+        rotation = known.active.get(kind)
         if rotation is None:
             raise ApiError(409, "Conflict", f"{kinds.WORDS[kind]} is not being rotated: there is no old one to drop")
         if rotation.stage not in (KEEPING, DROPPING):
             raise ApiError(409, "Conflict", f"the rotation of {kinds.WORDS[kind]} is not so far ({rotation.stage}): wait for it")
-        if rotation.stage == KEEPING and not rotation.finish:
-            asked = msgspec.structs.replace(rotation, finish=True)
+        return rotation
+
+    async def finish(self, kind: str, *, no_handover: bool = False) -> None:
+        """Drop the old key; with `no_handover` it leaves nothing that vouches for the new one. Raises ApiError."""
+        found = await record.read(self._store)
+        rotation = self._can_finish(found.record, kind)
+        if rotation.stage == KEEPING and (not rotation.finish or (no_handover and not rotation.no_handover)):
+            asked = msgspec.structs.replace(rotation, finish=True, no_handover=no_handover)
             await self._insist(found, record.with_rotation(found.record, kind, asked))
+
+    async def end_handovers(self) -> bool:
+        """What dropped CAs have left is good no more; False where they have left nothing, or one is still to be dropped. Raises
+        ApiError."""
+        found = await record.read(self._store)
+        rotation = found.record.active.get(kinds.CA)
+        if (rotation is not None and rotation.stage != DROPPING) or not found.record.handovers:
+            return False
+        await self._insist(found, record.with_handover(found.record, None, self._clock.time()))
+        return True
 
     async def _insist(self, found: Found, after: Record) -> None:
         try:

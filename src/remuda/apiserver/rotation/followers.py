@@ -1,0 +1,78 @@
+"""Clients that the server knows and that have to trust its CA: before an old one is dropped, each must trust the new one.
+
+This room knows nothing of hosts and clusters. Rooms above say what they know through :data:`Followers`; here is what that means
+for a rotation. Pure. Clients that the server can't know, users with their kubeconfigs, are none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+
+import msgspec
+
+NO_REPORT = "does not report which CA it trusts"
+ONLY_OLD = "trusts only the old CA"
+OTHER = "trusts another CA"
+
+
+class Follower(msgspec.Struct, frozen=True, kw_only=True):
+    """`trusts` are the fingerprints of the CAs that it trusts, as it says; None when it says nothing (`why`), empty when it
+    checks the server's certificate without our CA. `silent_since` (RFC 3339) is empty for one that is there."""
+
+    kind: str
+    name: str
+    cluster: str = ""
+    trusts: tuple[str, ...] | None = None
+    why: str = NO_REPORT
+    silent_since: str = ""
+
+
+class Behind(msgspec.Struct, frozen=True):
+    """A client that would lose the server with the old CA."""
+
+    kind: str
+    name: str
+    cluster: str
+    reason: str
+    silent_since: str = ""
+
+    @property
+    def words(self) -> str:
+        of = f" of {self.cluster}" if self.cluster and self.cluster != self.name else ""
+        silent = f", silent since {self.silent_since}" if self.silent_since else ""
+        return f"{self.kind} {self.name}{of} {self.reason}{silent}"
+
+    def told(self) -> dict[str, str]:
+        found = {"kind": self.kind, "name": self.name, "cluster": self.cluster, "reason": self.reason, "message": self.words}
+        return {**found, "silentSince": self.silent_since} if self.silent_since else found
+
+
+class Trust(msgspec.Struct, frozen=True):
+    """How many clients there are, and which don't trust the new CA yet."""
+
+    total: int
+    behind: tuple[Behind, ...]
+
+
+# All of the clients of one kind, as they are now.
+Followers = Callable[[], Awaitable[Sequence[Follower]]]
+
+
+def judged(found: Iterable[Follower], new: str, old: Collection[str]) -> Trust:
+    """Who trusts the CA with the fingerprint `new`. One that says nothing counts as not trusting."""
+    all_found = sorted(found, key=lambda each: (each.kind, each.cluster, each.name))
+    behind = [
+        Behind(each.kind, each.name, each.cluster, reason, each.silent_since)
+        for each in all_found
+        if (reason := why_behind(each, new, old))
+    ]
+    return Trust(len(all_found), tuple(behind))
+
+
+def why_behind(follower: Follower, new: str, old: Collection[str]) -> str:
+    """Empty for one that goes on without the old CA."""
+    if follower.trusts is None:
+        return follower.why
+    if not follower.trusts or new in follower.trusts:
+        return ""
+    return ONLY_OLD if set(follower.trusts) & set(old) else OTHER
