@@ -6,8 +6,10 @@ fails here by name until there is a sample of it that admission takes.
 
 from __future__ import annotations
 
+import ast
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from remuda.api import management_cattle_io as management
 from remuda.apiserver.server import Config, Server
 from remuda.client.api import Client
 from remuda.client.inprocess import InProcessClient
+from remuda.distro.nodelife import FINALIZER as MEMBER
 from remuda.embedded import chosen, running
 from remuda.kcm.discovery import CRDS, Served, discover
 from remuda.kube.errors import ApiError
@@ -25,6 +28,7 @@ from tests.unit.builtin.cases import KINDS, merged
 
 Obj = dict[str, Any]
 
+ROOT = Path(__file__).parents[2]
 NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 SECONDS = 60.0
 # What admission asks for beyond the schema, by resource and group.
@@ -67,14 +71,36 @@ SPECS |= {
     "roletemplates.management.cattle.io": {"context": "cluster"},
     "tokens.management.cattle.io": {"userId": "u"},
 }
-# The finalizers that objects get by themselves here. Those of machines and hosts have tests of their own.
+# The finalizers that objects get by themselves here.
 HELD = {
     "kubernetes.io/pvc-protection",
     "cluster.cluster.x-k8s.io",
     "machine.cluster.x-k8s.io",
     "cluster.x-k8s.io/machineset",
     "cluster.x-k8s.io/machinedeployment",
+    "wrangler.cattle.io/provisioning-cluster-remove",
+    "wrangler.cattle.io/rke-cluster-remove",
     "wrangler.cattle.io/rke-control-plane-remove",
+}
+# Those that need more than an API, or are not on namespaced objects, with a test that sees each removed.
+ELSEWHERE = {
+    "kubernetes": "tests/unit/test_deletion.py::test_a_namespace_with_one_of_every_kind_is_deleted",
+    "kubernetes.io/pv-protection": "tests/unit/test_deletion.py::test_one_of_every_kind_without_a_namespace_is_deleted",
+    "customresourcecleanup.apiextensions.k8s.io": "tests/unit/kcm/test_controllers.py::test_a_crd_takes_its_objects_with_it",
+    "batch.kubernetes.io/job-tracking": (
+        "tests/unit/distro/nodes/test_deletion.py::test_pods_of_a_deleted_job_are_held_by_no_finalizer"
+    ),
+    "remuda.dev/downstream-cleanup": (
+        "tests/unit/management/health/test_removal.py::test_a_cluster_that_is_away_is_waited_for_and_then_let_go"
+    ),
+    "wrangler.cattle.io/machine-provision-remove": (
+        "tests/unit/machines/machineprovision/test_controller.py::test_a_machine_is_removed_by_a_job_before_it_is_let_go"
+    ),
+    "wrangler.cattle.io/mgmt-cluster-remove": (
+        "tests/unit/provisioning/test_removal.py::test_deletion_from_either_side_removes_both"
+    ),
+    "sim.remuda.dev/provider": "tests/scenarios/test_scenarios.py::test_a_scenario_ends_the_same_whoever_dies_in_the_middle",
+    MEMBER: "tests/e2e/distro/test_split_roles.py::test_etcd_control_plane_and_worker_are_hosts_of_their_own",
 }
 REFUSED = {"machinepools.cluster.x-k8s.io": "MachinePools are not supported"}
 
@@ -172,6 +198,25 @@ async def _until_gone(client: Client, made: list[tuple[Served, Obj]]) -> None:
     except TimeoutError:
         found = {f"{served.resource}": await _find(client, served, obj) for served, obj in left}
         pytest.fail(f"not gone: { {name: finalizers_of(obj) for name, obj in found.items() if obj} }")
+
+
+def _finalizers_in_source() -> set[str]:
+    """What constants of the program say whose name ends with FINALIZER."""
+    found = {MEMBER}
+    for path in (ROOT / "src/remuda").rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+            value = getattr(node, "value", None)
+            if isinstance(target, ast.Name) and target.id.endswith("FINALIZER") and isinstance(value, ast.Constant):
+                found.add(str(value.value))
+    return found
+
+
+def test_every_finalizer_of_the_program_is_seen_removed_by_a_test() -> None:
+    assert _finalizers_in_source() == HELD | set(ELSEWHERE)
+    for test in ELSEWHERE.values():
+        path, _, name = test.partition("::")
+        assert f"def {name}(" in (ROOT / path).read_text(), test
 
 
 async def _find(client: Client, served: Served, obj: Obj) -> Obj | None:
