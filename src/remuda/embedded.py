@@ -59,6 +59,8 @@ KUBERNETES = (
     "disruption-controller",
     "garbage-collector-controller",
     "namespace-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
     "root-ca-certificate-publisher-controller",
     "serviceaccount-controller",
     "serviceaccount-token-controller",

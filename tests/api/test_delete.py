@@ -46,6 +46,17 @@ def test_the_old_way_to_name_a_policy(pair: Pair, orphan: bool) -> None:
     pair.patch(CMS + "/a", {"metadata": {"finalizers": None}}, compare=False)
 
 
+@pytest.mark.parametrize("policy", ["Background", "Foreground", "Orphan"])
+@pytest.mark.parametrize("hold", [[], ["example.com/hold"], ["orphan", "example.com/hold"]])
+def test_an_event_is_deleted_at_once_by_any_policy(pair: Pair, policy: str, hold: list[str]) -> None:
+    events = "/api/v1/namespaces/{ns}/events"
+    about = {"kind": "Pod", "name": "p", "namespace": pair.ns}
+    made = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "finalizers": hold}, "involvedObject": about}
+    pair.post(events, made)
+    pair.delete(events + "/e", {"propagationPolicy": policy})
+    pair.get(events + "/e")
+
+
 def test_a_later_policy_replaces_an_earlier_one(pair: Pair) -> None:
     pair.post(CMS, with_meta(cm("a"), finalizers=["example.com/hold"]))
     pair.delete(CMS + "/a", {"propagationPolicy": "Orphan"}, compare=False)

@@ -55,6 +55,8 @@ CONTROLLERS = (
     "serviceaccount-token-controller",
     "clusterrole-aggregation-controller",
     "disruption-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
     "root-ca-certificate-publisher-controller",
 )
 

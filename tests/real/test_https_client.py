@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,11 +16,13 @@ from remuda.client.api import JSON_PATCH, STRATEGIC_MERGE_PATCH
 from remuda.client.https import HttpsClient
 from remuda.client.kubeconfig import Target
 from remuda.embedded import running
+from remuda.kube import yamlio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, name_of
 from tests.real import need
 from tests.real.cluster import RealCluster
 
+Obj = dict[str, Any]
 pytestmark = [pytest.mark.real, pytest.mark.timeout(600)]
 
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
@@ -135,3 +140,33 @@ async def _readiness(client: HttpsClient) -> str:
         return str(await client.raw("GET", "/readyz"))
     except ApiError as error:
         return str(error)
+
+
+def renamed(document: Obj, name: str | None) -> Obj:
+    """A kubeconfig whose user has another name, or none."""
+    called = {} if name is None else {"name": name}
+    (user,), (context,) = document["users"], document["contexts"]
+    inner = {key: value for key, value in context["context"].items() if key != "user"} | ({} if name is None else {"user": name})
+    return {**document, "users": [{**called, "user": user["user"]}], "contexts": [{**context, "context": inner}]}
+
+
+@pytest.mark.parametrize("name", ["somebody", "", None])
+async def test_a_user_whose_name_is_empty_is_taken_as_by_kubectl(real_kubeconfig: Path, tmp_path: Path, name: str | None) -> None:
+    """Cluster API's own tests write kubeconfigs of this kind."""
+    path = tmp_path / "config"
+    path.write_text(yamlio.dumps(renamed(yamlio.loads(real_kubeconfig.read_bytes()), name)))
+    kubectl = need.programs("kubernetes")["kubectl"]
+    words = [
+        kubectl,
+        f"--kubeconfig={path}",
+        f"--cache-dir={tmp_path}/cache",
+        "auth",
+        "whoami",
+        "-o",
+        "jsonpath={.status.userInfo}",
+    ]
+    theirs = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+    async with HttpsClient.from_kubeconfig(path) as client:
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+        ours = await client.raw("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", body=review)
+    assert ours["status"]["userInfo"]["username"] == theirs["username"] != "system:anonymous"

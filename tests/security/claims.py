@@ -189,6 +189,18 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/unit/agent/test_images.py::test_no_image_reaches_out_of_its_directory",
         "tests/unit/agent/test_images.py::test_links_are_kept_and_followed_only_inside",
     ),
+    "S54": (
+        "tests/unit/systemagent/test_script.py::test_an_installation_with_directories_of_its_own_stays_below_the_root",
+        "tests/unit/systemagent/test_script.py::test_a_place_outside_of_a_host_is_refused",
+        "tests/unit/systemagent/test_script.py::test_a_link_of_the_host_itself_is_not_followed_out_of_it",
+        "tests/unit/systemagent/test_script.py::test_the_uninstaller_touches_nothing_outside_of_a_host",
+        "tests/unit/systemagent/test_script.py::test_no_variable_of_a_cluster_moves_a_host",
+        "tests/unit/rke/test_admission.py::test_no_variable_says_where_a_host_lives",
+        "tests/unit/agent/test_config.py::test_a_host_in_a_directory_keeps_its_own_files_there",
+        "tests/unit/agent/test_config.py::test_a_link_does_not_lead_the_agent_out_of_its_root",
+        "tests/unit/distro/test_configuration.py::test_a_host_in_a_directory_writes_below_it_whatever_it_is_told",
+        "tests/unit/rke/test_layout.py::test_a_path_that_is_below_the_root_already_stays",
+    ),
     "S26": (
         f"{_TRYING}::test_a_registration_token_is_nobody",
         f"{_TRYING}::test_an_agent_is_no_other_clusters_agent",

@@ -11,7 +11,8 @@ import stat
 from typing import Any, NamedTuple
 
 from . import yamlsubset
-from .errors import ConfigError
+from .errors import ConfigError, OutsideRoot, PlanError
+from .paths import Layout
 
 DEFAULT_CONFIG = "/etc/rancher/agent/config.yaml"
 
@@ -35,6 +36,16 @@ class Config(NamedTuple):
     root: str = "/"
     instruction_timeout_seconds: int = 3600
     periodic_timeout_seconds: int = 600
+
+
+# Where the agent itself writes: on a host with a root of its own, below that.
+_WRITTEN = (
+    "work_directory",
+    "local_plan_directory",
+    "applied_plan_directory",
+    "interlock_directory",
+    "connection_info_file",
+)
 
 
 class ConnectionInfo(NamedTuple):
@@ -73,6 +84,13 @@ def _check(path: str, config: Config) -> None:
         raise ConfigError(f"{path}: remoteEnabled needs connectionInfoFile")
     if not os.path.isabs(config.root):
         raise ConfigError(f"{path}: root must be an absolute path")
+    for field in _WRITTEN:
+        place = getattr(config, field)
+        try:
+            if place:
+                Layout(config.root).inside(place)
+        except (OutsideRoot, PlanError) as reason:
+            raise ConfigError(f"{path}: {_camel(field)}: {reason}") from reason
 
 
 def load_connection(path: str) -> ConnectionInfo:

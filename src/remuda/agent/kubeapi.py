@@ -197,15 +197,15 @@ def _current(kubeconfig: str) -> tuple[dict[str, Any], dict[str, Any]]:
     if not isinstance(value, dict):
         raise ConfigError("the kubeconfig is empty")
     context = _named(value, "contexts", "context", str(value.get("current-context") or ""))
-    return _named(value, "clusters", "cluster", str(context.get("cluster"))), _named(
-        value, "users", "user", str(context.get("user"))
+    return _named(value, "clusters", "cluster", str(context.get("cluster") or "")), _named(
+        value, "users", "user", str(context.get("user") or "")
     )
 
 
 def _named(value: dict[str, Any], many: str, one: str, name: str) -> dict[str, Any]:
     listed = value.get(many)
     for item in listed if isinstance(listed, list) else []:
-        if isinstance(item, dict) and str(item.get("name")) == name and isinstance(item.get(one), dict):
+        if isinstance(item, dict) and str(item.get("name") or "") == name and isinstance(item.get(one), dict):
             found: dict[str, Any] = item[one]
             return found
     raise ConfigError(f"the kubeconfig has no {one} named {name!r}")

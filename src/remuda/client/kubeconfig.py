@@ -91,9 +91,10 @@ def parse(content: bytes, path: Path) -> Obj:
 
 
 def select(config: Obj, context: str = "") -> Target:
-    """The target of `context`, or of the current one."""
+    """The target of `context`, or of the current one. A name may be empty, as for client-go: a user without one is the user of a
+    context that names none."""
     wanted = context or config["current-context"]
-    if not wanted:
+    if not wanted and wanted not in config["contexts"]:
         raise ConfigError("no context is chosen: set current-context in the kubeconfig or name a context")
     found = config["contexts"].get(wanted)
     if found is None:
@@ -170,14 +171,14 @@ def _document(content: bytes, path: Path) -> Obj:
 
 def _entries(document: Obj, section: str, entry_field: str, path: Path) -> list[tuple[str, Obj]]:
     listed = document.get(section) or []
-    if not isinstance(listed, list) or not all(isinstance(item, dict) and item.get("name") for item in listed):
+    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
         raise ConfigError(f"{section} of {path} is not a list of named entries")
     found = []
     for item in listed:
-        value = item.get(entry_field) or {}
+        name, value = str(item.get("name") or ""), item.get(entry_field) or {}
         if not isinstance(value, dict):
-            raise ConfigError(f"{section} {item['name']} of {path} has no {entry_field}")
-        found.append((str(item["name"]), value))
+            raise ConfigError(f"{section} {name} of {path} has no {entry_field}")
+        found.append((name, value))
     return found
 
 

@@ -147,7 +147,7 @@ def load(line: Line, environment: Mapping[str, str] = os.environ) -> Settings:
 def of(values: Mapping[str, Any], root: Path = Path("/")) -> Settings:
     """Raises ConfigError."""
     said = _Said(values)
-    paths = Paths(Path(said.text("data-dir") or root / "var/lib/rancher/remuda"), root)
+    paths = Paths(_below(root, said.text("data-dir") or "/var/lib/rancher/remuda"), root)
     ips = tuple(said.separated("node-ip")) or (_own_address(),)
     if not said.text("server") and said.truth("disable-etcd"):
         raise ConfigError("disable-etcd needs a server to join, since the state must be somewhere")
@@ -177,7 +177,7 @@ def of(values: Mapping[str, Any], root: Path = Path("/")) -> Settings:
         cluster_init=said.truth("cluster-init"),
         cluster_reset=said.truth("cluster-reset"),
         restore_path=said.text("cluster-reset-restore-path"),
-        kubeconfig=Path(said.text("write-kubeconfig") or root / f"etc/rancher/{NAME}/{NAME}.yaml"),
+        kubeconfig=_below(root, said.text("write-kubeconfig") or f"/etc/rancher/{NAME}/{NAME}.yaml"),
         kubeconfig_mode=_mode(said.text("write-kubeconfig-mode")),
         disabled=frozenset(said.separated("disable")),
         etcd_args=tuple(said.listed("etcd-arg")),
@@ -224,7 +224,7 @@ class _Said:
 
 def _snapshots(said: _Said, paths: Paths) -> Snapshots:
     return Snapshots(
-        directory=Path(said.text("etcd-snapshot-dir") or paths.snapshots),
+        directory=_below(paths.root, said.text("etcd-snapshot-dir") or str(paths.snapshots)),
         name=said.text("name") or said.text("etcd-snapshot-name") or "etcd-snapshot",
         schedule=said.text("etcd-snapshot-schedule-cron") or EVERY_TWELVE_HOURS,
         retention=said.number("snapshot-retention", said.number("etcd-snapshot-retention", 5)),
@@ -237,8 +237,16 @@ def _snapshots(said: _Said, paths: Paths) -> Snapshots:
 def _component(said: _Said, name: str, port: int, paths: Paths) -> Component:
     told = dict(argument.removeprefix("--").partition("=")[::2] for argument in said.listed(f"{name}-arg"))
     directory = Path(told["tls-cert-file"]).parent if told.get("tls-cert-file") else None
-    found = directory or Path(told.get("cert-dir") or paths.tls / name)
+    found = _below(paths.root, str(directory or told.get("cert-dir") or paths.tls / name))
     return Component(config.number(told.get("secure-port") or port, f"secure-port of {name}"), found)
+
+
+def _below(root: Path, named: str) -> Path:
+    """Where a host that is only a directory has a path of an ordinary one; what is below its root already stays."""
+    path = Path(os.path.normpath(named))
+    if root == Path("/") or path.is_relative_to(root):
+        return path
+    return root / str(path).lstrip("/")
 
 
 def _token(text: str, file: str) -> str:

@@ -22,6 +22,7 @@ from remuda.management.clusters.names import DEFAULT_TOKEN
 from remuda.management.health.ports import while_working
 from remuda.management.settings import registry_at
 from remuda.rke import CONTROLLERS
+from remuda.rke.admission import AGENT_DIRECTORY
 from remuda.rke.assembly import HandedOut, Ports, ProvisioningControllers
 from remuda.rke.planner.render import AgentManifest, BuiltInRegistry, Taint
 from remuda.rke.runtimes import REMUDA, Runtime
@@ -147,8 +148,11 @@ class ProvisioningDoor:
 
 
 def _variables(plane: Obj) -> list[tuple[str, str]]:
+    """What the agent's installer is told: the user's variables, and where the agent's state goes."""
     listed = dig(plane, "spec", "agentEnvVars") or []
-    return [(str(each.get("name") or ""), str(each.get("value") or "")) for each in listed if isinstance(each, dict)]
+    found = [(str(each.get("name") or ""), str(each.get("value") or "")) for each in listed if isinstance(each, dict)]
+    directory = dig(plane, "spec", "dataDirectories", "systemAgent")
+    return [*found, (AGENT_DIRECTORY, directory)] if isinstance(directory, str) and directory else found
 
 
 def _tolerating(made: Wanted, taints: tuple[Taint, ...]) -> Wanted:

@@ -28,6 +28,7 @@ from .places import Place
 from .records import Record
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_IDENTITY, _IDENTITY_LENGTH = ".id", 32
 _REMOVED = ".removed-"
 _START_TIMEOUT = 60.0
 _STOP_TIMEOUT = 120.0
@@ -65,6 +66,27 @@ class Hosts:
         self._directory = directory
         self._clock = clock
         self._entropy = entropy or Entropy()
+
+    def identity(self, *, make: bool = False) -> str:
+        """What this directory is known by among those of other machines, for good. Empty when it has none, unless one is made."""
+        if make:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            handle = os.open(self._directory / _IDENTITY, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if make else 0), 0o600)
+        except FileNotFoundError:
+            return ""
+        with os.fdopen(handle, "r+") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            found = stream.read()
+            if make and len(found) != _IDENTITY_LENGTH:
+                # New, or of a process that was killed before anybody was told.
+                found = self._entropy.token_bytes(_IDENTITY_LENGTH // 2).hex()
+                stream.seek(0)
+                stream.truncate()
+                stream.write(found)
+                stream.flush()
+                os.fsync(stream.fileno())
+        return found
 
     def all(self) -> list[Host]:
         found = sorted(path.parent.name for path in self._directory.glob("*/host.json") if _NAME.fullmatch(path.parent.name))

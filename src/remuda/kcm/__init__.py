@@ -22,6 +22,7 @@ from .discovery import CRDS, Discovery
 from .disruption import DisruptionController
 from .garbagecollector import GarbageCollector
 from .namespaces import NamespaceController
+from .protection import ClaimProtection, VolumeProtection
 from .rootca import RootCa
 from .serviceaccounts import DefaultServiceAccounts, RootCaPublisher
 from .tokens import TokenIssuer, TokenSecrets
@@ -64,6 +65,8 @@ def controllers(
         NamespaceController(client, clock, rng, watches, discovery),
         DefaultServiceAccounts(client, clock, rng, watches),
         ClusterRoleAggregation(client, clock, rng, watches),
+        ClaimProtection(client, clock, rng, watches),
+        VolumeProtection(client, clock, rng, watches),
         DisruptionController(
             client, clock, rng, watches, discovery, Recorder(client, clock, "controllermanager", field_manager=MANAGER)
         ),

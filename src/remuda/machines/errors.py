@@ -16,6 +16,7 @@ class Reason(StrEnum):
     CONFLICT = "Conflict"  # something that shall be made exists, and is not ours
     THROTTLED = "Throttled"
     INVALID = "Invalid"  # an option that can't be
+    ELSEWHERE = "Elsewhere"  # it is on another server's machine, which has to be asked
     UNAVAILABLE = "Unavailable"  # the provider, or the way to it, is down
     TIMED_OUT = "TimedOut"
     MISSING_PROGRAM = "MissingProgram"  # something is not installed here
@@ -38,6 +39,12 @@ class DriverError(Exception):
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.message}"
+
+
+def elsewhere(what: str, there: str, here: str) -> DriverError:
+    """Of a machine that is part of another server's own machine: nothing is known of it here, not even that it is gone."""
+    do = "start that server, or let it lead by stopping the others"
+    return DriverError(Reason.ELSEWHERE, f"{what} is at {there}, not at {here}: only the Remuda server there can reach it; {do}")
 
 
 def parsed(said: str) -> DriverError:

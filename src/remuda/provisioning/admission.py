@@ -32,6 +32,7 @@ _IMMUTABLE = "field is immutable"
 _RKE = "spec.rkeConfig"
 _ROLES = ("etcdRole", "controlPlaneRole", "workerRole")
 _DIRECTORIES = ("systemAgent", "provisioning", "k8sDistro")
+_WITHOUT_FILES = ("proc", "sys", "dev")
 _READ_BY_SHELLS = set(" \\\"'`$*?[]{}()<>|&;!#~")
 
 # The workspace of a management Cluster by its name; None when there is no such cluster.
@@ -176,6 +177,8 @@ def directory_errors(config: Obj, before: Obj | None, path: str) -> list[FieldEr
 def _place_problem(value: str) -> str:
     if not value.startswith("/") or value == "/" or value.startswith("//") or normpath(value) != value.rstrip("/"):
         return "must be an absolute path without . or .. in it"
+    if value.split("/")[1] in _WITHOUT_FILES:
+        return "must be where files can be kept"
     # It goes into scripts and units.
     if not value.isprintable() or set(value) & _READ_BY_SHELLS:
         return "must not have blanks, quotes, variables or other signs in it that a shell reads"

@@ -28,6 +28,7 @@ from . import names
 from .customization_rules import CUSTOMIZATIONS, customization_errors
 from .last_etcd_rules import admitted as last_etcd_rules
 from .last_etcd_rules import last_etcd_errors
+from .layout import VARIABLES
 from .plansecrets import refusal
 from .pool_rules import pool_errors
 from .snapshot_specs import SnapshotSpecError, cluster_spec
@@ -210,6 +211,8 @@ def _variable_errors(obj: Obj, old: Obj | None) -> list[FieldError]:
         path, name, value = f"spec.agentEnvVars[{index}]", variable.get("name"), variable.get("value") or ""
         if name == AGENT_DIRECTORY and made_here and before.get(name) != value:
             errors.append(forbidden_field(f"{path}.name", f"say it in {_RKE}.dataDirectories.systemAgent instead"))
+        if name in VARIABLES and before.get(name) != value:
+            errors.append(forbidden_field(f"{path}.name", "a host says this of itself"))
         if name == NO_PROXY and " " in value and " " not in before.get(name, ""):
             errors.append(invalid_value(f"{path}.value", value, "must not have blanks in it: commas alone go between hosts"))
     return errors

@@ -16,6 +16,8 @@ from typing import Any
 from remuda.kube import jsonio
 
 ANNOTATION = "remuda.dev/layout"
+# Where the agent's installer reads them; a host says them of itself, a cluster's variables never do.
+VARIABLES = frozenset(("CATTLE_HOST_ROOT", "CATTLE_HOST_LOOPBACK"))
 _LONGEST = 1024
 _PLAIN = "localhost"
 # What the cluster's stack says of the loopback; no word means both families.
@@ -74,6 +76,11 @@ class Layout:
         if self.root == "/":
             return absolute
         return self.root + posixpath.normpath("/" + absolute.lstrip("/"))
+
+    def below(self, path: str) -> str:
+        """The same of a path that may be one of this host already."""
+        plain = posixpath.normpath(path)
+        return plain if self.root != "/" and plain.startswith(f"{self.root}/") else self.path(path)
 
     def loopback_for(self, stack: str) -> str:
         """The host of loopback URLs: the host's own address, else what the cluster's stack preference asks for."""

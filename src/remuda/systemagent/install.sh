@@ -23,7 +23,8 @@
 #   CATTLE_AGENT_FALLBACK_PATH: directories to add to the agent's PATH
 #   CATTLE_AGENT_STRICT_VERIFY or STRICT_VERIFY (false): trust the server's own CA only
 #   HTTP_PROXY, HTTPS_PROXY, NO_PROXY, DEBUG=1
-#   CATTLE_HOST_ROOT, CATTLE_HOST_LOOPBACK: this host is a directory with a loopback address of its own; no root needed
+#   CATTLE_HOST_ROOT, CATTLE_HOST_LOOPBACK: this host is a directory with a loopback address of its own; no root needed, and every
+#   directory named above is below that one
 #   CATTLE_INSTALL_DRY_RUN=true: say what would be done, change nothing, ask nobody
 
 set -e
@@ -93,9 +94,11 @@ set_defaults() {
     if is_true "$CATTLE_ROLE_NONE"; then
         CATTLE_ROLE_ETCD=false CATTLE_ROLE_CONTROLPLANE=false CATTLE_ROLE_WORKER=false
     fi
-    CONFIG_DIR=${CATTLE_AGENT_CONFIG_DIR:-$ROOT/etc/rancher/agent}
+    CONFIG_DIR=$(below_root CATTLE_AGENT_CONFIG_DIR "${CATTLE_AGENT_CONFIG_DIR:-/etc/rancher/agent}")
     choose_places
-    UNIT_DIR=$ROOT/etc/systemd/system
+    VAR_DIR=$(below_root CATTLE_AGENT_VAR_DIR "$VAR_DIR")
+    BIN_PREFIX=$(below_root CATTLE_AGENT_BIN_PREFIX "$BIN_PREFIX")
+    UNIT_DIR=$(below_root "the directory of units" /etc/systemd/system)
     UNIT=$UNIT_DIR/rancher-system-agent.service
     ENV_FILE=$UNIT_DIR/rancher-system-agent.env
     BINARY=$BIN_PREFIX/bin/rancher-system-agent
@@ -108,10 +111,10 @@ set_defaults() {
 
 # Programs go where the system lets us: some mount /usr/local on its own or read-only, some replace /usr as a whole.
 choose_places() {
-    VAR_DIR=${CATTLE_AGENT_VAR_DIR:-$ROOT/var/lib/rancher/agent}
+    VAR_DIR=${CATTLE_AGENT_VAR_DIR:-/var/lib/rancher/agent}
     BIN_PREFIX=${CATTLE_AGENT_BIN_PREFIX:-}
     [ -z "$BIN_PREFIX" ] || return 0
-    BIN_PREFIX=$ROOT/usr/local
+    BIN_PREFIX=/usr/local
     [ -z "$ROOT" ] || return 0
     if [ -x /usr/sbin/transactional-update ]; then
         BIN_PREFIX=/usr

@@ -1,7 +1,8 @@
 """The install script as a host gets it: a few lines of settings, then the script itself (protocols.md 3.5).
 
 The lines are the original's, one each and possibly empty, so that whoever parses or diffs them finds them where they were.
-The script (``install.sh``) is the same for everybody and reads everything from its environment and arguments.
+The script (``install.sh``) is the same for everybody and reads everything from its environment and arguments. Where a host that
+is only a directory has its files is the same for it and the uninstaller: ``root.sh``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ import re
 from collections.abc import Iterable
 from importlib import resources
 
+from remuda.rke.layout import VARIABLES
+
+_SHELL = "#!/usr/bin/env sh\n"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _STRICT = ("STRICT_VERIFY", "CATTLE_AGENT_STRICT_VERIFY")
 
@@ -35,16 +39,16 @@ def install_script(
         _own(checksum, fallback_url),
         "",
     ]
-    return "#!/usr/bin/env sh\n" + "\n".join(lines) + _text("install.sh")
+    return _SHELL + "\n".join(lines) + _text("root.sh") + _text("install.sh")
 
 
 def uninstall_script() -> str:
     """What removes an agent from its host."""
-    return _text("uninstall.sh")
+    return _SHELL + _text("root.sh") + _text("uninstall.sh").removeprefix(_SHELL)
 
 
 def _exports(env: Iterable[tuple[str, str]], strict: bool) -> list[str]:
-    given = [(name, value) for name, value in env if _NAME.match(name)]
+    given = [(name, value) for name, value in env if _NAME.match(name) and name not in VARIABLES]
     if not any(name in _STRICT for name, _ in given):
         given.append(("STRICT_VERIFY", "true" if strict else "false"))
     return [f"export {name}={_single(value)}" for name, value in given]

@@ -7,10 +7,9 @@ set -e
 
 ROOT=${CATTLE_HOST_ROOT:-}
 ROOT=${ROOT%/}
-CONFIG_DIR=${CATTLE_AGENT_CONFIG_DIR:-$ROOT/etc/rancher/agent}
-VAR_DIR=${CATTLE_AGENT_VAR_DIR:-$ROOT/var/lib/rancher/agent}
-PROVISIONING_DIR=${CATTLE_PROVISIONING_DIR:-$ROOT/var/lib/rancher/capr}
-UNIT_DIR=$ROOT/etc/systemd/system
+CONFIG_DIR=${CATTLE_AGENT_CONFIG_DIR:-/etc/rancher/agent}
+VAR_DIR=${CATTLE_AGENT_VAR_DIR:-}
+PROVISIONING_DIR=${CATTLE_PROVISIONING_DIR:-/var/lib/rancher/capr}
 SELF=$0
 
 fatal() { printf '[ERROR] %s\n' "$*" >&2; exit 1; }
@@ -25,17 +24,25 @@ check_place() {
 }
 
 remove_programs() {
-    if [ -n "${CATTLE_AGENT_BIN_PREFIX:-}" ]; then prefixes=$CATTLE_AGENT_BIN_PREFIX; else prefixes="$ROOT/usr/local $ROOT/opt/rancher-system-agent $ROOT/usr"; fi
-    for prefix in $prefixes; do
+    for prefix in ${CATTLE_AGENT_BIN_PREFIX:-/usr/local /opt/rancher-system-agent /usr}; do
+        prefix=$(below_root CATTLE_AGENT_BIN_PREFIX "$prefix")
         rm -f "$prefix/bin/rancher-system-agent" "$prefix/bin/rancher-system-agent-uninstall.sh"
     done
     rmdir "$ROOT/opt/rancher-system-agent/bin" "$ROOT/opt/rancher-system-agent" 2>/dev/null || :
 }
 
 [ "$(id -u)" = 0 ] || [ -n "$ROOT" ] || fatal "this must run as root"
+case "$ROOT" in '' | /*) ;; *) fatal "CATTLE_HOST_ROOT must be an absolute path, not $ROOT" ;; esac
 check_place "$CONFIG_DIR"
+CONFIG_DIR=$(below_root CATTLE_AGENT_CONFIG_DIR "$CONFIG_DIR")
+# Where the installer has put it, whoever removes it now.
+[ -n "$VAR_DIR" ] || VAR_DIR=$(sed -n 's|^appliedPlanDirectory: \(.*\)/applied$|\1|p' "$CONFIG_DIR/config.yaml" 2>/dev/null) || :
+VAR_DIR=${VAR_DIR:-/var/lib/rancher/agent}
 check_place "$VAR_DIR"
 check_place "$PROVISIONING_DIR"
+VAR_DIR=$(below_root CATTLE_AGENT_VAR_DIR "$VAR_DIR")
+PROVISIONING_DIR=$(below_root CATTLE_PROVISIONING_DIR "$PROVISIONING_DIR")
+UNIT_DIR=$(below_root "the directory of units" /etc/systemd/system)
 systemctl stop rancher-system-agent >/dev/null 2>&1 || :
 systemctl disable rancher-system-agent >/dev/null 2>&1 || :
 rm -f "$UNIT_DIR/rancher-system-agent.service" "$UNIT_DIR/rancher-system-agent.env"

@@ -53,6 +53,29 @@ def test_a_file_that_is_unsafe_or_wrong_stops_the_start(tmp_path: Path, name: st
         load_config(write(tmp_path / name, text, mode))
 
 
+WRITTEN = ("workDirectory", "localPlanDirectory", "interlockDirectory", "connectionInfoFile", "appliedPlanDirectory")
+
+
+def below(root: Path) -> str:
+    return GOOD.replace("/var/lib", f"{root}/var/lib") + f"root: {root}\n"
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_host_in_a_directory_keeps_its_own_files_there(tmp_path: Path, name: str) -> None:
+    root = tmp_path / "root"
+    assert load_config(write(tmp_path / "config.yaml", below(root))).root == str(root)
+    lines = [f"{name}: {tmp_path}/outside" if line.startswith(f"{name}:") else line for line in below(root).splitlines()]
+    with pytest.raises(ConfigError, match=f"{name}: refusing to write"):
+        load_config(write(tmp_path / "config.yaml", "\n".join(lines)))
+
+
+def test_a_link_does_not_lead_the_agent_out_of_its_root(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root/var").symlink_to(tmp_path)
+    with pytest.raises(ConfigError, match="outside of"):
+        load_config(write(tmp_path / "config.yaml", below(tmp_path / "root")))
+
+
 def test_connection_info_needs_its_three_strings(tmp_path: Path) -> None:
     good = {"kubeConfig": "k", "namespace": "n", "secretName": "s"}
     assert load_connection(write(tmp_path / "info.json.tmp", json.dumps(good))).secret_name == "s"

@@ -109,6 +109,29 @@ def test_a_kubeconfig_that_cant_be_used_says_why(tmp_path: Path, document: Obj, 
         kubeconfig.select(kubeconfig.load([write(tmp_path / "config", document)]))
 
 
+USER = {"user": {"token": "secret"}}
+
+
+@pytest.mark.parametrize(
+    ("users", "context", "shown"),
+    [
+        ([{"name": "", **USER}], {"user": ""}, "secret"),
+        ([{"name": "", **USER}], {}, "secret"),
+        ([USER], {"user": None}, "secret"),
+        ([{"name": "", **USER}, {"name": "other", "user": {"token": "other"}}], {"user": "other"}, "other"),
+        ([{"name": "other", **USER}], {"user": ""}, ""),
+        ([], {}, ""),
+    ],
+)
+def test_a_user_may_have_an_empty_name(tmp_path: Path, users: list[Obj], context: Obj, shown: str) -> None:
+    document = config(current="one") | {"users": users, "contexts": [{"name": "one", "context": {"cluster": "one", **context}}]}
+    assert kubeconfig.select(kubeconfig.load([write(tmp_path / "config", document)])).token == shown
+
+
+def test_a_context_and_a_cluster_may_have_an_empty_name(tmp_path: Path) -> None:
+    assert kubeconfig.select(kubeconfig.load([write(tmp_path / "config", config("", user={"token": "t"}))])).token == "t"
+
+
 def test_text_that_is_not_yaml_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("a: [")
     with pytest.raises(ConfigError, match=r"config is not YAML"):

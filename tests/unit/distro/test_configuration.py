@@ -47,7 +47,27 @@ def test_the_command_line_comes_last_and_adds_to_lists(tmp_path: Path) -> None:
 def test_variables_hold_where_nothing_else_is_said(tmp_path: Path) -> None:
     write(tmp_path, "config.yaml", "token: of-the-file\nnode-ip: 127.9.9.9\n")
     found = load(tmp_path, REMUDA_TOKEN="of-the-variable", REMUDA_URL="https://x:9345/", REMUDA_DATA_DIR="/d")
-    assert (found.token, found.server_url, found.paths.data) == ("of-the-file", "https://x:9345", Path("/d"))
+    assert (found.token, found.server_url, found.paths.data) == ("of-the-file", "https://x:9345", tmp_path / "d")
+
+
+def test_a_host_in_a_directory_writes_below_it_whatever_it_is_told(tmp_path: Path) -> None:
+    said = {
+        "node-ip": "127.9.9.9",
+        "data-dir": "/srv/../../data",
+        "etcd-snapshot-dir": f"{tmp_path}/../snapshots",
+        "write-kubeconfig": "/tmp/kubeconfig",
+        "kube-scheduler-arg": ["cert-dir=/certs"],
+        "kube-controller-manager-arg": ["tls-cert-file=/own/x.crt"],
+    }
+    found = settings.of(said, tmp_path)
+    assert found.paths.data == tmp_path / "data"
+    assert found.kubeconfig == tmp_path / "tmp/kubeconfig"
+    assert found.snapshots.directory.is_relative_to(tmp_path)
+    assert (found.scheduler.directory, found.controller_manager.directory) == (tmp_path / "certs", tmp_path / "own")
+    again = settings.of({**said, "data-dir": str(tmp_path / "data")}, tmp_path)
+    assert again.paths.data == tmp_path / "data", "plans name it as it is"
+    ordinary = settings.of({**said, "data-dir": "/data"})
+    assert (ordinary.paths.data, ordinary.scheduler.directory) == (Path("/data"), Path("/certs"))
 
 
 @pytest.mark.parametrize(

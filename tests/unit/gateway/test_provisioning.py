@@ -93,4 +93,13 @@ async def test_scripts_say_where_the_server_is_and_what_the_host_shows() -> None
         text = (
             door.script({"metadata": {"namespace": "fleet-default"}, "spec": {"clusterName": DEMO}}, "sesame") or b""
         ).decode()
+        assert "CATTLE_AGENT_VAR_DIR='" not in text
         assert f"CATTLE_SERVER='{URL}'" in text and 'CATTLE_TOKEN="sesame"' in text and "CATTLE_CA_CHECKSUM=" in text
+
+
+async def test_scripts_of_machines_say_where_the_agent_keeps_its_state() -> None:
+    async with doors() as (world, door, _):
+        await world.want("moved", FROM, dataDirectories={"systemAgent": "/srv/agent"})
+        await world.settle(5)
+        bootstrap = {"metadata": {"namespace": "fleet-default"}, "spec": {"clusterName": "moved"}}
+        assert b"\nexport CATTLE_AGENT_VAR_DIR='/srv/agent'\n" in (door.script(bootstrap, "sesame") or b"")

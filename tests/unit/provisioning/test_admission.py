@@ -119,6 +119,8 @@ DIRECTORY_FIELDS = ("systemAgent", "provisioning", "k8sDistro")
         ({"systemAgent": "/srv/../etc", "k8sDistro": "//x"}, ["systemAgent", "k8sDistro"]),
         ({"systemAgent": "/srv/$HOME", "provisioning": "/srv/$(id)", "k8sDistro": "/srv/`id`"}, [*DIRECTORY_FIELDS]),
         ({"systemAgent": "/srv/a b", "provisioning": "/srv/a;b", "k8sDistro": "/srv/a\nb"}, [*DIRECTORY_FIELDS]),
+        ({"systemAgent": "/proc/1", "provisioning": "/dev/null/x", "k8sDistro": "/sys"}, [*DIRECTORY_FIELDS]),
+        ({"systemAgent": "/process"}, []),
         ({"systemAgent": "/srv/Agent_1.x-y", "k8sDistro": "/srv/k8s@2:3"}, []),
         ({"systemAgent": "/srv", "k8sDistro": "/srv/k8s"}, ["k8sDistro"]),
         ({"systemAgent": "/srv", "k8sDistro": "/srv"}, ["systemAgent"]),

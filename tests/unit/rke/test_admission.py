@@ -240,6 +240,12 @@ def test_the_agent_s_directory_is_not_said_by_a_variable() -> None:
     assert fields(cluster(agentEnvVars=[{"name": name, "value": "/srv"}])) == []
 
 
+@pytest.mark.parametrize("name", ["CATTLE_HOST_ROOT", "CATTLE_HOST_LOOPBACK"])
+def test_no_variable_says_where_a_host_lives(name: str) -> None:
+    assert said(with_variable(name, "/")) == ["spec.agentEnvVars[1].name: a host says this of itself"]
+    assert fields(made(), with_variable(name, "/")) == []
+
+
 def test_no_proxy_has_no_blanks_unless_it_had_them() -> None:
     assert fields(with_variable("NO_PROXY", "10.0.0.0/8,.svc")) == fields(with_variable("NO_PROXY", None)) == []
     assert fields(with_variable("NO_PROXY", "10.0.0.0/8, .svc")) == ["spec.agentEnvVars[1].value"]

@@ -21,6 +21,14 @@ def test_a_host_in_a_directory_has_everything_below_it() -> None:
     assert host.path("relative") == "/srv/hosts/a/relative"
 
 
+def test_a_path_that_is_below_the_root_already_stays() -> None:
+    host = Layout("/srv/hosts/a", "127.4.5.6")
+    assert host.below("/srv/hosts/a/etc") == host.below("/etc") == "/srv/hosts/a/etc"
+    assert host.below("/srv/hosts/a/../b") == "/srv/hosts/a/srv/hosts/b"
+    assert host.below("/srv/hosts/ab") == "/srv/hosts/a/srv/hosts/ab"
+    assert PLAIN.below("/certs/../x") == "/certs/../x"
+
+
 @pytest.mark.parametrize(("stack", "host"), [("", "localhost"), ("dual", "localhost"), ("ipv4", "127.0.0.1"), ("ipv6", "[::1]")])
 def test_the_stack_chooses_the_loopback_of_an_ordinary_host(stack: str, host: str) -> None:
     assert PLAIN.loopback_for(stack) == host

@@ -55,6 +55,11 @@ def test_the_lines_before_the_script_are_the_originals() -> None:
     assert "STRICT_VERIFY='false'" not in install_script(env=[("STRICT_VERIFY", "true")])
 
 
+def test_no_variable_of_a_cluster_moves_a_host() -> None:
+    text = install_script(env=[("CATTLE_HOST_ROOT", "/"), ("CATTLE_HOST_LOOPBACK", "127.0.0.1"), ("A", "b")])
+    assert text.split("\n")[1:3] == ["export A='b'", "export STRICT_VERIFY='false'"]
+
+
 def dry(sh: list[str], *args: str, text: str = "", **env: str) -> subprocess.CompletedProcess[str]:
     known = {"PATH": os.environ["PATH"], "CATTLE_INSTALL_DRY_RUN": "true", **env}
     return subprocess.run(
@@ -97,6 +102,50 @@ def test_all_roles_no_roles_and_environment(sh: list[str]) -> None:
         dry(sh, CATTLE_SERVER="https://s", CATTLE_AGENT_VAR_DIR="/v", CATTLE_AGENT_BIN_PREFIX="/p", https_proxy="http://p")
     )
     assert (there["VAR_DIR"], there["BINARY"], there["HTTPS_PROXY"]) == ("/v", "/p/bin/rancher-system-agent", "http://p")
+
+
+def test_a_host_in_a_directory_has_all_its_places_below_it(sh: list[str], tmp_path: Path) -> None:
+    named = {"CATTLE_AGENT_VAR_DIR": "/v", "CATTLE_AGENT_CONFIG_DIR": f"{tmp_path}/c", "CATTLE_AGENT_BIN_PREFIX": "/p"}
+    found = shown(dry(sh, CATTLE_SERVER="https://s", CATTLE_HOST_ROOT=f"{tmp_path}/", **named))
+    assert (found["VAR_DIR"], found["CONFIG_DIR"]) == (f"{tmp_path}/v", f"{tmp_path}/c")
+    assert (found["BINARY"], found["UNIT"]) == (
+        f"{tmp_path}/p/bin/rancher-system-agent",
+        f"{tmp_path}/etc/systemd/system/rancher-system-agent.service",
+    )
+
+
+@pytest.mark.parametrize("name", ["CATTLE_AGENT_VAR_DIR", "CATTLE_AGENT_CONFIG_DIR", "CATTLE_AGENT_BIN_PREFIX"])
+@pytest.mark.parametrize(
+    ("place", "why"),
+    [
+        ("relative", "absolute"),
+        ("/a/../../b", "without"),
+        ("{root}/../b", "without"),
+        ("{root}", "all of this host"),
+        ("/", "all of this host"),
+        ("/out/x", "leads out of"),
+        ("/out", "leads out of"),
+        ("/nowhere/x", "no directory"),
+        ("/file/x", "no directory"),
+    ],
+)
+def test_a_place_outside_of_a_host_is_refused(sh: list[str], tmp_path: Path, name: str, place: str, why: str) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "out").symlink_to(tmp_path)
+    (root / "nowhere").symlink_to(tmp_path / "missing")
+    (root / "file").touch()
+    result = dry(sh, CATTLE_SERVER="https://s", CATTLE_HOST_ROOT=str(root), **{name: place.format(root=root)})
+    assert result.returncode == 1
+    assert why in result.stderr and name in result.stderr
+
+
+@pytest.mark.parametrize("place", ["etc", "var/lib", "usr"])
+def test_a_link_of_the_host_itself_is_not_followed_out_of_it(tmp_path: Path, place: str) -> None:
+    (tmp_path / "root" / place).parent.mkdir(parents=True)
+    (tmp_path / "root" / place).symlink_to(tmp_path)
+    result = dry(SHELLS[0], CATTLE_SERVER="https://s", CATTLE_HOST_ROOT=str(tmp_path / "root"))
+    assert result.returncode == 1 and "leads out of" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -247,6 +296,45 @@ def test_an_installation_from_the_first_line_to_an_applied_plan_and_away_again(t
     left = sorted(path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file())
     assert left == ["applied", "systemctl.log"]
     assert len(before) > len(left)
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="no curl here")
+def test_an_installation_with_directories_of_its_own_stays_below_the_root(tmp_path: Path) -> None:
+    root, outside = tmp_path / "host", tmp_path / "outside"
+    for directory in (tmp_path / "bin", root, outside):
+        directory.mkdir()
+    (tmp_path / "bin/systemctl").write_text(SYSTEMCTL)
+    (tmp_path / "bin/systemctl").chmod(0o755)
+    api = Server(plan=plan_bytes(instructions=[shell(f"touch {root}/applied")]), plan_state=b"pending")
+    env = {"PATH": f"{tmp_path}/bin:{Path(sys.executable).parent}:{os.environ['PATH']}", "CATTLE_HOST_ROOT": str(root)}
+    places = [(f"CATTLE_AGENT_{what}", f"{outside}/{what}") for what in ("VAR_DIR", "CONFIG_DIR", "BIN_PREFIX")]
+    with server(api) as url:
+        api.url = url
+        text = install_script(server=url, checksum=hashlib.sha256(build()).hexdigest(), env=places)
+        args = ["sh", "-s", "-", "--token", "t", "--all-roles"]
+        subprocess.run(args, input=text, env=env, check=True, capture_output=True, text=True, timeout=60)
+        _run_unit(root, env, api)
+    assert list(outside.iterdir()) == []
+    inside = Path(f"{root}{outside}")
+    assert (inside / "VAR_DIR/applied").is_dir() and (inside / "CONFIG_DIR/config.yaml").is_file()
+    # The uninstaller finds the agent's own directory by itself.
+    known = {name: place for name, place in places if name != "CATTLE_AGENT_VAR_DIR"}
+    subprocess.run([str(inside / "BIN_PREFIX/bin/rancher-system-agent-uninstall.sh")], env={**env, **known}, check=True)
+    assert sorted(path.name for path in root.rglob("*") if path.is_file()) == ["applied", "systemctl.log"]
+
+
+def test_the_uninstaller_touches_nothing_outside_of_a_host(tmp_path: Path) -> None:
+    root, outside = tmp_path / "host", tmp_path / "outside"
+    for directory in (root, outside):
+        directory.mkdir()
+        (directory / "kept").touch()
+    (root / "out").symlink_to(outside)
+    for name in ("CATTLE_AGENT_VAR_DIR", "CATTLE_AGENT_CONFIG_DIR", "CATTLE_PROVISIONING_DIR"):
+        for place, code in ((str(outside), 0), ("/out", 1), ("/out/kept", 1), (str(root), 1)):
+            env = {"PATH": "/nonexistent:/usr/bin:/bin", "CATTLE_HOST_ROOT": str(root), name: place}
+            result = subprocess.run(["sh"], input=uninstall_script(), env=env, capture_output=True, text=True, check=False)
+            assert result.returncode == code, (name, place, result.stderr)
+            assert (outside / "kept").exists() and (root / "kept").exists()
 
 
 def _run_unit(root: Path, env: dict[str, str], api: FakeApi) -> None:

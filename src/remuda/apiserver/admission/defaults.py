@@ -142,13 +142,12 @@ class TaintNodesByCondition:
 
 
 class StorageObjectInUseProtection:
-    """Volumes and claims carry a finalizer, so that they outlive their use."""
+    """Volumes and claims carry a finalizer, so that they outlive their use; :mod:`remuda.kcm.protection` removes it."""
 
     name = "StorageObjectInUseProtection"
     _finalizers = {
         ("", "persistentvolumes"): "kubernetes.io/pv-protection",
         ("", "persistentvolumeclaims"): "kubernetes.io/pvc-protection",
-        ("storage.k8s.io", "volumeattributesclasses"): "kubernetes.io/vac-protection",
     }
     resources = frozenset(_finalizers)
 

@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+# Kinds that the garbage collector does not follow, so no one would remove its finalizers from them.
+_UNCOLLECTED = frozenset((("", "events"), ("events.k8s.io", "events")))
 _POLICIES = ("Foreground", "Background", "Orphan")
 
 
@@ -245,6 +247,9 @@ def _grace(api: Api, call: Call, options: DeleteOptions, live: Obj) -> tuple[boo
 
 def finalizers_after(call: Call, options: DeleteOptions, meta: Obj) -> list[str]:
     current: list[str] = meta.get("finalizers") or []
+    kept = [finalizer for finalizer in current if finalizer not in (ORPHAN, FOREGROUND)]
+    if (call.version.group, call.version.resource.name) in _UNCOLLECTED:
+        return kept
     orphan = foreground = False
     if options.orphan_dependents is not None:
         orphan = options.orphan_dependents
@@ -255,7 +260,6 @@ def finalizers_after(call: Call, options: DeleteOptions, meta: Obj) -> list[str]
             if finalizer in (ORPHAN, FOREGROUND):
                 orphan, foreground = finalizer == ORPHAN, finalizer == FOREGROUND
                 break
-    kept = [finalizer for finalizer in current if finalizer not in (ORPHAN, FOREGROUND)]
     if orphan:
         kept.append(ORPHAN)
     if foreground:

@@ -14,9 +14,9 @@ from remuda.kube.owners import has_finalizer
 from remuda.kube.selectors import parse_labels
 from remuda.runtime import DONE, NORMAL, WARNING, Manager, Result
 
-from .job_counting import FINALIZER, is_finished, progress
+from .job_counting import FINALIZER, is_finished, progress, with_fewer
 from .kinds import JOBS, MANAGER, PODS
-from .ownership import Owning
+from .ownership import BURST, Owning
 from .pods import is_active, name_prefix, pod_from
 
 Obj = dict[str, Any]
@@ -42,13 +42,25 @@ class Jobs(Owning):
         template = dig(found, "spec", "template") or {}
         meta = {**(template.get("metadata") or {}), "finalizers": [FINALIZER]}
         pod = pod_from({**template, "metadata": meta}, found, generateName=name_prefix(found))
-        await self.made.make_many(found, [pod] * step.start)
-        after = await self.made.write_status(JOBS, self.owners, found, step.status)
+        made, problem = await self._start(found, pod, step.start)
+        after = await self.made.write_status(JOBS, self.owners, found, with_fewer(step.status, step.start - made))
         await self._let_go(step.counted)
+        if problem is not None:
+            # Only now: pods that ended are let go of whether or not others can be made, or their namespace would never go.
+            raise problem
         if is_finished(after):
             self._tell(after)
             return await self._expire(after)
         return Result(after=step.after)
+
+    async def _start(self, job: Obj, pod: Obj, count: int) -> tuple[int, ApiError | None]:
+        """How many were made, and what kept the others from it."""
+        for number in range(min(count, BURST)):
+            try:
+                await self.made.make(job, pod)
+            except ApiError as error:
+                return number, error
+        return min(count, BURST), None
 
     def _tell(self, job: Obj) -> None:
         failed = find_by(dig(job, "status", "conditions") or (), "type", "Failed")

@@ -70,6 +70,15 @@ def progress(job: Obj, pods: Sequence[Obj], now: float) -> Progress:
     return found
 
 
+def with_fewer(status: Obj, missing: int) -> Obj:
+    """The status if so many of the pods to start could not be made."""
+    if not missing:
+        return status
+    changed = dict(status)
+    _say(changed, active=max(_number(status, "active") - missing, 0))
+    return changed
+
+
 def _count(job: Obj, pods: Sequence[Obj], status: Obj, found: Progress) -> dict[str, list[str]]:
     """Bring what is noted up to date, and turn into numbers what no longer needs to be noted."""
     held = {uid_of(pod): pod for pod in pods if FINALIZER in finalizers_of(pod)}

@@ -38,7 +38,7 @@ _BY_CONTROLLER: Final = "controller"
 _ORPHANS: Final = "orphans"
 _BY_NAMESPACE: Final = "namespace"
 # At most so many at a time; the rest when these are seen.
-_BURST: Final = 500
+BURST: Final = 500
 _MANY: Final = 100
 
 
@@ -148,7 +148,7 @@ class Dependents:
         return made
 
     async def make_many(self, owner: Obj, objs: list[Obj]) -> None:
-        for obj in objs[:_BURST]:
+        for obj in objs[:BURST]:
             await self.make(owner, obj)
 
     async def drop(self, owner: Obj, obj: Obj) -> None:
@@ -209,7 +209,13 @@ class Owning(ABC):
             self.made.forget(key)
             await self.gone(key)
             return DONE
-        return await self.look(found)
+        try:
+            return await self.look(found)
+        except ApiError as error:
+            if not _namespace_goes(error):
+                raise
+            # Nothing more is made there; it goes with the rest.
+            return DONE
 
     @abstractmethod
     async def look(self, found: Obj) -> Result:

@@ -4,6 +4,9 @@ A host is a directory below the one that the environment names (REMUDA_HOSTS_DIR
 options. It outlives the Job and the server. After the machine itself was off, whoever starts the server calls `remuda provision
 power-on`, once, which starts what does not run: as a data centre's power comes back. A host that somebody stops meanwhile stays
 off, until then. Limits of the Job that can be lifted are, since what a host runs inherits them.
+
+Several servers on one etcd have a directory each, and any of them may lead when a machine is to be made, looked at or removed. So
+the state of a machine says in which directory its host is: a server with another one knows nothing of the host, and says that.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from typing import Any, TypeVar
 from remuda.hosts.errors import HostError, HostExists, NoSuchHost
 from remuda.hosts.hosts import Host, Hosts
 from remuda.machines.driver import Bootstrapping, Driver, Found, Keep, Machine, Options, State, Surroundings
-from remuda.machines.errors import DriverError, Reason
+from remuda.machines.errors import DriverError, Reason, elsewhere
 
 HOSTS_VARIABLE = "REMUDA_HOSTS_DIR"
 _LIMITS = (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE)
@@ -44,7 +47,9 @@ class Local(Driver):
     async def create(self, machine: Machine, keep: Keep) -> None:
         hosts = self._hosts()
         _lift_limits()
-        await keep({"HostName": machine.hostname, "SSHUser": ""})
+        await self._check_here(hosts, machine)
+        kept = {"HostsID": await self._asked(lambda: hosts.identity(make=True)), "HostsAt": _here(self.around)}
+        await keep({"HostName": machine.hostname, "SSHUser": "", **kept})
         note = _note(machine)
         try:
             host = await self._asked(lambda: hosts.create(machine.hostname, note=note))
@@ -56,7 +61,10 @@ class Local(Driver):
         await keep({"IPAddress": host.record.address, "HostRoot": str(host.place.root)})
 
     async def bootstrap(self, machine: Machine, script: str, keep: Keep) -> None:
-        host = await self._asked(self._hosts().start, _host_name(machine))
+        hosts = self._hosts()
+        if await self._own(hosts, machine) is None:
+            raise DriverError(Reason.NOT_FOUND, f"there is no host {_host_name(machine)} any more")
+        host = await self._asked(hosts.start, _host_name(machine))
         # Not as the Job's child: a host's own, found by its mark and gone with it.
         process = await asyncio.create_subprocess_exec(
             "sh",
@@ -90,25 +98,43 @@ class Local(Driver):
 
     async def remove(self, machine: Machine, keep: Keep) -> None:
         hosts, name = self._hosts(), _host_name(machine)
-        try:
-            host = await self._asked(hosts.get, name)
-            if host.record.note != _note(machine):
-                self.around.say(f"the host {name} is another's: it stays")
-                return
+        if await self._own(hosts, machine) is not None:
             await self._asked(hosts.remove, name)
+            return
+        try:
+            await self._asked(hosts.get, name)
+            self.around.say(f"the host {name} is another's: it stays")
         except NoSuchHost:
             # What a kill left of it, if it did.
             with contextlib.suppress(NoSuchHost):
                 await self._asked(hosts.remove, name)
 
     async def state(self, machine: Machine) -> State:
-        try:
-            host = await self._asked(self._hosts().get, _host_name(machine))
-        except NoSuchHost:
-            return State.NOT_FOUND
-        if host.record.note != _note(machine):
+        host = await self._own(self._hosts(), machine)
+        if host is None:
             return State.NOT_FOUND
         return State.RUNNING if host.running else State.STOPPED
+
+    async def _own(self, hosts: Hosts, machine: Machine) -> Host | None:
+        """The machine's host; None when there is none. Raises DriverError when only another server can know."""
+        with contextlib.suppress(NoSuchHost):
+            host = await self._asked(hosts.get, _host_name(machine))
+            if host.record.note == _note(machine):
+                return host
+        await self._check_here(hosts, machine)
+        return None
+
+    async def _check_here(self, hosts: Hosts, machine: Machine) -> None:
+        """Raise DriverError when the machine's host was made in another directory than this one."""
+        known, root = str(machine.state.get("HostsID") or ""), str(machine.state.get("HostRoot") or "")
+        if known:
+            is_away = known != await self._asked(hosts.identity)
+        else:
+            # Of a time before directories had names.
+            is_away = bool(root) and Path(root).parent.parent != _directory(self.around).absolute()
+        if is_away:
+            where = machine.state.get("HostsAt") or root
+            raise elsewhere(f"the host {_host_name(machine)}", str(where), _here(self.around))
 
     async def owned(self, options: Options, owner: str) -> list[Found]:
         found = []
@@ -168,6 +194,11 @@ def _directory(around: Surroundings) -> Path:
             f"hosts on the server's own machine are made by `remuda serve --job-runner=local`, which sets {HOSTS_VARIABLE}",
         )
     return Path(named)
+
+
+def _here(around: Surroundings) -> str:
+    """For people: the machine, and the directory on it."""
+    return f"{os.uname().nodename}:{_directory(around)}"
 
 
 def _note(machine: Machine) -> str:

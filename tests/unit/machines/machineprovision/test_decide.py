@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from remuda.kube.clock import rfc3339
+from remuda.kube.waits import Actor, Code
 from remuda.machines.errors import Reason
 from remuda.machines.machineprovision.decide import REMOVAL_PAUSE, Decision, Snapshot, Step, decide, needs_state
 from remuda.machines.machineprovision.names import CAPI_MACHINE, FINALIZER, FORCE_REMOVE, INFRA_REMOVE, JOB_UID
@@ -187,6 +188,14 @@ def test_a_removal_that_failed_is_tried_again_after_a_while() -> None:
 def test_what_could_neither_be_made_nor_removed_is_let_go_and_said_so(reason: Reason) -> None:
     found = decide(gone("False/CreateError", "False/DeleteError", job=job(removing=True), outcome=failed(reason), **OURS))
     assert found.step is Step.RELEASE and found.abandoned
+
+
+def test_what_is_on_another_servers_machine_is_not_given_up_and_a_person_is_told_where_it_is() -> None:
+    for made in ("True", "False/CreateError"):
+        waiting = decide(gone(made, "False/DeleteError", job=job(removing=True), outcome=failed(Reason.ELSEWHERE), **OURS))
+        (wait,) = waiting.waits
+        assert (waiting.step, wait.code, wait.actor) == (Step.NOTHING, Code.DELETION, Actor.USER)
+        assert "Elsewhere: " in wait.evidence
 
 
 @pytest.mark.parametrize("reason", [Reason.THROTTLED, Reason.UNAVAILABLE, Reason.TIMED_OUT, Reason.FAILED])

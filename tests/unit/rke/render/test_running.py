@@ -186,6 +186,15 @@ class TestProbes:
         manager = found["kube-controller-manager"].httpGet
         assert manager == HttpGet("https://localhost:10257/healthz", caCert="/certs/kube-controller-manager.crt")
 
+    def test_a_host_in_a_directory_has_them_below_it(self) -> None:
+        spec = {"machineGlobalConfig": {"kube-scheduler-arg": ["tls-cert-file=/own.crt"]}}
+        found = plan(machine(on=Layout("/srv/a", "127.4.5.6")), INIT, spec, facts(kit.REMUDA)).probes
+        certificates = [found[name].httpGet for name in ("kube-scheduler", "kube-controller-manager")]
+        assert [each.caCert for each in certificates if each] == [
+            "/srv/a/own.crt",
+            "/srv/a/var/lib/rancher/remuda/server/tls/kube-controller-manager/kube-controller-manager.crt",
+        ]
+
     @pytest.mark.parametrize(
         ("stack", "on", "host"),
         [

@@ -3,11 +3,16 @@
 They have all rights there, so whoever may make such machines is as good as root on it: the driver is there only after an
 administrator has activated it. Where the engine listens is said by the environment of whoever runs the Job, never by an option.
 The engine itself starts containers again that ran when its machine went down.
+
+Of several servers on one etcd each has an engine of its own, so the state of a machine says on which machine its container is: no
+other server says that there is none.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import os
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -15,6 +20,7 @@ from pathlib import Path
 
 from remuda.kube import quantity
 from remuda.machines.driver import Driver, DriverError, Flag, FlagKind, Found, Keep, Machine, Options, Reason, State
+from remuda.machines.errors import elsewhere
 from remuda.machines.sshkeys import PRIVATE, ensure_key
 
 from . import addresses, firstboot
@@ -38,6 +44,7 @@ _STATES = {
 # How many addresses are tried.
 _TRIES = 8
 _ADDRESS_TRIES, _ADDRESS_PAUSE = 20, 0.5
+_MACHINE_ID = Path("/etc/machine-id")
 
 
 class Container(Driver):
@@ -67,6 +74,7 @@ class Container(Driver):
 
     async def create(self, machine: Machine, keep: Keep) -> None:
         wanted = _wanted(machine)
+        _check_here(machine)
         key = await asyncio.to_thread(ensure_key, machine.directory)
         options = machine.options
         await keep(
@@ -75,6 +83,8 @@ class Container(Driver):
                 "SSHUser": options.text("ssh-user"),
                 "SSHPort": options.number("ssh-port"),
                 "SSHKeyPath": str(machine.directory / PRIVATE),
+                "EngineID": _here(),
+                "EngineAt": os.uname().nodename,
             }
         )
         async with self._engine() as engine:
@@ -106,11 +116,13 @@ class Container(Driver):
         return True
 
     async def remove(self, machine: Machine, keep: Keep) -> None:
+        _check_here(machine)
         async with self._engine() as engine:
             if await _ours(engine, machine) is not None:
                 await engine.remove(_name(machine))
 
     async def state(self, machine: Machine) -> State:
+        _check_here(machine)
         async with self._engine() as engine:
             seen = await _ours(engine, machine)
         return State.NOT_FOUND if seen is None else _STATES.get(seen.status, State.ERROR)
@@ -168,6 +180,23 @@ async def _placed(engine: Engine, wanted: Wanted, token: str, tried: Collection[
         return wanted
     address = addresses.chosen(network, token, {*tried, *await engine.noted(_ADDRESS)})
     return replace(wanted, address=address, labels={**wanted.labels, _ADDRESS: address}) if address else wanted
+
+
+def _here() -> str:
+    """What this machine is known by; empty where nothing tells, as in most containers. Hashed, since the id itself is private."""
+    try:
+        found = _MACHINE_ID.read_text().strip()
+    except OSError:
+        return ""
+    return hashlib.sha256(f"remuda {found}".encode()).hexdigest()[:32] if found else ""
+
+
+def _check_here(machine: Machine) -> None:
+    """Raise DriverError when the machine's container was made by another machine's engine."""
+    known, here = str(machine.state.get("EngineID") or ""), _here()
+    if known and here and known != here:
+        where = str(machine.state.get("EngineAt") or "another machine")
+        raise elsewhere(f"the container {_name(machine)}", where, os.uname().nodename)
 
 
 def _name(machine: Machine) -> str:

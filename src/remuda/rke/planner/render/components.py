@@ -53,7 +53,8 @@ def listening(ground: Ground, component: Component, config: Config) -> tuple[str
     arguments = strings(config.get(component.argument))
     directory = value(arguments, _CERT_DIRECTORY) or ground.tls(component.name)
     certificate = value(arguments, _CERT_FILE) or f"{directory}/{component.name}.crt"
-    return value(arguments, _PORT) or str(component.port), certificate
+    # A user names the paths of an ordinary host.
+    return value(arguments, _PORT) or str(component.port), ground.layout.below(certificate)
 
 
 def value(arguments: Iterable[str], name: str) -> str:
