@@ -181,9 +181,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/unit/distro/test_supervisor.py::test_a_node_gets_its_certificate_as_long_as_it_is_the_same_host",
         "tests/unit/distro/test_authorities.py::test_a_node_gets_a_certificate_for_its_own_name_whatever_it_asks_for",
     ),
-    "S50": (
-        "tests/unit/distro/test_supervisor.py::test_a_worker_gets_no_certificate_for_the_api_a_service_or_another_node",
-    ),
+    "S50": ("tests/unit/distro/test_supervisor.py::test_a_worker_gets_no_certificate_for_the_api_a_service_or_another_node",),
     "S25": (
         "tests/unit/agent/test_files.py::test_nothing_outside_of_the_root_is_touched",
         "tests/unit/agent/test_images.py::test_no_image_reaches_out_of_its_directory",
