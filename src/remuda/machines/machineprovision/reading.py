@@ -185,23 +185,25 @@ class Reading:
             raise NotYet(_wait(infra, name, f"its cluster does not use the cloud credential {name}", Code.MALFORMED))
         key = _credential_key(infra, name)
         found = await find(self._client, SECRETS, key.name, key.namespace)
-        why = await self._refusal(infra, key, found)
+        why = await self._refusal(infra, name, found)
         if found is None or why:
-            raise NotYet(_wait(infra, name, f"cloud credential {name}: {why}", Code.REFERENCE))
+            raise NotYet(_wait(infra, name, why, Code.REFERENCE))
         return {field: text for field, value in (found.get("data") or {}).items() if (text := _decoded(value))}
 
-    async def _refusal(self, infra: Obj, key: Key, found: Obj | None) -> str:
+    async def _refusal(self, infra: Obj, name: str, found: Obj | None) -> str:
         """Why a machine may not use a credential that its cluster names, or that it was made with; empty when it may."""
-        wanted = self.wanted_of(infra, self.machine_of(infra))
+        key, wanted = _credential_key(infra, name), self.wanted_of(infra, self.machine_of(infra))
         named = None if wanted is None else self._references.of(wanted)
-        if named is not None and named.names(key_of(SECRETS, *key)) and not is_being_deleted(infra):
-            return await named.refusal(key_of(SECRETS, *key), found)
-        if found is None:
-            return f"there is no Secret {key}"
         known = {dig(infra, "status", "cloudCredentialUID") or "", self._bound_uid(infra, key)} - {""}
+        goes = is_being_deleted(infra)
+        if named is not None and named.names(key_of(SECRETS, *key)) and not (goes and (known or found is None)):
+            why = await named.refusal(key_of(SECRETS, *key), found)
+            return why and f"cloud credential {name}: {why}"
+        if found is None:
+            return f"there is no cloud credential {name}"
         if known and uid_of(found) not in known:
             return (
-                f"the Secret {key} is neither the one that this machine was made with nor one that its cluster was given since: "
+                f"the cloud credential {name} is neither the one that it was made with nor one that its cluster was given since: "
                 f"a user who may read it sets the annotation {ACCEPT}=true on the cluster to accept it"
             )
         return ""

@@ -44,7 +44,8 @@ class Ledger:
 
 
 def digest(reference: Reference) -> str:
-    return _hash(f"{reference.place} {reference.key}")
+    # With the length of the first, since either may have anything in it.
+    return _hash(f"{len(reference.place)} {reference.place} {reference.key}")
 
 
 def seal(entries: Iterable[Entry]) -> str:
