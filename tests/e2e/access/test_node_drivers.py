@@ -162,3 +162,49 @@ def test_a_credential_is_its_maker_s(gateway: Gateway, ann: Person, reader: Pers
     token = {**credential("cc-other"), "type": "kubernetes.io/service-account-token"}
     token["metadata"]["annotations"] = {"kubernetes.io/service-account.name": "default"}
     assert ann.request("POST", SECRETS, token).status == 403
+
+
+def test_a_key_in_a_config_is_sealed_however_kubectl_writes_it(
+    ann: Person, admin: Person, reader: Person, tmp_path: Path
+) -> None:
+    key = "-----BEGIN OPENSSH PRIVATE KEY-----\nbm90IGEga2V5\n-----END OPENSSH PRIVATE KEY-----\n"
+    # Users may not read what does not exist yet, as `kubectl apply` does first.
+    mine, file = admin.kubeconfig(tmp_path), tmp_path / "config.json"
+    until(lambda: ann.request("GET", f"{SCHEMAS}/digitaloceanconfig").status == 200)
+    until(lambda: "a marker" in " ".join(kubectl(mine, "explain", "digitaloceanconfig.sshKeyContents", check=False).split()))
+
+    def shown() -> Obj:
+        made: Obj = admin.request("GET", f"{CONFIGS}/digitaloceanconfigs/keyed").json
+        assert "PRIVATE KEY" not in json.dumps(made) and made["sshKeyContents"].startswith("remuda.dev/sealed:")
+        return made
+
+    def version() -> tuple[str, str]:
+        made = shown()
+        return made["sshKeyContents"], made["metadata"]["resourceVersion"]
+
+    file.write_text(json.dumps(config("DigitaloceanConfig", "keyed", sshKeyContents=key, size="s-1vcpu-2gb")))
+    kubectl(mine, "apply", "--dry-run=server", "-f", str(file))
+    assert (
+        admin.request("GET", "/api/v1/namespaces/fleet-default/secrets?fieldSelector=type=remuda.dev/sealed").json["items"] == []
+    )
+    kubectl(mine, "apply", "-f", str(file))
+    first = version()
+    kubectl(mine, "apply", "-f", str(file))
+    assert version() == first, "the same YAML again is no change"
+    kubectl(mine, "apply", "--server-side", "--force-conflicts", "-f", str(file))
+    sided = version()
+    kubectl(mine, "apply", "--server-side", "-f", str(file))
+    assert version() == sided and sided[0] == first[0]
+    kubectl(mine, "replace", "-f", str(file))
+    assert version()[0] == first[0]
+    # Whoever reads the config does not read the Secret, and can't have the value by its marker.
+    secret = f"/api/v1/namespaces/fleet-default/secrets/sealed-{first[0].rpartition(':')[2]}"
+    assert base64.b64decode(admin.request("GET", secret).json["data"]["value"]).decode() == key
+    for person in (ann, reader):
+        assert person.request("GET", secret).status == 403
+    copied = ann.request("POST", f"{CONFIGS}/digitaloceanconfigs", config("DigitaloceanConfig", "copy", sshKeyContents=first[0]))
+    assert copied.status == 422 and "sshKeyContents" in copied.json["message"]
+    # Another value is another marker.
+    file.write_text(json.dumps(config("DigitaloceanConfig", "keyed", sshKeyContents=key.replace("bm90", "b3Ro"))))
+    kubectl(mine, "apply", "-f", str(file))
+    assert version()[0] != first[0]

@@ -15,7 +15,16 @@ from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS
 from remuda.capi.contracts import CRDS, Contracts, without_schemas
 from remuda.client.api import Client
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, namespace_of, resource_version_of, uid_of
+from remuda.kube.objects import (
+    GroupVersionResource,
+    Key,
+    dig,
+    is_being_deleted,
+    name_of,
+    namespace_of,
+    resource_version_of,
+    uid_of,
+)
 from remuda.management.making import find
 from remuda.provisioning.graph.names import CONFIG_GROUP, MACHINE_GROUP
 from remuda.rke.names import SECRETS
@@ -36,6 +45,8 @@ _PAGE: Final = 200
 # A write that used a value has ended long before, one way or the other.
 UNUSED_SECONDS: Final = 3600.0
 _EVERY_SECONDS: Final = 3600.0
+# What the API says of an object that it does not take.
+_REFUSALS: Final = (400, 403, 413, 422)
 # A definition that has just changed is not served everywhere yet.
 _AGAIN_SECONDS: Final = 5.0
 
@@ -106,16 +117,23 @@ async def move(client: Client, definition: Obj) -> int:
         if not any(True for each in (obj, last_applied(obj) or {}) for _ in place.values(each, secret)):
             continue
         try:
-            written = await client.update(resource, obj, field_manager=CONTROLLER)
+            # Whatever it is by now, as long as it is this one.
+            same = {"metadata": {"uid": uid_of(obj)}}
+            written = await client.patch(resource, name_of(obj), same, namespace_of(obj), field_manager=CONTROLLER)
         except ApiError as error:
             if error.is_not_found or error.is_conflict:
-                # Gone, or written by another, and so sealed.
                 continue
-            raise
-        if any(True for _ in place.values(written, secret)):
-            log.warning("%s %s still shows a secret value: nothing that seals it is in front of its API", resource, Key.of(obj))
+            if error.code not in _REFUSALS:
+                raise
+            # One that can't be written must not keep the others from being moved.
+            log.warning("the secret values of %s %s can't be moved: %s", resource.resource, Key.of(obj), error.message)
             continue
-        moved += 1
+        if not any(True for _ in place.values(written, secret)):
+            moved += 1
+        elif not is_being_deleted(written):
+            log.warning(
+                "%s %s shows secret values: nothing that seals them is in front of its API", resource.resource, Key.of(obj)
+            )
     return moved
 
 

@@ -22,7 +22,7 @@ from remuda.kube.owners import reference
 from remuda.machines.admission import admitted as admitted_machines
 from remuda.machines.nodedrivers.builtin import BuiltIn, builtin
 from remuda.machines.sealed.admission import Sealing, admitted
-from remuda.machines.sealed.controller import UNUSED_SECONDS, sweep
+from remuda.machines.sealed.controller import UNUSED_SECONDS, move, sweep
 from remuda.machines.sealed.markers import LAST_APPLIED, PREFIX, is_marker, secret_name
 from remuda.machines.sealed.vault import KEY_IN, KEY_NAME, TYPE, Vault, read
 from remuda.management.roles.held import Holdings
@@ -62,6 +62,7 @@ async def office() -> AsyncIterator[House]:
             for role, user in (("admin", "u-admin"), ("user", "u-owner"), ("user", "u-other"), ("user", "u-member")):
                 await here.grant(role, user)
             await here.grant("user", "u-reader")
+            await here.grant("read-only", "u-auditor")
             await here.settle(2.0)
             yield here
         finally:
@@ -120,7 +121,7 @@ async def test_no_role_of_a_cluster_reads_a_key_in_a_config_a_template_or_a_mach
         assert is_marker(made["sshKeyContents"]) and made["size"] == "s"
         (kept,) = await sealed(here)
         read_by = 0
-        for user in ("u-owner", "u-member", "u-reader"):
+        for user in ("u-owner", "u-member", "u-reader", "u-auditor"):
             for resource, name in ((CONFIGS, "mine"), (TEMPLATES, "t"), (MACHINES, "m")):
                 with contextlib.suppress(ApiError):
                     shown = json.dumps(await here.as_(user).get(resource, name, WORKSPACE))
@@ -128,7 +129,7 @@ async def test_no_role_of_a_cluster_reads_a_key_in_a_config_a_template_or_a_mach
                     assert PREFIX in shown and "PRIVATE KEY" not in shown
             assert "cannot get" in await refused(here.as_(user).get(SECRETS, name_of(kept), WORKSPACE))
             assert "cannot get" in await refused(here.as_(user).get(SECRETS, KEY_NAME, KEY_IN))
-        assert read_by >= 6
+        assert read_by >= 8
         assert await read(here.as_("u-admin"), WORKSPACE, made["sshKeyContents"]) == KEY
 
 
@@ -143,6 +144,26 @@ async def test_nothing_in_the_store_but_secrets_has_the_value() -> None:
         await here.as_("u-owner").create(CONFIGS, applied(config(sshKeyContents=KEY)), WORKSPACE)
         found = (await here.server.store.range("")).items
         assert len(found) > 100 and [kv.key for kv in found if b"bm90IGEga2V5" in kv.value] == []
+
+
+async def test_one_object_that_can_t_be_written_keeps_no_other_from_being_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, seals = Sealing.sealed, False
+
+    async def as_of_then(self: Sealing, attributes: Attributes) -> Obj | None:
+        if seals and attributes.name == "bad":
+            raise attributes.forbidden("not this one")
+        return await now(self, attributes) if seals else None
+
+    monkeypatch.setattr(Sealing, "sealed", as_of_then)
+    async with office() as here:
+        for name in ("bad", "good"):
+            await here.client.create(CONFIGS, config(name, sshKeyContents=KEY), WORKSPACE)
+        seals = True
+        definition = await here.client.get(CRDS, f"{CONFIGS.resource}.{GROUP}")
+        assert await move(here.client, definition) == 1
+        assert is_marker((await here.client.get(CONFIGS, "good", WORKSPACE))["sshKeyContents"])
+        assert not is_marker((await here.client.get(CONFIGS, "bad", WORKSPACE))["sshKeyContents"])
+        assert await move(here.client, definition) == 0
 
 
 # --- writing ------------------------------------------------------------------------------------------------------------------
