@@ -16,6 +16,7 @@ from typing import Any
 from remuda import __version__
 from remuda.apiserver.discovery import version_order
 from remuda.client.api import Client
+from remuda.client.ownership import apply_owned
 from remuda.kube.clock import Clock, deadline
 from remuda.kube.conditions import TRUE, get
 from remuda.kube.errors import ApiError
@@ -92,7 +93,7 @@ async def _install_one(client: Client, clock: Clock, definition: Obj, in_process
             # A version that ours lacks may only go when nothing is stored in it: rewrite under the definition that has it.
             await migrate(client, clock, name, in_process=in_process)
     marked = with_path(definition, ("metadata", "annotations", INSTALLED_BY), __version__)
-    after = await client.apply(CRDS, marked, field_manager=FIELD_MANAGER, force=True)
+    after = await apply_owned(client, CRDS, marked, FIELD_MANAGER)
     if before is None:
         return Outcome.CREATED
     return Outcome.UNCHANGED if resource_version_of(before) == resource_version_of(after) else Outcome.CONFIGURED

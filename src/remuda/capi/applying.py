@@ -2,7 +2,8 @@
 
 An apply is left out when this process has sent the same before and the object, as the cache has it, still says all of it. So
 what somebody else changed is put back, what somebody else added is left, and after a restart each object is applied once; or
-not even that, where the object itself says that all of it was applied before, and nothing besides (`resumes`).
+not even that, where the object itself says that all of it was applied before, and nothing besides (`resumes`). An object that
+has lost the ownership of its fields is applied again, so that what is wanted no more later can still go.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from hashlib import blake2b
 from typing import Any
 
 from remuda.client.api import Client
+from remuda.client.ownership import apply_owned, owns
 from remuda.kube import jsonio
 from remuda.kube.objects import GroupVersionResource, uid_of
 
@@ -18,9 +20,9 @@ Obj = dict[str, Any]
 
 
 class Applier:
-    """One field manager's applies; `force`d, since its fields are its own.
+    """One field manager's applies; `force`d, since its fields are its own. For caches that keep `managedFields`.
 
-    `resumes`: what a life before this one applied counts. For caches that keep `managedFields`.
+    `resumes`: what a life before this one applied counts.
     """
 
     def __init__(self, client: Client, field_manager: str, *, resumes: bool = False) -> None:
@@ -32,7 +34,12 @@ class Applier:
     async def apply(self, resource: GroupVersionResource, wanted: Obj, cached: Obj | None) -> Obj | None:
         """The object as the server has it now; None when there was nothing to send. `cached` None creates."""
         said = _digest(wanted)
-        if cached is not None and self._sent.get(uid_of(cached)) == said and covers(cached, wanted):
+        if (
+            cached is not None
+            and self._sent.get(uid_of(cached)) == said
+            and covers(cached, wanted)
+            and owns(cached, self._manager)
+        ):
             return None
         if (
             cached is not None
@@ -42,7 +49,7 @@ class Applier:
         ):
             self._sent[uid_of(cached)] = said
             return None
-        found = await self._client.apply(resource, wanted, field_manager=self._manager, force=True)
+        found = await apply_owned(self._client, resource, wanted, self._manager)
         self._sent[uid_of(found)] = said
         return found
 

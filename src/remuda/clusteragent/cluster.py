@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from remuda.client.api import Client
 from remuda.client.kubeconfig import Target
+from remuda.client.ownership import apply_owned
 from remuda.kube import jsonio
 from remuda.kube.clock import Clock
 from remuda.kube.errors import ApiError
@@ -105,7 +106,7 @@ class OwnCluster:
             "type": "Opaque",
             "data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()},
         }
-        await self._client.apply(SECRETS, secret, field_manager=MANAGER, force=True)
+        await apply_owned(self._client, SECRETS, secret, MANAGER)
 
     async def _prepare(self) -> None:
         subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from remuda.client.api import Client
+from remuda.client.ownership import apply_owned
 from remuda.kube import yamlio
 from remuda.kube.clock import Clock
 from remuda.kube.errors import ApiError
@@ -183,7 +184,7 @@ class Deploying:
         # Noted first: what is applied and then not noted would never be removed.
         await self._note(manifest, addon, [*before, *(each for each in after if each not in before)], done=False)
         for place, obj, _ in wanted:
-            await self._client.apply(place.resource, obj, field_manager=MANAGER, force=True)
+            await apply_owned(self._client, place.resource, obj, MANAGER)
         await self._delete(each for each in before if each not in after)
         await self._note(manifest, await self._addon(manifest.name), after, done=True)
         log.info("applied %s", manifest.path)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from remuda.api.management_cattle_io import CLUSTERS, SETTINGS
 from remuda.client.api import Client
+from remuda.client.ownership import apply_owned
 from remuda.kube.clock import deadline
 from remuda.kube.objects import (
     GroupVersionKind,
@@ -148,7 +149,7 @@ async def _apply(client: Client, made: list[Obj]) -> None:
     for obj in made:
         group, version, kind = GroupVersionKind.of(obj)
         resource = GroupVersionResource(group, version, _PLURALS.get(kind, f"{kind.lower()}s"))
-        await client.apply(resource, obj, field_manager=CONTROLLER, force=True)
+        await apply_owned(client, resource, obj, CONTROLLER)
 
 
 async def _forget_old_tokens(client: Client, deployment: Obj, cluster: str) -> None:

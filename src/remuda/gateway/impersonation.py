@@ -20,6 +20,7 @@ from typing import Any
 from remuda.api.management_cattle_io import USERS
 from remuda.apiserver.users import User
 from remuda.client.api import Client
+from remuda.client.ownership import apply_owned
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, annotations_of, dig, name_of
 from remuda.management.footprint import IMPERSONATION_NAMESPACE, MADE_FOR
@@ -317,10 +318,10 @@ async def _may_be(client: Client, account: str, resource: str, name: str) -> boo
 async def _put(client: Client, resource: GroupVersionResource, obj: Obj) -> None:
     """Exactly this, whoever has changed it: roles and subjects are lists that belong to one manager as a whole."""
     try:
-        await client.apply(resource, obj, field_manager=_MANAGER, force=True)
+        await apply_owned(client, resource, obj, _MANAGER)
     except ApiError as error:
         if resource is not CLUSTER_ROLE_BINDINGS or error.code != 422:
             raise
         # A binding's role can't be changed, only the binding replaced.
         await client.delete(resource, name_of(obj))
-        await client.apply(resource, obj, field_manager=_MANAGER, force=True)
+        await apply_owned(client, resource, obj, _MANAGER)

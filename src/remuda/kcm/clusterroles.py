@@ -6,6 +6,7 @@ from typing import Any
 
 from remuda.apiserver.authz.aggregation import FIELD_MANAGER, aggregated_rules, gathers, is_aggregated
 from remuda.client.api import Client
+from remuda.client.ownership import apply_owned
 from remuda.kube.clock import Clock, Rng
 from remuda.kube.objects import GroupVersionResource, name_of
 from remuda.runtime import Workers, WorkQueue
@@ -56,4 +57,4 @@ class ClusterRoleAggregation:
             "metadata": {"name": name},
             "rules": rules,
         }
-        await self._client.apply(CLUSTER_ROLES, wanted, field_manager=FIELD_MANAGER, force=True)
+        await apply_owned(self._client, CLUSTER_ROLES, wanted, FIELD_MANAGER)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from remuda.api import rke_cattle_io as rke
 from remuda.client.api import Client
+from remuda.client.ownership import apply_owned
 from remuda.kube.objects import GroupVersionResource
 from remuda.provisioning.graph.names import MACHINE_GROUP
 
@@ -27,4 +28,4 @@ def manager_role() -> dict[str, Any]:
 
 
 async def ensure_manager_role(client: Client) -> None:
-    await client.apply(CLUSTER_ROLES, manager_role(), field_manager="remuda", force=True)
+    await apply_owned(client, CLUSTER_ROLES, manager_role(), "remuda")

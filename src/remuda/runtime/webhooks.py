@@ -18,6 +18,7 @@ from typing import Any
 from aiohttp import web
 
 from remuda.client.api import MERGE_PATCH, Client
+from remuda.client.ownership import apply_owned
 from remuda.kube import jsonio, tls
 from remuda.kube.clock import Clock, Rng
 from remuda.kube.errors import ApiError
@@ -132,7 +133,7 @@ class Registration:
         for resource, make in ((MUTATING, mutating_configuration), (VALIDATING, validating_configuration)):
             wanted = make(self._name, self._types, self._address, bundle)
             if wanted["webhooks"]:
-                await self._client.apply(resource, wanted, field_manager=self._name, force=True)
+                await apply_owned(self._client, resource, wanted, self._name)
         for each in self._types:
             if each.convert is not None:
                 await self._ensure_conversion(f"{each.resource}.{each.group}", bundle)

@@ -246,6 +246,21 @@ async def test_the_first_set_has_everything_of_the_deployment(herd: Herd) -> Non
     assert await herd.events() == [("SuccessfulCreate", f"Created MachineSet {NAMESPACE}/{name} with 3 replicas")]
 
 
+async def test_what_a_deployment_drops_goes_also_from_a_set_that_has_lost_who_owns_what(herd: Herd) -> None:
+    await herd.create(deployment(deletion={"order": "Oldest"}))
+    (found,) = await herd.sets()
+    await herd.world.patch(MACHINE_SETS, name_of(found), {"metadata": {"managedFields": [{}]}})
+    await herd.world.settle()
+    (found,) = await herd.sets()
+    assert [each["manager"] for each in found["metadata"]["managedFields"] if not each.get("subresource")] == [
+        "capi-machinedeployment"
+    ]
+    assert found["spec"]["deletion"] == {"order": "Oldest"}
+    await herd.patch({"deletion": None})
+    (found,) = await herd.sets()
+    assert not dig(found, "spec", "deletion", "order")
+
+
 async def test_a_long_name_is_cut_so_that_the_sets_name_fits(herd: Herd) -> None:
     await herd.create(deployment("m" * 60))
     name = name_of(await herd.only_set())

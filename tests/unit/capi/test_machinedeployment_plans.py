@@ -265,3 +265,27 @@ def test_a_paused_deployment_without_sets_gets_none() -> None:
 
 def test_a_paused_deployment_without_a_new_set_scales_its_newest() -> None:
     assert plan_scaling(Bounds(3, 1, 0), None, sets((0,), (0,)), {}).sizes == {"ms2": 3}
+
+
+# --- machines that never became nodes ------------------------------------------------------------------------------------------
+
+
+def stillborn(spec: int, alive: int, available: int = 0, number: int = 1) -> MachineSet:
+    return MachineSet(f"ms{number}", f"2026-01-0{number}T00:00:00Z", spec, spec, available, alive=alive)
+
+
+def test_outdated_machines_that_never_became_nodes_go_at_once() -> None:
+    new = MachineSet("ms9", "2026-01-09T00:00:00Z")
+    assert plan_rolling_update(Bounds(1, 1), new, [stillborn(1, 0)]).sizes == {"ms9": 1, "ms1": 0}
+    assert plan_rolling_update(Bounds(3, 1), new, [stillborn(3, 0)]).sizes == {"ms9": 1, "ms1": 0}
+    # Without surge the new one comes when they are gone.
+    assert plan_rolling_update(Bounds(1, 0, 1), new, [stillborn(1, 0)]).sizes == {"ms1": 0}
+    # Those that are nodes keep to the bounds, available or not.
+    assert plan_rolling_update(Bounds(3, 1), new, [stillborn(3, 2, 2)]).sizes == {"ms9": 1, "ms1": 2}
+    assert plan_rolling_update(Bounds(3, 1), new, [stillborn(3, 3, 2)]).sizes == {"ms9": 1}
+
+
+def test_those_of_the_new_set_and_of_one_that_is_smaller_already_are_left() -> None:
+    assert plan_rolling_update(Bounds(3, 1), stillborn(3, 0, number=2), []).sizes == {}
+    shrinking = MachineSet("ms1", "2026-01-01T00:00:00Z", 1, 3, 2, alive=2)
+    assert "ms1" not in plan_rolling_update(Bounds(3, 1), MachineSet("ms2", "2026-01-02T00:00:00Z", 2, 2, 0), [shrinking]).sizes

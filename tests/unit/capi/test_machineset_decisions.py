@@ -416,3 +416,11 @@ def test_a_clone_that_was_never_handed_over_is_put_right() -> None:
     before = owned_by(entry("capi-machineset", WHOLE), entry("capi-machineset-metadata", {}))
     after = apply_patch(before, putting_right(before, "capi-machineset-metadata"))
     assert after["metadata"]["managedFields"][0]["fieldsV1"] == {"f:metadata": {"f:ownerReferences": {}}, "f:spec": {}}
+
+
+def test_of_broken_machines_those_go_first_that_never_became_nodes_and_hold_nothing() -> None:
+    broken = machine("a", ("NodeHealthy", "False"), status={"nodeRef": {"name": "n"}})
+    holding = machine("b")
+    holding["metadata"]["annotations"] = {"remuda.dev/holds-data": "true"}
+    never = machine("z")
+    assert [name_of(each) for each in first_to_go([broken, holding, never], 3, "Oldest", NOW)] == ["z", "a", "b"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from remuda.api.cluster_x_k8s_io import MACHINE_SETS, MACHINES
 from remuda.capi.applying import Applier
 from remuda.capi.machineset.desired import machine_again
@@ -135,6 +137,21 @@ async def test_labels_and_annotations_of_clones_have_an_owner_of_their_own() -> 
             assert entries["capi-machineset"]["f:metadata"].keys() == {"f:ownerReferences"}
             assert entries["capi-machineset-metadata"].keys() == {"f:metadata"}
             assert "f:app" in entries["capi-machineset-metadata"]["f:metadata"]["f:labels"]
+
+
+@pytest.mark.parametrize("resource", ALL, ids=lambda resource: resource.resource)
+async def test_what_the_template_drops_goes_also_from_what_has_lost_who_owns_what(resource: GroupVersionResource) -> None:
+    async with herd() as world:
+        await make(world, machine_set(replicas=1))
+        await change_template(world, metadata={"labels": {"l": "1", "m": "1"}, "annotations": {"a": "1", "b": "1"}})
+        (name,) = await names(world)
+        await world.patch(resource, name, {"metadata": {"managedFields": [{}], "labels": {"theirs": "1"}}})
+        await change_template(world, metadata={"labels": {"m": "2"}})
+        await change_template(world, metadata={"labels": {"l": None, "m": None}, "annotations": {"a": None, "b": None}})
+        found = await one(world, resource)
+        assert not {"l", "m"} & labels_of(found).keys() and not {"a", "b"} & annotations_of(found).keys()
+        assert labels_of(found)["theirs"] == "1"
+        assert "before-first-apply" not in {each["manager"] for each in found["metadata"]["managedFields"]}
 
 
 async def test_a_new_machine_costs_five_writes() -> None:

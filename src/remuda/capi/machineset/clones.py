@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from remuda.api.cluster_x_k8s_io import MACHINES
 from remuda.client.api import JSON_PATCH
+from remuda.client.ownership import Operations
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import (
     GroupVersion,
@@ -32,7 +33,7 @@ from ..cloning import clone, cloned_kind, not_there
 from ..contracts import NoContract
 from ..core import Core, cluster_name_of, owner_is
 from .desired import machine_annotations, machine_labels
-from .managed_fields import MANAGER, Operations, handing_over
+from .managed_fields import MANAGER, handing_over
 from .scope import NAME, Scope
 
 Obj = dict[str, Any]

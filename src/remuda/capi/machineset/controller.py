@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, GROUP, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
+from remuda.client.ownership import was_lost
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.errors import go_quote
 from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, labels_of, name_of, namespace_of, owner_references_of
@@ -281,7 +282,7 @@ def _references(machine_set: Obj) -> Iterable[Obj]:
 
 
 def _machine_matters(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None or spec_change(new, old):
+    if new is None or old is None or spec_change(new, old) or was_lost(new, old):
         return True
     if any(dig(new, "status", *path) != dig(old, "status", *path) for path in _STATUS):
         return True

@@ -11,16 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from remuda.client.ownership import ENTRIES, Operations, entries_of, is_entry, without_leftovers
 from remuda.kube.clock import rfc3339
-from remuda.kube.objects import metadata
 
 Obj = dict[str, Any]
-Operations = list[Obj]
 
 MANAGER, METADATA_MANAGER = "capi-machineset", "capi-machineset-metadata"
-# What a server calls the owner of fields that were there before anybody applied: nobody who could ever give them up.
-_BEFORE_FIRST_APPLY = "before-first-apply"
-_ENTRIES = "/metadata/managedFields"
 _HANDED = ("f:labels", "f:annotations")
 
 
@@ -38,46 +34,34 @@ def handing_over(obj: Obj, labels: Iterable[str], annotations: Iterable[str], no
         "fieldsType": "FieldsV1",
         "fieldsV1": {"f:metadata": {field: members for field, members in owned.items() if members}},
     }
-    return [*found, {"op": "add", "path": f"{_ENTRIES}/-", "value": entry}]
+    return [*found, {"op": "add", "path": f"{ENTRIES}/-", "value": entry}]
 
 
 def putting_right(obj: Obj, manager: str) -> Operations:
     """After an apply of `manager`: nobody else who can't give them up may hold the same fields."""
     if manager == METADATA_MANAGER and (found := _giving_up(obj)):
         return found
-    position = _position(obj, _BEFORE_FIRST_APPLY)
-    if position is None:
-        return []
-    return [_is(position, _BEFORE_FIRST_APPLY), {"op": "remove", "path": f"{_ENTRIES}/{position}"}]
+    return without_leftovers(obj)
 
 
 def _giving_up(obj: Obj) -> Operations:
     position = _position(obj, MANAGER)
     if position is None:
         return []
-    owned = _entries(obj)[position].get("fieldsV1", {}).get("f:metadata") or {}
+    owned = entries_of(obj)[position].get("fieldsV1", {}).get("f:metadata") or {}
     kept = {field: members for field, members in owned.items() if field not in _HANDED}
     if len(kept) == len(owned):
         return []
-    path = f"{_ENTRIES}/{position}/fieldsV1/f:metadata"
+    path = f"{ENTRIES}/{position}/fieldsV1/f:metadata"
     change = {"op": "replace", "path": path, "value": kept} if kept else {"op": "remove", "path": path}
-    return [_is(position, MANAGER), change]
-
-
-def _entries(obj: Obj) -> list[Obj]:
-    return metadata(obj).get("managedFields") or []
+    return [is_entry(position, MANAGER), change]
 
 
 def _position(obj: Obj, manager: str) -> int | None:
-    for position, entry in enumerate(_entries(obj)):
-        applies = entry.get("operation") == "Apply" or manager == _BEFORE_FIRST_APPLY
-        if entry.get("manager") == manager and applies and not entry.get("subresource"):
+    for position, entry in enumerate(entries_of(obj)):
+        if entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource"):
             return position
     return None
-
-
-def _is(position: int, manager: str) -> Obj:
-    return {"op": "test", "path": f"{_ENTRIES}/{position}/manager", "value": manager}
 
 
 def _members(names: Iterable[str]) -> Obj:

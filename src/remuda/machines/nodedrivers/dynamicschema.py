@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from remuda.api.installation import CRDS
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, GROUP
+from remuda.client.ownership import apply_owned
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, annotations_of, dig, is_being_deleted, name_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
@@ -99,7 +100,7 @@ class DynamicSchemas:
                 wanted = kept
             if is_current(wanted, existing):
                 return True
-        written = await self._client.apply(CRDS, wanted, field_manager=CONTROLLER, force=True)
+        written = await apply_owned(self._client, CRDS, wanted, CONTROLLER)
         self._fresh.wrote(who, self._definitions, written)
         # A server that starts for the first time has nothing to say.
         if existing is None:

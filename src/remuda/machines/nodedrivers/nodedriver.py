@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, GROUP, NODE_DRIVERS
+from remuda.client.ownership import apply_owned
 from remuda.kube import jsonio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, labels_of, name_of, owner_references_of, with_path
@@ -173,7 +174,7 @@ class NodeDrivers:
         existing = self._schemas.get("", name_of(wanted))
         if existing is not None and _says(existing, wanted):
             return
-        written = await self._client.apply(DYNAMIC_SCHEMAS, wanted, field_manager=CONTROLLER, force=True)
+        written = await apply_owned(self._client, DYNAMIC_SCHEMAS, wanted, CONTROLLER)
         self._fresh.wrote(who, self._schemas, written)
 
     async def _say(self, driver: Obj, who: tuple[str, Key], told: Obj) -> None:

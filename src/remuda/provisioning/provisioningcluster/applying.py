@@ -14,6 +14,7 @@ from remuda.api import plan_cattle_io as plan
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.capi.applying import Applier, covers
+from remuda.client.ownership import was_lost
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import (
     GroupVersion,
@@ -218,13 +219,13 @@ def _origins(obj: Obj) -> Iterable[Key]:
 
 def _generated_part(new: Obj | None, old: Obj | None) -> bool:
     """Their status is written often, and nothing here follows from it."""
-    if new is None or old is None:
+    if new is None or old is None or was_lost(new, old):
         return True
     return _part(new) != _part(old)
 
 
 def _told_part(new: Obj | None, old: Obj | None) -> bool:
-    if new is None or old is None or _part(new) != _part(old):
+    if new is None or old is None or was_lost(new, old) or _part(new) != _part(old):
         return True
     return any(dig(new, "status", field) != dig(old, "status", field) for field in ("conditions", "appliedSpec"))
 

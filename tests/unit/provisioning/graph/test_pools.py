@@ -61,6 +61,23 @@ def test_a_pool_becomes_a_machine_deployment() -> None:
     }
 
 
+def test_the_pool_with_the_only_etcd_machine_makes_the_next_one_first() -> None:
+    def bounds(*pools: Obj) -> list[Obj]:
+        made = [each.obj for each in graph(*pools) if each.obj["kind"] == "MachineDeployment"]
+        return [each["spec"]["rollout"]["strategy"]["rollingUpdate"] for each in made]
+
+    first = {"maxSurge": 0, "maxUnavailable": 1}
+    only = pool("a", quantity=1, rollingUpdate=first)
+    assert bounds(only) == bounds({**only, "quantity": None}) == [{"maxSurge": 1, "maxUnavailable": 0}]
+    assert bounds({**only, "rollingUpdate": {"maxSurge": "0%", "maxUnavailable": "100%"}}) == [
+        {"maxSurge": 1, "maxUnavailable": 0}
+    ]
+    assert bounds(pool("a", quantity=3, rollingUpdate=first)) == [first]
+    assert bounds(only, pool("b", quantity=1, rollingUpdate=first)) == [first, first]
+    worker = pool("w", quantity=1, etcdRole=False, controlPlaneRole=False, workerRole=True, rollingUpdate=first)
+    assert bounds(only, worker) == [{"maxSurge": 1, "maxUnavailable": 0}, first]
+
+
 def test_what_a_pool_says_of_its_machines_is_passed_on() -> None:
     full = pool(
         "w",
