@@ -130,6 +130,9 @@ def told_of_ca(secret: Obj, checksum: str) -> Obj:
     found = decode(secret)
     if not checksum or marks.get(CA_CHECKSUM) == checksum or found is None or found.state is State.IN_PROGRESS:
         return secret
+    if CA_CHECKSUM not in marks and found.applied_data != found.data:
+        # It registered with the present CA. That is written down together with its first plan, and costs no write of its own.
+        return secret
     return with_metadata(secret, annotations={**marks, CA_CHECKSUM: checksum})
 
 

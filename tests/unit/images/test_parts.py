@@ -41,8 +41,9 @@ def test_the_agent_needs_little_of_us() -> None:
     source = Path(remuda.__file__).parents[1]
     found = closure.needed(source, [start for start in recipe.STARTS if start != "remuda.cli.kube_api_auth"])
     rooms = {name.split(".")[1] for name in found if "." in name}
-    assert rooms == {"__main__", "cli", "client", "clusteragent", "kube", "management", "tunnel"}
-    assert [name for name in found if name.startswith("remuda.management.")] == ["remuda.management.footprint"]
+    assert rooms == {"__main__", "agent", "cli", "client", "clusteragent", "kube", "management", "tunnel"}
+    for only in ("remuda.agent.certificates", "remuda.management.footprint"):
+        assert [name for name in found if name.startswith(only.rpartition(".")[0] + ".")] == [only]
 
 
 def test_nothing_of_a_server_is_in_the_image() -> None:

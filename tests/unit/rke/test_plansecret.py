@@ -91,6 +91,9 @@ async def test_hosts_are_told_of_another_ca_but_not_while_they_are_at_work() -> 
     async with machines(telling) as made:
         await planned(made, "m1")
         await made.settle(2)
+        assert CA_CHECKSUM not in annotations_of(await made.plan("m1"))
+        await made.answer("m1", plan_state="succeeded", applied_checksum=SUM)
+        await made.settle(2)
         assert annotations_of(await made.plan("m1"))[CA_CHECKSUM] == "one"
         await made.answer("m1", plan_state="in-progress")
         handed_out[0] = "two"
@@ -117,6 +120,7 @@ async def test_another_ca_is_told_at_once_to_hosts_and_in_scripts_of_those_that_
 
     async with machines(telling) as made:
         await planned(made, "m1")
+        await made.answer("m1", plan_state="succeeded", applied_checksum=SUM)
         await made.settle(2)
         handed_out[0] = "two"
         await made.settle(2)
