@@ -11,7 +11,8 @@ from typing import Any
 from remuda.api.management_cattle_io import GLOBAL_ROLE_BINDINGS
 from remuda.api.provisioning_cattle_io import API_VERSION, CLUSTERS
 from remuda.client.inprocess import InProcessClient
-from remuda.kube.objects import GroupVersionResource, dig, name_of, owner_references_of, uid_of
+from remuda.gateway.waiting import Belongings
+from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, owner_references_of, uid_of
 from remuda.management.conditions import condition_of
 from remuda.management.making import find
 from remuda.provisioning.references import ACCEPT
@@ -81,6 +82,12 @@ async def plans(world: ProvisioningWorld, cluster: str) -> list[bytes]:
     return found
 
 
+def lost(world: ProvisioningWorld, cluster: str) -> bool:
+    """Whether a controller waits for a right that the cluster's author has lost."""
+    belongings = Belongings(Key(WORKSPACE, cluster), "")
+    return any("may not read it any more" in wait.evidence for wait in world.gateway.waits.of(belongings))
+
+
 async def told(world: ProvisioningWorld, cluster: str) -> str:
     ready = condition_of(await world.control_plane(cluster), "Ready") or {}
     return str(ready.get("message") or "")
@@ -125,6 +132,15 @@ async def test_a_plan_shows_no_secret_that_the_author_of_its_cluster_may_not_rea
         await world.settle(60)
         (after,) = await plans(world, "a")
         assert is_in("another", after) and not is_in(PASSWORD, after)
+
+        # The right is taken away: that is told at once, and nothing is used from then on.
+        assert not lost(world, "a")
+        await world.client.delete(ROLE_BINDINGS, "u-one-theirs", WORKSPACE)
+        await world.settle(5)
+        assert lost(world, "a")
+        await world.client.patch(SECRETS, "theirs", {"stringData": {"password": "third"}}, WORKSPACE)
+        await world.settle(60)
+        assert await plans(world, "a") == [after]
 
 
 async def test_a_config_is_its_makers_whoever_named_it_first() -> None:
