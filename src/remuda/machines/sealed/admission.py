@@ -101,7 +101,7 @@ class Sealing:
         """The marker of a value that is kept by now; empty for one that has to stay as it is."""
         namespace = attributes.namespace
         marker = await self._vault.marker(namespace, value, dry_run=attributes.dry_run)
-        if marker != before and is_marker(before) and await self._vault.value(namespace, before) == value:
+        if marker != before and is_marker(before) and await self._vault.holds(namespace, before, value):
             # Sealed with another key than the server has now.
             marker = before
         if attributes.dry_run:

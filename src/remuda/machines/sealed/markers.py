@@ -24,6 +24,7 @@ PREFIX: Final = "remuda.dev/sealed:"
 _MARKER: Final = re.compile(rf"{re.escape(PREFIX)}([0-9a-f]{{32}})")
 # kubectl keeps what it was given here.
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_ENVELOPE: Final = frozenset({"apiVersion", "kind"})
 _SUFFIXES: Final = (
     (CONFIG_GROUP, "Config", ()),
     (MACHINE_GROUP, "MachineTemplate", ("spec", "template", "spec")),
@@ -92,9 +93,6 @@ class Place:
     def values(self, obj: Obj, is_secret: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
         """The secret fields that hold a value and not a marker."""
         return ((name, value) for name, value in self.texts(obj).items() if not is_marker(value) and is_secret(name))
-
-
-_ENVELOPE: Final = frozenset({"apiVersion", "kind"})
 
 
 def last_applied(obj: Obj) -> Obj | None:

@@ -47,9 +47,10 @@ class Vault:
     async def marker(self, namespace: str, value: str, *, dry_run: bool = False) -> str:
         return marker_of(await self._known_key(dry_run), namespace, value)
 
-    async def value(self, namespace: str, marker: str) -> str | None:
-        """What a marker stands for; None when it is not kept."""
-        return await read(self._client, namespace, marker)
+    async def holds(self, namespace: str, marker: str, value: str) -> bool:
+        """Whether a marker stands for this value."""
+        kept = await read(self._client, namespace, marker)
+        return kept is not None and hmac.compare_digest(kept.encode(), value.encode())
 
     async def keep(self, namespace: str, marker: str, value: str) -> None:
         """Durable when it returns. Raises ApiError."""
