@@ -6,6 +6,7 @@ in a file, which is looked at before each write, so that nothing counts before t
 
     {"run": "a name for this count", "victim": "server" | "job", "at": 7, "before": false}
 
+With `steps`, a pattern, other objects count instead of those.
 Beside it, in a file with the name of the run, are the steps that were taken, a line each, and in one with the ending `killed` is
 who was killed.
 """
@@ -50,7 +51,8 @@ class Hook:
             plan = json.loads(self._plan.read_text())
         except (OSError, ValueError):
             return
-        steps = [key for key in keys if (_KEEPS if plan["victim"] == "job" else _STEPS).search(key)]
+        pattern = re.compile(plan["steps"]) if "steps" in plan else _KEEPS if plan["victim"] == "job" else _STEPS
+        steps = [key for key in keys if pattern.search(key)]
         if not steps:
             return
         if plan["run"] != self._run:

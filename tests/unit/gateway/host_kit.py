@@ -18,6 +18,7 @@ from remuda.api import rke_cattle_io as rke
 from remuda.apiserver.authn import Credentials
 from remuda.apiserver.authz import Action
 from remuda.apiserver.users import User
+from remuda.client.api import Client
 from remuda.gateway.asking import Asked, Caller
 from remuda.gateway.hosttokens import WrongTokens
 from remuda.gateway.joining import Joining
@@ -58,12 +59,14 @@ class May:
 
 
 class Hosted:
-    def __init__(self, made: Machines) -> None:
+    def __init__(self, made: Machines, client: Client | None = None) -> None:
+        """`client` is the gateway's; without one it is that of the world."""
         self.made = made
         self.access = May()
-        informers = Informers(made.client, made.clock, Rng(5))
+        client = client or made.client
+        informers = Informers(client, made.clock, Rng(5))
         self.services = Services(
-            client=made.client,
+            client=client,
             informers=informers,
             clock=made.clock,
             rng=Rng(6),
@@ -75,7 +78,7 @@ class Hosted:
         )
         self.services.settings = lambda: Settings((), ENVIRONMENT)
         registrations = Registrations(self.services)
-        hosts, wrong = Hosts(made.client, informers, made.clock, ENVIRONMENT), WrongTokens(made.clock)
+        hosts, wrong = Hosts(client, informers, made.clock, ENVIRONMENT), WrongTokens(made.clock)
         Joining(self.services, registrations, hosts, wrong)
         self.progress = Progress(self.services, hosts, wrong)
         self.cluster = ""
@@ -159,14 +162,14 @@ class Hosted:
         return await self.made.secret_text(bootstrap_name(name), FLEET, "value")
 
 
-def _controllers(parts: Parts, made: Machines) -> Iterable[Reconciler]:
+def controllers(parts: Parts, made: Machines) -> Iterable[Reconciler]:
     yield from mirror(parts)
     yield from machine_controllers(parts.manager, made.workloads, lambda bootstrap, token: token.encode())
 
 
 @contextlib.asynccontextmanager
 async def hosted() -> AsyncIterator[Hosted]:
-    async with machines(_controllers) as made:
+    async with machines(controllers) as made:
         found = Hosted(made)
         running = asyncio.create_task(found.services.informers.run())
         await made.settle(1)
