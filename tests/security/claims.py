@@ -245,4 +245,11 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_BODIES}::test_bodies_that_wait_for_a_webhook_are_counted",
         f"{_BODIES}::test_however_a_request_ends_its_bytes_are_given_back",
     ),
+    "S52": (
+        "tests/unit/gateway/test_joining_any_moment.py::test_whichever_write_the_server_dies_after_the_host_is_let_in",
+        "tests/unit/rke/test_hosts.py::test_a_host_that_did_not_hear_gets_the_same_answer_until_its_token_expires",
+        "tests/unit/rke/test_hosts.py::test_a_host_that_has_acted_comes_again_only_with_what_it_got",
+        "tests/unit/rke/test_unmanaged.py::test_a_host_that_has_used_its_token_is_let_in_no_more_without_it",
+        "tests/unit/rke/test_awaitedhost.py::test_the_token_of_a_script_is_marked_when_its_host_acts_and_not_before",
+    ),
 }

@@ -33,8 +33,10 @@ info() { printf '[INFO]  %s\n' "$*" >&2; }
 warn() { printf '[WARN]  %s\n' "$*" >&2; }
 fatal() { printf '[ERROR] %s\n' "$*" >&2; exit 1; }
 
+# Seconds between tries: at first, and when the server has been away or refusing for longer than two minutes.
 RETRY_PAUSE=5
-RETRIES=4500
+LONG_RETRY_PAUSE=30
+SOON=24
 
 # --- what was asked for -------------------------------------------------------------------------------------------------
 
@@ -226,11 +228,19 @@ interface_address() {
 
 # --- talking to the server ----------------------------------------------------------------------------------------------
 
+# There is no last try: nobody may be there to run this again when the server is back.
 again() {
     tries=$((${tries:-0} + 1))
-    [ "$tries" -lt "$RETRIES" ] || fatal "giving up: $1"
-    warn "$1; again in $RETRY_PAUSE s"
-    sleep "$RETRY_PAUSE"
+    pause=$RETRY_PAUSE
+    [ "$tries" -le "$SOON" ] || pause=$LONG_RETRY_PAUSE
+    warn "$1; again in $pause s"
+    sleep "$pause"
+}
+
+# Put a file in its place as a whole: a host may lose its power at any moment.
+keep() { # FILE TARGET
+    sync "$1" 2>/dev/null || sync || :
+    mv -f "$1" "$2"
 }
 
 CACERT=
@@ -345,7 +355,9 @@ find_id() {
     if [ -z "$CATTLE_ID" ]; then
         CATTLE_ID=$(dd if=/dev/urandom count=1 bs=512 2>/dev/null | sha256sum | cut -c 1-63)
     fi
-    (umask 0177 && printf '%s\n' "$CATTLE_ID" >"$CONFIG_DIR/cattle-id")
+    # The server knows this host by its id from the first answer on: it must not be lost half-way.
+    (umask 0177 && printf '%s\n' "$CATTLE_ID" >"$CONFIG_DIR/cattle-id.new")
+    keep "$CONFIG_DIR/cattle-id.new" "$CONFIG_DIR/cattle-id"
 }
 
 header() { # NAME VALUE, as a line of curl's configuration; what is empty is not sent
@@ -394,7 +406,7 @@ register() {
             again "the server does not register this host (HTTP $code)$(reason)"
         fi
     done
-    mv -f "$CONNECTION.tmp" "$CONNECTION"
+    keep "$CONNECTION.tmp" "$CONNECTION"
 }
 
 write_unit() {

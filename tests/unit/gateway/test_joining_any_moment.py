@@ -87,6 +87,7 @@ async def answer_of(made: Machines, lives: Lives, name: str, headers: dict[str, 
         if asking.done() or lives.mortal.died.is_set():
             break
     if lives.mortal.died.is_set():
+        lives.mortal.bury()
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
         await lives.end()

@@ -142,6 +142,37 @@ def test_a_plans_token_goes_to_no_other_server(tmp_path: Path, sh: list[str], kn
     assert subprocess.run(sh, input=function, env=env, capture_output=True, text=True, check=True).stdout.strip() == sent
 
 
+def functions(*names: str) -> str:
+    """Some of the script's own functions, to be run alone."""
+    text = install_script()
+    return "".join(text[text.index(f"\n{name}() {{") :].partition("\n}\n")[0] + "\n}\n" for name in names)
+
+
+def test_there_is_no_last_try_and_tries_become_rarer(sh: list[str]) -> None:
+    constants = [
+        line for line in install_script().splitlines() if line.startswith(("RETRY_PAUSE=", "LONG_RETRY_PAUSE=", "SOON="))
+    ]
+    script = "\n".join([*constants, "warn() { :; }", "sleep() { echo $1; }", functions("again")])
+    script += 'tries=0\nwhile [ "$tries" -lt 6000 ]; do again "the server is away"; done\n'
+    done = subprocess.run(sh, input=script, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["5"] * 24 + ["30"] * 5976
+
+
+def test_a_host_keeps_its_id_whenever_its_installation_was_cut(tmp_path: Path, sh: list[str]) -> None:
+    """The server knows it by that from the first answer on."""
+    script = functions("keep", "find_id") + 'CATTLE_ID=\nfind_id\nprintf %s "$CATTLE_ID"\n'
+    env = {"PATH": os.environ["PATH"], "CONFIG_DIR": str(tmp_path)}
+
+    def found() -> str:
+        return subprocess.run(sh, input=script, env=env, capture_output=True, text=True, check=True).stdout
+
+    first = found()
+    assert len(first) == 63 and (tmp_path / "cattle-id").stat().st_mode & 0o777 == 0o600
+    (tmp_path / "cattle-id.new").write_text("")
+    assert found() == first
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cattle-id"]
+
+
 SYSTEMCTL = """#!/bin/sh
 echo "$@" >> "$CATTLE_HOST_ROOT/systemctl.log"
 """
