@@ -95,6 +95,29 @@ async def until_pools(world: ProvisioningWorld, **sizes: int) -> None:
     await world.until(f"there are {sizes}", there)
 
 
+async def test_machines_whose_hosts_never_come_are_replaced_one_by_one_also_the_first_server() -> None:
+    async with provisioned(pools=True) as world:
+        assert world.jobs is not None
+        world.jobs.silent = 3
+        for name in ("small", "big"):
+            await world.client.create(jobs.CONFIGS, config(name, WORKSPACE, size="s"), WORKSPACE)
+        await world.want(DEMO, FROM, machinePools=[SERVERS, WORKERS])
+        await world.until("all have machines", lambda: _made(world, 3), 300)
+        lost = list(world.jobs.made)
+        await world.settle(2000)
+        assert world.jobs.made == lost, "their tokens have just expired: hosts that came last may yet be heard"
+        await ready(world, 3600)
+        await until_pools(world, servers=1, workers=2)
+        assert sorted(world.jobs.removed) == sorted(lost) and len(world.jobs.made) == 6
+        assert world.distribution(DEMO).violations == []
+        await world.settle(7200)
+        assert len(world.jobs.made) == 6, "whoever is at work stays"
+
+
+async def _made(world: ProvisioningWorld, number: int) -> bool:
+    return world.jobs is not None and len(world.jobs.made) == number
+
+
 async def test_another_config_replaces_the_machines_of_its_pools_one_by_one_and_nobody_else() -> None:
     async with provisioned(pools=True) as world:
         made = await build(world)

@@ -94,7 +94,8 @@ def pool(name: str, roles: str, quantity: int = 1, config: str = "small", **fiel
 
 @dataclass
 class SimulatedJobs:
-    """`failures` are what the next Jobs that make machines end with, in the words of their programs."""
+    """`failures` are what the next Jobs that make machines end with, in the words of their programs. On the next `silent`
+    machines no script ever runs."""
 
     client: Client
     park: SimulatedHosts
@@ -102,6 +103,7 @@ class SimulatedJobs:
     rng: Rng
     times: JobTimes = field(default_factory=JobTimes)
     failures: list[str] = field(default_factory=list)
+    silent: int = 0
     # By the name of the infrastructure machine: the hosts that are there.
     hosts: dict[Key, SimulatedHost] = field(default_factory=dict)
     # Every machine that was made or removed, in order.
@@ -157,6 +159,9 @@ class SimulatedJobs:
             roles = "".join(letter for label, letter in _ROLES if labels_of(machine).get(label) == "true")
             self.hosts[key] = await self.park.add(cluster, "", _hostname(job), roles, token=token[1].decode())
             self.made.append(key.name)
+            if self.silent:
+                self.silent -= 1
+                await self.park.kill(self.hosts[key])
         kept = Kept(key.name, DRIVER, {"IPAddress": self.hosts[key].address}, phase=Phase.READY)
         await self._keep(key, dumps(kept, archive.HOME))
         return None

@@ -141,7 +141,7 @@ def test_hosts_are_let_in_however_often_the_server_is_killed(tmp_path: Path) -> 
             for number in range(ROUNDS):
                 began = time.monotonic()
                 ranch.want(
-                    FROM, machinePools=[pool("servers", 1, "etcd", "controlplane", "worker"), pool("workers", 2, "worker")]
+                    FROM, machinePools=[pool("servers", 1, "etcd", "controlplane", "worker"), pool("workers", 1, "worker")]
                 )
                 by_hand = ByHand(ranch, f"h{number}", "worker")
                 by_hand.start()
@@ -149,7 +149,7 @@ def test_hosts_are_let_in_however_often_the_server_is_killed(tmp_path: Path) -> 
                     killer.end_this_life(random.randint(1, 8))
                 ranch.gateway.start()
                 try:
-                    eventually(lambda: all_ready(ranch, 4), 600, every=0.5)
+                    eventually(lambda: all_ready(ranch, 3), 600, every=0.5)
                 except AssertionError:
                     raise AssertionError(f"after {killer.killed} kills: {said(ranch, pools.hosts)}") from None
                 by_hand.join(120)

@@ -77,8 +77,17 @@ _STAYS: Final = {
 _GOES: Final = "Nothing, unless it takes long; then see what is being done: remuda machine logs MACHINE --follow."
 
 
+# Of a host that does not come, by who has to act.
+_NOT_COME: Final = {
+    Actor.REMUDA: "Nothing: no host can become this machine any more, and its pool replaces it by itself.",
+    Actor.PROVIDER: "See at its provider whether the host runs, and on it whether its install script reaches this server.",
+}
+
+
 def about(wait: Wait, cluster: str) -> str:
     """What to do about this very wait. MACHINE stands for the name of what waits: the same is often to be done about many."""
+    if wait.code is Code.CHECK_IN and wait.actor in _NOT_COME:
+        return _NOT_COME[wait.actor]
     if wait.code is not Code.DELETION or wait.subject.group != MACHINE_GROUP:
         return what(wait.code, cluster)
     if wait.on is not None and wait.on.kind == "Job":
