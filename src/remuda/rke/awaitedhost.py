@@ -162,12 +162,8 @@ class AwaitedHosts:
         if machine_set is None or is_being_deleted(machine_set):
             return False
         others = [each for each in self._views.machines.indexed(_BY_SET, owner) if uid_of(each) != uid_of(machine)]
-        by_state: dict[State, list[str]] = {}
-        for each in others:
-            by_state.setdefault(self._state(each, terms), []).append(name_of(each))
-        awaited = [*by_state.get(State.AWAITED, ()), *by_state.get(State.UNKNOWN, ())]
         replicas = dig(machine_set, "spec", "replicas") or 0
-        return awaiting.is_turn(name_of(machine), by_state.get(State.LOST, ()), others, awaited, replicas)
+        return awaiting.is_turn(name_of(machine), others, replicas, lambda each: self._state(each, terms))
 
     def _state(self, machine: Obj, terms: Terms) -> State:
         found = (self._views.bootstraps.get(*key) for key in self._views.bootstrap_of_machine(machine))

@@ -7,7 +7,7 @@ replaced, which is what the pool's quantity asks for; a host that was registered
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -20,6 +20,7 @@ from remuda.kube.objects import (
     annotations_of,
     is_being_deleted,
     metadata,
+    name_of,
     namespace_of,
     owner_references_of,
 )
@@ -131,17 +132,20 @@ def looked_at_again(awaited: Awaited, state: State, terms: Terms, now: float) ->
     return min((each - now for each in moments if each is not None and each > now), default=None)
 
 
-def is_turn(name: str, lost: Iterable[str], others: Iterable[Obj], awaited: Iterable[str], replicas: int) -> bool:
-    """Whether it is this lost Machine's turn to be replaced.
+def is_turn(name: str, others: Sequence[Obj], replicas: int, state: Callable[[Obj], State]) -> bool:
+    """Whether it is this lost Machine's turn to be replaced; `others` are the other Machines of its set.
 
-    One Machine of a set at a time, and none while the set is short of one or waits for the host of another: when hosts can't
-    come for a reason that is none of theirs, one new machine in half an hour finds out, not all of them. `lost` and `awaited`
-    are names in the set, `others` its Machines without this one.
+    One Machine of a set at a time, in the order of their names, and none while the set is short of one or waits for the host of
+    another: where no host can come, one new machine in half an hour finds out, not all of them.
     """
-    rest = list(others)
-    if any(is_being_deleted(each) for each in rest) or any(awaited) or len(rest) + 1 < replicas:
+    if any(is_being_deleted(each) for each in others) or len(others) + 1 < replicas:
         return False
-    return name == min([name, *lost])
+    # The first that speaks against it ends the search: of a large set whose machines are all lost each would ask all others.
+    return all(_lets_go_first(name, name_of(each), state(each)) for each in others)
+
+
+def _lets_go_first(name: str, other: str, state: State) -> bool:
+    return state is State.ACTED or (state is State.LOST and name < other)
 
 
 def end(awaited: Awaited, terms: Terms) -> float | None:

@@ -14,7 +14,7 @@ from remuda.kube.owners import reference
 from remuda.kube.waits import Actor, Code, Wait
 from remuda.rke.accounts import text_of
 from remuda.rke.assembly import machine_controllers
-from remuda.rke.awaiting import GRACE_SECONDS, is_turn
+from remuda.rke.awaiting import GRACE_SECONDS, State, is_turn
 from remuda.rke.hosts import Hosts, PlanAccess, Refused
 from remuda.rke.names import ACCOUNT_LABEL, SECRETS, TOKEN_INVALIDATED, bootstrap_name, plan_name
 from remuda.runtime import Reconciler
@@ -264,10 +264,17 @@ async def test_of_a_set_one_machine_is_replaced_at_a_time_and_the_next_when_its_
 
 
 def test_whose_turn_it_is() -> None:
-    others: list[Obj] = [{"metadata": {"name": "b"}}, {"metadata": {"name": "c"}}]
-    assert is_turn("a", ["b"], others, [], 3) and not is_turn("b", ["a"], others, [], 3)
-    assert not is_turn("a", [], others, ["c"], 3) and not is_turn("a", [], others, [], 4)
-    assert not is_turn("a", [], [{"metadata": {"name": "b", "deletionTimestamp": "x"}}], [], 2)
+    states = {"a": State.LOST, "c": State.LOST, "d": State.ACTED, "e": State.AWAITED, "f": State.UNKNOWN}
+
+    def turn(name: str, others: str, replicas: int, **marks: str) -> bool:
+        found: list[Obj] = [{"metadata": {"name": each, **marks}} for each in others]
+        return is_turn(name, found, replicas, lambda each: states[name_of(each)])
+
+    assert turn("b", "cd", 3) and turn("b", "cd", 1), "also while the set shrinks"
+    assert not turn("b", "acd", 4), "another one comes first"
+    assert not turn("b", "cde", 4) and not turn("b", "cdf", 4), "a host may still come"
+    assert not turn("b", "cd", 4), "one is missing"
+    assert not turn("b", "cd", 3, deletionTimestamp="x"), "one is on its way out"
 
 
 async def test_the_last_look_before_a_machine_goes_is_at_the_server_itself() -> None:

@@ -51,6 +51,20 @@ cluster demo  provisioning
     )
 
 
+def test_a_host_that_can_not_come_in_is_told_by_the_name_of_its_machine_with_how_often_since_when_and_why() -> None:
+    """As the controllers tell it when the token of a machine's script has expired."""
+    lost = "host 0123456789ab was refused 12 times since 2026-01-01T00:00:00Z: the token has expired; it is to be replaced"
+    late = "no host has come with the token in its install script, which expires at 2026-01-01T00:30:00Z"
+    told = (
+        wait(Code.CHECK_IN, M1, Actor.REMUDA, lost, None, 190),
+        wait(Code.CHECK_IN, M2, Actor.PROVIDER, late, None, 700),
+    )
+    text = explained(sight(CLUSTER, *MACHINES, waits=told))
+    assert f"Machine m1: {lost}" in text and f"Machine m2: {late}" in text
+    assert "- m1: Nothing: no host can become this machine any more, and its pool replaces it by itself." in text
+    assert "- m2: See at its provider whether the host runs" in text
+
+
 def test_what_follows_from_something_else_is_no_cause() -> None:
     """As a server tells it while the first host has not come."""
     capi = Ref("cluster.x-k8s.io", "Cluster", FLEET, "demo")
