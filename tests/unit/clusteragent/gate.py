@@ -41,6 +41,7 @@ class Contact:
     path: str
     token: str
     introduction: dict[str, str]
+    trusts: list[str] | None = None
 
 
 class Gate:
@@ -100,8 +101,8 @@ class Gate:
 
     async def _authorize(self, request: web.Request) -> str | None:
         if token := request.headers.get("X-API-Tunnel-Token"):
-            told = json.loads(base64.b64decode(request.headers["X-API-Tunnel-Params"]))["cluster"]
-            self.contacts.append(Contact(request.path, token, told))
+            told = json.loads(base64.b64decode(request.headers["X-API-Tunnel-Params"]))
+            self.contacts.append(Contact(request.path, token, told["cluster"], told["trusts"]))
             return self._known(token, CLUSTER)
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         if scheme == "Bearer" and token.startswith("stv-cluster-"):

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from remuda.agent.certificates import fingerprints
 from remuda.apiserver.pki import Pki
 from remuda.apiserver.server import Server
 from remuda.client.inprocess import InProcessClient
 from remuda.client.kubeconfig import Target
 from remuda.client.wrapping import Send, WrappedClient
 from remuda.clusteragent.allowing import Place
+from remuda.clusteragent.attachment import TRUST_EVERY
 from remuda.clusteragent.cluster import SECRETS, OwnCluster
 from remuda.clusteragent.settings import Given, Mounted
 from remuda.kube.clock import SYSTEM_CLOCK
@@ -88,6 +90,23 @@ async def test_it_comes_back_to_a_server_that_was_away(gate: Gate, server: Serve
         assert gate.contacts[-1].path == "/v3/connect"
         assert {contact.path for contact in gate.contacts[2:]} == {"/v3/connect"}
         assert gate.asked.count("/v3/settings/cacerts") == 1
+
+
+async def test_it_learns_of_another_ca_while_it_is_connected_and_says_so(gate: Gate, server: Server, other_pki: Pki) -> None:
+    def said() -> list[str] | None:
+        return next(each.trusts for each in reversed(gate.contacts) if each.introduction)
+
+    one, two = (fingerprints(each.ca_pem.decode()) for each in (gate.pki, other_pki))
+    async with living(gate, server) as life:
+        await until(gate.connected)
+        assert said() == one
+        gate.ca += other_pki.ca_pem.decode()
+        await life.pass_time_connected(gate, int(TRUST_EVERY))
+        await life.pass_time_until(lambda: said() == [*one, *two])
+        await life.pass_time_until(gate.connected)
+        before = len(gate.contacts)
+        await life.pass_time_connected(gate, 60)
+        assert len(gate.contacts) == before, "once"
 
 
 async def test_it_waits_for_a_server_that_is_not_there_yet(gate: Gate, server: Server) -> None:
