@@ -11,7 +11,7 @@ from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, name_of
-from remuda.rke.names import POST_DRAIN, PRE_DRAIN, SECRETS, plan_name
+from remuda.rke.names import DELETE_LAST_ETCD, POST_DRAIN, PRE_DRAIN, SECRETS, plan_name
 from remuda.sim.hosts import SimulatedHost
 from remuda.sim.provisioning import WORKSPACE, ProvisioningWorld
 from remuda.sim.provisioning import provisioning as provisioned
@@ -106,7 +106,9 @@ async def test_a_paused_cluster_is_not_touched() -> None:
 async def test_without_any_member_of_etcd_only_a_snapshot_helps() -> None:
     async with provisioned() as world:
         hosts = await build(world, ["e", "c", "w"])
-        await world.client.delete(capi.MACHINES, name_of(await machine_of(world, hosts[0])), WORKSPACE)
+        name = name_of(await machine_of(world, hosts[0]))
+        await world.client.patch(capi.MACHINES, name, {"metadata": {"annotations": {DELETE_LAST_ETCD: "true"}}}, WORKSPACE)
+        await world.client.delete(capi.MACHINES, name, WORKSPACE)
         await world.until("it has gone", lambda: _is_gone(world, hosts[0]))
         await world.host(DEMO, "new", "e")
         await world.until("it says so", lambda: _says(world, "Restoration from etcd snapshot is required"))
