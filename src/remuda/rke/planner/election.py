@@ -57,7 +57,9 @@ def has_data(snapshot: Snapshot, machines: Sequence[Machine]) -> bool:
     servers of a role are deleted leaves `initialized` False, which is a sign, too.
     """
     control_plane, cluster = snapshot.control_plane, snapshot.cluster
-    if control_plane.initialized is not None or control_plane.agent_connected or control_plane.applied_spec is not None:
+    if control_plane.initialized is not None or control_plane.applied_spec is not None:
+        return True
+    if control_plane.agent_connected and control_plane.is_true("Bootstrapped"):
         return True
     if cluster is not None and cluster.was_initialized:
         return True

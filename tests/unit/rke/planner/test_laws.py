@@ -409,7 +409,7 @@ def test_whoever_waits_says_for_what(picture: Snapshot) -> None:
             assert any(wait.subject.name == member.name for wait in decision.waits), member.name
 
 
-NEEDS_SOMEBODY = {Code.ROLES, Code.RESTORE, Code.INIT_NODE, Code.DELETION}
+NEEDS_SOMEBODY = {Code.ROLES, Code.RESTORE, Code.INIT_NODE, Code.DELETION, Code.LAST_ETCD}
 
 
 @many(60)
