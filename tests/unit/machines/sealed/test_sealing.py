@@ -53,7 +53,7 @@ async def office() -> AsyncIterator[House]:
     async with house(provisions=True) as here:
         source, rbac = here.server.source, here.server.rbac
         vault = Vault(InProcessClient(here.server, manager="remuda"), here.clock, here.server.config.entropy)
-        install((*admitted(source, rbac, vault), *admitted_machines(source)), here.server.hooks, here.server.converters)
+        install((*admitted(source, rbac, vault), *admitted_machines(source, rbac)), here.server.hooks, here.server.converters)
         here.manager, parts = Manager(InProcessClient(here.server, manager="remuda"), here.clock, here.manager.rng), here
         for each in controllers(ours=ours)(parts):  # type: ignore[arg-type]
             here.manager.add(each)
