@@ -110,7 +110,7 @@ def test_a_member_whose_node_is_not_known_leaves_in_order() -> None:
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     async with running(Config(tmp_path / "data", port=0)) as made:
-        install_admission((*admitted(made.source), *admitted_machines(made.source)), made.hooks, made.converters)
+        install_admission((*admitted(made.source), *admitted_machines(made.source, made.rbac)), made.hooks, made.converters)
         client = InProcessClient(made)
         wanted = [*api.crds((capi.GROUP, provisioning.GROUP, rke.GROUP)), *jobs.crds(*jobs.FIELDS)]
         await established(client, SYSTEM_CLOCK, await install(client, SYSTEM_CLOCK, wanted, in_process=True))
