@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import again, lookout
+from tests import again, lookout, sampling
 from tests.unit.fuzz import budget
 
 # A test asserts no wall time, and neither does hypothesis: an example may be slow because the machine is busy. The same sources
@@ -42,6 +42,11 @@ def pytest_configure(config: pytest.Config) -> None:
     os.close(handle)
     os.environ[_ENVIRONMENT] = name
     config.stash[_reported] = Path(name)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    sampling.select(config, items)
 
 
 def pytest_collection_finish() -> None:
