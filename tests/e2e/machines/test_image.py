@@ -260,7 +260,7 @@ def _condition(infra: Obj, kind: str) -> str:
 
 
 def test_a_driver_that_is_not_in_python_finds_its_program(root: Path) -> None:
-    environ = {"PATH": "/usr/local/bin:/usr/bin", "HOME": "/home/machine"}
+    environ = {"PATH": "/usr/local/bin:/usr/bin", "HOME": "/home/machine", "REMUDA_OUTBOUND_POLICY": "allow:127.0.0.0/8"}
     user = {"runAsUser": machine.USER, "runAsGroup": machine.USER}
     made = run(root, ["create", "--driver=none", "--url=tcp://127.0.0.1:1", "m1"], environ, user)
     assert "rancher-machine is not here" not in made.stderr
