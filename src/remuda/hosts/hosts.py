@@ -28,7 +28,9 @@ from .places import Place
 from .records import Record
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_IDENTITY, _IDENTITY_LENGTH = ".id", 32
+# The one file in the directory that is of no host.
+IDENTITY = ".id"
+_IDENTITY_LENGTH = 32
 _REMOVED = ".removed-"
 _START_TIMEOUT = 60.0
 _STOP_TIMEOUT = 120.0
@@ -72,7 +74,7 @@ class Hosts:
         if make:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            handle = os.open(self._directory / _IDENTITY, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if make else 0), 0o600)
+            handle = os.open(self._directory / IDENTITY, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if make else 0), 0o600)
         except FileNotFoundError:
             return ""
         with os.fdopen(handle, "r+") as stream:

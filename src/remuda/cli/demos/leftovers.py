@@ -13,7 +13,7 @@ from pathlib import Path
 
 from remuda.hosts import addresses, processes
 from remuda.hosts.environment import MARK
-from remuda.hosts.hosts import Hosts
+from remuda.hosts.hosts import IDENTITY, Hosts
 from remuda.hosts.records import Record
 
 
@@ -71,7 +71,7 @@ def _addresses(seen: Seen) -> Iterator[str]:
 
 
 def _files(directory: Path) -> Iterator[str]:
-    yield from (f"{path} is there" for path in sorted(directory.glob("*")))
+    yield from (f"{path} is there" for path in sorted(directory.glob("*")) if path.name != IDENTITY)
 
 
 def _command(pid: int) -> str:
