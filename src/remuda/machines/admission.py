@@ -33,7 +33,7 @@ from remuda.provisioning.graph.names import (
     pool_name,
     resource_of,
 )
-from remuda.provisioning.graph.pools import has_config, known_fields, template_digest
+from remuda.provisioning.graph.pools import has_config, known_fields, pools_written, template_digest
 from remuda.rke.bootstrapdata import UserdataError, cloud_config
 from remuda.rke.last_etcd_rules import Rules as LastEtcdRules
 from remuda.runtime.admission import AdmittedType
@@ -134,7 +134,7 @@ class Rules:
         wanted = (CONFIG_GROUP, attributes.kind, name_of(config))
         namespace = config["metadata"].get("namespace") or ""
         for cluster in sorted(self._source.list(provisioning.GROUP, "clusters", namespace), key=name_of):
-            pools = [pool for pool in _pools_of(cluster) if _reference(pool) == wanted]
+            pools = [pool for pool in pools_written(cluster) if _reference(pool) == wanted]
             if pools and self._may_read(attributes, name_of(cluster), namespace):
                 yield cluster, pools
 
@@ -158,9 +158,9 @@ class Rules:
         obj, old = attributes.obj, attributes.old
         if obj is None or not concerns(attributes):
             return []
-        before = {pool.get("name"): pool for pool in _pools_of(old)}
+        before = {pool.get("name"): pool for pool in pools_written(old)}
         errors: list[FieldError] = []
-        for index, pool in enumerate(_pools_of(obj)):
+        for index, pool in enumerate(pools_written(obj)):
             was, path = before.pop(pool.get("name"), None), f"{_POOLS}[{index}]"
             if was is None or was.get("machineConfigRef") != pool.get("machineConfigRef"):
                 errors += self._reference_errors(attributes, pool, f"{path}.machineConfigRef.name")
@@ -198,7 +198,7 @@ class Rules:
         users name does not count: a name is not theirs by naming it."""
         for cluster in self._source.list(provisioning.GROUP, "clusters", attributes.namespace):
             name = name_of(cluster)
-            if name == own or not any(_reference(pool) == reference for pool in _pools_of(cluster)):
+            if name == own or not any(_reference(pool) == reference for pool in pools_written(cluster)):
                 continue
             if self._may_read(attributes, name, attributes.namespace):
                 return name
@@ -221,11 +221,6 @@ class Rules:
 
 
 # --- what is asked of objects -------------------------------------------------------------------------------------------------
-
-
-def _pools_of(cluster: Obj | None) -> list[Obj]:
-    found = dig(cluster, "spec", "rkeConfig", "machinePools")
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def _reference(pool: Obj) -> tuple[str, str, str]:

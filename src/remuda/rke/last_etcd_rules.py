@@ -30,6 +30,7 @@ from remuda.kube.objects import (
 )
 from remuda.kube.owners import controller_of
 from remuda.provisioning.graph.names import POOL_NAME
+from remuda.provisioning.graph.pools import pools_written
 from remuda.runtime.admission import AdmittedType
 
 from .lastetcd import LAST_ETCD, has_data, held, is_etcd
@@ -120,9 +121,9 @@ def kept_machines(source: ObjectSource, namespace: str, cluster: str, going: Cal
 def last_etcd_errors(source: ObjectSource, attributes: Attributes) -> list[FieldError]:
     """Of a cluster whose pools change: with some etcd wanted, machines wait for each other."""
     old = attributes.old
-    if old is None or any(_wants_etcd(pool) for pool in _pools(attributes.obj)):
+    if old is None or any(_wants_etcd(pool) for pool in pools_written(attributes.obj)):
         return []
-    if not any(_wants_etcd(pool) for pool in _pools(old)):
+    if not any(_wants_etcd(pool) for pool in pools_written(old)):
         return []
 
     def of_pools(machines: list[Obj]) -> list[Obj]:
@@ -130,11 +131,6 @@ def last_etcd_errors(source: ObjectSource, attributes: Attributes) -> list[Field
 
     found = kept_machines(source, attributes.namespace, attributes.name, of_pools)
     return [forbidden_field(".".join(_POOLS), _why(found))] if found else []
-
-
-def _pools(cluster: Obj | None) -> list[Obj]:
-    found = dig(cluster, *_POOLS)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def _wants_etcd(pool: Obj) -> bool:

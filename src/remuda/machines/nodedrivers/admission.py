@@ -28,6 +28,7 @@ from remuda.management.clusters.admission import concerns
 from remuda.management.roles.held import Holdings
 from remuda.management.roles.rules import holds_everything
 from remuda.provisioning.graph.names import CONFIG_GROUP, MACHINE_GROUP
+from remuda.provisioning.graph.pools import pools_written
 from remuda.runtime.admission import AdmittedType
 
 from .builtin import LOCAL, builtin, is_local
@@ -152,8 +153,8 @@ class Rules:
         return self._pool_errors(attributes, obj, old)
 
     def _pool_errors(self, attributes: Attributes, obj: Obj, old: Obj | None) -> Iterator[FieldError]:
-        before = {pool.get("name"): _driver_of_pool(pool) for pool in _pools(old)}
-        for index, pool in enumerate(_pools(obj)):
+        before = {pool.get("name"): _driver_of_pool(pool) for pool in pools_written(old)}
+        for index, pool in enumerate(pools_written(obj)):
             driver = _driver_of_pool(pool)
             if driver in RESTRICTED and before.get(pool.get("name")) != driver and not self._may_use(attributes, driver):
                 yield forbidden_field(f"spec.rkeConfig.machinePools[{index}].machineConfigRef.kind", _restricted(driver))
@@ -185,11 +186,6 @@ def _restricted(driver: str) -> str:
 def _said_in(config: Obj) -> Obj:
     """What a config says of machines."""
     return {name: value for name, value in config.items() if name not in _ENVELOPE}
-
-
-def _pools(cluster: Obj | None) -> list[Obj]:
-    found = dig(cluster, "spec", "rkeConfig", "machinePools")
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def _driver_of_pool(pool: Obj) -> str:

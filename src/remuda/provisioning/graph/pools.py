@@ -66,6 +66,12 @@ class _Taint(msgspec.Struct, omit_defaults=True, kw_only=True):
     timeAdded: str = ""
 
 
+def pools_written(cluster: Obj | None) -> list[Obj]:
+    """The pools as they were sent, for rules that judge them before anything else is known of the cluster."""
+    found = dig(cluster, "spec", "rkeConfig", "machinePools")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
 def pools_of(wanted: Obj) -> list[Obj]:
     """The pools, checked: each can be told from the others, has a role, and says what its machines are like."""
     pools = dig(wanted, "spec", "rkeConfig", "machinePools") or []
