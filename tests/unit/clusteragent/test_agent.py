@@ -129,8 +129,7 @@ async def test_a_refused_token_is_shown_again_but_not_in_a_hurry(gate: Gate, ser
         # A slow machine has not had the time for all of them that passed for the agent.
         await life.pass_time_until(lambda: len(gate.contacts) >= 6)
         gate.tokens = {TOKEN}
-        await life.pass_time_until(gate.connected)
-        assert life.said
+        await life.pass_time_until(lambda: bool(gate.connected() and life.said))
 
 
 async def test_the_wrong_ca_never_sees_the_token(gate: Gate, server: Server) -> None:
