@@ -1,8 +1,10 @@
 """What is refused, and what is warned of, when somebody writes what machines are made from.
 
 A config may be changed: every pool that refers to it then gets new machines, and whoever writes it is told how many. What was
-made from it (`<D>MachineTemplate`, `<D>Machine`) says what there is and stays; the refusal names the config. A config or a
-template is one cluster's. The kinds are those of node drivers, which come and go, so the rules are for whole groups.
+made from it (`<D>MachineTemplate`, `<D>Machine`) says what there is and stays; the refusal names the config. It is made only by a
+writer who may read the credential that it sends to an address, as controllers may; for configs that rule is in
+:mod:`remuda.provisioning.references.admission`. A config or a template is one cluster's. The kinds are those of node drivers,
+which come and go, so the rules are for whole groups.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from remuda.management.clusters.admission import concerns
 from remuda.management.roles.held import Holdings
 from remuda.provisioning.graph import Unrenderable
 from remuda.provisioning.graph.names import (
+    ADDRESS_AUTHORS,
     CLONED_FROM_KIND,
     CLONED_FROM_NAME,
     CONFIG_API_VERSION,
@@ -34,11 +37,14 @@ from remuda.provisioning.graph.names import (
     resource_of,
 )
 from remuda.provisioning.graph.pools import has_config, known_fields, pools_written, template_digest
+from remuda.provisioning.references.addresses import addresses_of
+from remuda.provisioning.references.naming import credential_key
 from remuda.rke.bootstrapdata import UserdataError, cloud_config
 from remuda.rke.last_etcd_rules import Rules as LastEtcdRules
+from remuda.rke.names import SECRETS
 from remuda.runtime.admission import AdmittedType
 
-from .sealed.markers import is_marker
+from .sealed.markers import Place, is_marker
 
 Obj = dict[str, Any]
 
@@ -74,17 +80,38 @@ class Rules:
         if attributes.operation == DELETE:
             return self._last_etcd.infrastructure(attributes)
         obj, old = attributes.obj, attributes.old
-        if obj is None or old is None or not concerns(attributes):
+        if obj is None or not concerns(attributes):
             return []
         is_template = attributes.kind.endswith("MachineTemplate")
         path = "spec.template.spec" if is_template else "spec"
-        errors = _moved(obj, old) if is_template else []
+        errors = self._sent_errors(attributes, obj, path)
+        if old is None:
+            return errors
+        errors += _moved(obj, old) if is_template else []
         new, before = (dig(each, *path.split(".")) for each in (obj, old))
         changed = [name for name in _changed(new, before) if name not in _CHANGING and not _was_sealed(name, new, before)]
         if not changed:
             return errors
         why = f"what machines were made from stays as it is: change {self._origin(attributes.kind, old)} instead"
         return [*errors, *(forbidden_field(f"{path}.{name}", why) for name in changed)]
+
+    def _sent_errors(self, attributes: Attributes, obj: Obj, path: str) -> list[FieldError]:
+        """Of a credential that a machine would send to an address, where the writer wrote either, or the record of authors."""
+        place = Place.of(attributes.group, attributes.kind)
+        fields, before = (dig(each, *path.split(".")) for each in (obj, attributes.old))
+        if place is None or not isinstance(fields, dict):
+            return []
+        name, known = (str(dig(each, "common", "cloudCredentialSecretName") or "") for each in (fields, before))
+        addresses = addresses_of(place.driver, fields)
+        marks = [annotations_of(each or {}).get(ADDRESS_AUTHORS) for each in (obj, attributes.old)]
+        unchanged = name == known and addresses == addresses_of(place.driver, before) and marks[0] == marks[1]
+        if not name or not addresses or (attributes.old is not None and unchanged):
+            return []
+        secret = credential_key(name, attributes.namespace)
+        if self._held.may(attributes.user, "get", SECRETS, secret.name, secret.namespace):
+            return []
+        why = f"{attributes.user.name} may not read Secret {secret}, which would be sent to this address"
+        return [forbidden_field(f"{path}.{each.field}", why) for each in addresses]
 
     def _origin(self, kind: str, obj: Obj) -> str:
         """The config that it comes from, in words."""

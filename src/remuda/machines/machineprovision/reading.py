@@ -1,9 +1,9 @@
 """What machineprovision and the local runner know about a machine: read from the same places, so that both mean the same Job.
 
 A machine may use the cloud credential that its cluster names, and no other: a user who can make machines could otherwise have
-another user's credential used. Whether the cluster may use it is decided in :mod:`remuda.provisioning.references`, at each use. A
-machine that goes needs what it was made with, and gets that one even when the cluster's user has lost the right to it, but never
-another of the same name.
+another user's credential used. Whether the cluster may use it, and whether it may go to the addresses in the machine's spec, is
+decided in :mod:`remuda.provisioning.references`, at each use. A machine that goes needs what it was made with, and gets that one
+even when the cluster's user has lost the right to it, but never another of the same name.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from remuda import __version__
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, NODE_DRIVERS, SETTINGS
+from remuda.capi.names import CLONED_FROM_NAME as TEMPLATE
 from remuda.kube import outbound
 from remuda.kube.objects import (
     GroupVersion,
     Key,
+    annotations_of,
     dig,
     is_being_deleted,
     labels_of,
@@ -32,11 +34,19 @@ from remuda.kube.objects import (
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.management.making import find
 from remuda.management.settings import MACHINE_REPOSITORY, OUTBOUND, Settings, registry_at
-from remuda.provisioning.graph.names import MACHINE_GROUP, POOL_NAME
+from remuda.provisioning.graph.names import (
+    CLONED_FROM_KIND,
+    CLONED_FROM_NAME,
+    CONFIG_API_VERSION,
+    MACHINE_API_VERSION,
+    MACHINE_GROUP,
+    POOL_NAME,
+    resource_of,
+)
 from remuda.provisioning.graph.pools import credential_of, has_config
-from remuda.provisioning.provisioningcluster.configs import GLOBAL_CREDENTIALS
 from remuda.provisioning.references import ACCEPT, Access, References
-from remuda.provisioning.references.naming import key_of
+from remuda.provisioning.references.addresses import addresses_of, author_of, recorded
+from remuda.provisioning.references.naming import credential_key, key_of
 from remuda.rke.names import SECRETS
 from remuda.runtime import Manager, synced
 
@@ -188,6 +198,8 @@ class Reading:
         why = await self._refusal(infra, name, found)
         if found is None or why:
             raise NotYet(_wait(infra, name, why, Code.REFERENCE))
+        if why := await self._misdirected(infra, key, found):
+            raise NotYet(_wait(infra, name, f"cloud credential {name}: {why}", Code.REFERENCE))
         return {field: text for field, value in (found.get("data") or {}).items() if (text := _decoded(value))}
 
     async def _refusal(self, infra: Obj, name: str, found: Obj | None) -> str:
@@ -207,6 +219,25 @@ class Reading:
                 f"a user who may read it sets the annotation {ACCEPT}=true on the cluster to accept it"
             )
         return ""
+
+    async def _misdirected(self, infra: Obj, key: Key, credential: Obj) -> str:
+        """Why a credential may not go to the addresses in a machine's spec; empty when it may. They are the template's, and so is
+        the record of who wrote them; what the config says of the same address is newer. A machine that goes has shown them the
+        credential that it was made with."""
+        addresses = addresses_of(driver_of(infra["kind"]), infra.get("spec"))
+        made_with = dig(infra, "status", "cloudCredentialUID") or uid_of(credential)
+        if not addresses or (is_being_deleted(infra) and made_with == uid_of(credential)):
+            return ""
+        namespace = namespace_of(infra)
+        origin, named = resource_of(MACHINE_API_VERSION, f"{infra['kind']}Template"), annotations_of(infra).get(TEMPLATE)
+        template = await find(self._client, origin, named, namespace) if named else None
+        marks = annotations_of(template or {})
+        kind, name = marks.get(CLONED_FROM_KIND) or "", marks.get(CLONED_FROM_NAME) or ""
+        config = await find(self._client, resource_of(CONFIG_API_VERSION, kind), name, namespace) if kind and name else None
+        present = addresses_of(driver_of(infra["kind"]), config)
+        entries = ((each, author_of(recorded(config if each in present else template), each)) for each in addresses)
+        said = [(each, () if entry is None else (entry.author,)) for each, entry in entries]
+        return await self._references.misdirected(key, f"{kind} {name}", said)
 
     def _bound_uid(self, infra: Obj, key: Key) -> str:
         """The uid of the credential that the cluster uses under this name; empty as long as there is no record of it."""
@@ -268,8 +299,7 @@ class Reading:
 
 
 def _credential_key(infra: Obj, name: str) -> Key:
-    namespace, colon, rest = name.partition(":")
-    return Key(namespace, rest) if colon and namespace == GLOBAL_CREDENTIALS else Key(namespace_of(infra), name)
+    return credential_key(name, namespace_of(infra))
 
 
 def _asks_for(wanted: Obj | None, kind: str) -> bool:

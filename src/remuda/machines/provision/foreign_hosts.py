@@ -13,12 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from remuda.kube import outbound
+from remuda.kube.hostfields import names_host
 from remuda.kube.outbound import Policy, log
 from remuda.machines import credentials
 from remuda.machines.errors import DriverError, Reason
 
-# Options and variables whose value is a host or begins with one, by how their name ends.
-_NAMES = re.compile(r"[-_](?:url|uri|endpoint|host|hostname|server|address|ip|vcenter|api|domain)$", re.IGNORECASE)
 # What Go says of a connection that did not come about. Which of these it was tells whether a port is open.
 _FAILED = re.compile(
     r"dial (?:tcp|udp)\d?\b.*|lookup \S+(?: on \S+)?: .*"
@@ -62,7 +61,7 @@ def host_of(option: str, value: str) -> str:
     with contextlib.suppress(ValueError):
         return str(ipaddress.ip_address(value.strip("[]")))
     with contextlib.suppress(ValueError):
-        if "://" in value or _NAMES.search(option):
+        if "://" in value or names_host(option):
             return urlsplit(value if "://" in value else f"//{value}").hostname or ""
     return ""
 

@@ -3,12 +3,14 @@
 - A value is kept in a Secret, and the object gets its marker; also in kubectl's copy of what was applied.
 - A marker is no right. It stays where it is, and a writer who may read the Secret that it names may write it elsewhere (so do
   controllers, which make templates and machines from configs). Anyone else has to write the value.
+- In a config a marker also stays only where its value goes: a writer who changes an address in it, and may not read the value,
+  writes the value again in the same write.
 - A config that older versions stored with its values keeps the digests of its templates, so that its machines stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from remuda.api import provisioning_cattle_io as provisioning
@@ -26,6 +28,7 @@ from remuda.management.roles.held import Holdings
 from remuda.provisioning.graph import Unrenderable
 from remuda.provisioning.graph.names import CONFIG_API_VERSION, CONFIG_GROUP, MACHINE_GROUP, SEALED_DIGESTS
 from remuda.provisioning.graph.pools import sealed_digests, template_digest
+from remuda.provisioning.references.addresses import Address, listed, written
 from remuda.rke.names import SECRETS
 from remuda.runtime.admission import AdmittedType
 
@@ -67,12 +70,13 @@ class Sealing:
         obj, place = attributes.obj, Place.of(attributes.group, attributes.kind)
         if obj is None or place is None:
             return None
-        before = place.texts(attributes.old)
+        before, moved = place.texts(attributes.old), _moved(attributes)
         made: dict[str, str] = {}
         errors: list[FieldError] = []
         for name, value in place.texts(obj).items():
             if is_marker(value):
                 errors += await self._marker_errors(attributes, place, name, value, before.get(name, ""))
+                errors += self._moved_errors(attributes, place, name, value, moved) if value == before.get(name) else []
             elif self._is_secret(place, name):
                 marker = await self._kept(attributes, value, before.get(name, ""))
                 errors += await self._machine_errors(attributes, place, name, marker, before.get(name, ""))
@@ -128,6 +132,15 @@ class Sealing:
             await self._vault.use(attributes.namespace, marker)
         return await self._machine_errors(attributes, place, field, marker, before)
 
+    def _moved_errors(
+        self, attributes: Attributes, place: Place, field: str, marker: str, moved: Collection[Address]
+    ) -> list[FieldError]:
+        """Of a marker that stays while the address changes that its value is sent to."""
+        if not moved or self._held.may(attributes.user, "get", SECRETS, secret_name(marker), attributes.namespace):
+            return []
+        why = f"with another address ({listed(moved)}) write the value itself again: {attributes.user.name} may not read it"
+        return [forbidden_field(place.named(field), why)]
+
     async def _machine_errors(
         self, attributes: Attributes, place: Place, field: str, marker: str, before: str
     ) -> list[FieldError]:
@@ -180,6 +193,15 @@ class Sealing:
                 version = named.get("apiVersion") or CONFIG_API_VERSION
                 if (version, named.get("kind"), named.get("name")) == (CONFIG_API_VERSION, attributes.kind, name_of(config)):
                     yield cluster, pool
+
+
+def _moved(attributes: Attributes) -> list[Address]:
+    """The addresses of a config that a write changes. The second look at a write, after webhooks, sees markers for values that
+    the writer gave; what the writer changed was judged before."""
+    again = attributes.reinvocation is not None and attributes.reinvocation.second_round
+    if attributes.group != CONFIG_GROUP or attributes.old is None or again:
+        return []
+    return written(attributes.kind, attributes.obj, attributes.old)
 
 
 def _bearing(config: Obj, digests: dict[str, str]) -> Obj:

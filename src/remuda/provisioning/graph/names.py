@@ -47,6 +47,8 @@ CLONED_FROM_KIND: Final = "rke.cattle.io/cloned-from-kind"
 CLONED_FROM_NAME: Final = "rke.cattle.io/cloned-from-name"
 # Ours. On a machine config: the digest of its template before its secret fields were sealed, by the digest since.
 SEALED_DIGESTS: Final = "remuda.dev/sealed-template-digests"
+# Ours. On a machine config, and copied to its templates: who wrote which address in it (remuda.provisioning.references).
+ADDRESS_AUTHORS: Final = "remuda.dev/address-authors"
 PRIME: Final = marks.PRIME
 REDEPLOY_AGENT: Final = marks.REDEPLOY_AGENT
 AUTOSCALER_ENABLED: Final = "provisioning.cattle.io/cluster-autoscaler-enabled"

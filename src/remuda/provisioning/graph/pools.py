@@ -23,6 +23,7 @@ from remuda.kube.integers import IntegerError, atoi
 from remuda.kube.objects import GroupVersion, annotations_of, dig, name_of
 
 from .names import (
+    ADDRESS_AUTHORS,
     CLONED_FROM_KIND,
     CLONED_FROM_NAME,
     CLONED_FROM_VERSION,
@@ -162,6 +163,7 @@ def machine_template(wanted: Obj, pool: Obj, config: Obj) -> Generated:
             CLONED_FROM_VERSION: reference.get("apiVersion") or CONFIG_API_VERSION,
             CLONED_FROM_KIND: reference["kind"],
             CLONED_FROM_NAME: reference["name"],
+            **present(**{ADDRESS_AUTHORS: annotations_of(config).get(ADDRESS_AUTHORS)}),
         },
     )
 

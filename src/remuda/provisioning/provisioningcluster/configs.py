@@ -1,7 +1,7 @@
 """What machine pools refer to: machine configs, the schemas of their drivers, and credentials (capr.md §2.2, §3).
 
-A config is owned by the one cluster that uses it; whether a cluster may use it, and a credential, is decided in
-:mod:`..references`. The schema that its driver had when the pool was made is kept with the pool,
+A config is owned by the one cluster that uses it; whether a cluster may use it, and a credential, and both together, is decided
+in :mod:`..references`. The schema that its driver had when the pool was made is kept with the pool,
 so that a driver that learns something new does not replace machines.
 """
 
@@ -14,11 +14,13 @@ import msgspec
 
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
+from remuda.apiserver.users import User
 from remuda.kube import gojson
 from remuda.kube.objects import (
     GroupVersion,
     GroupVersionResource,
     Key,
+    annotations_of,
     dig,
     owner_references_of,
     resource_version_of,
@@ -27,13 +29,16 @@ from remuda.kube.objects import (
 from remuda.kube.owners import controller_of, is_owned_by, reference, same_owner, with_owner
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.management.making import find
+from remuda.management.roles.names import CREATOR
 from remuda.runtime import Informer, Manager, Watch
 
 from ..graph import Unrenderable
 from ..graph.names import CONFIG_API_VERSION, CONFIG_GROUP, resource_of
 from ..graph.pools import credential_of, has_config, pools_of
 from ..references import Named, References
-from ..references.naming import key_of
+from ..references.addresses import Address, addresses_of, author_of, driver_of, recorded
+from ..references.authors import known_user
+from ..references.naming import credential_key, key_of
 from ..references.using import wait
 
 Obj = dict[str, Any]
@@ -71,7 +76,11 @@ class MachineConfigs:
         for pool in pools_of(wanted):
             await self._check_credential(named, wanted, pool)
             if has_config(pool):
-                found[pool["name"]] = await self._own(wanted, await self._config(named, wanted, pool))
+                config = await self._config(named, wanted, pool)
+                await self._check_addresses(wanted, pool, config, _unrecorded(named, wanted, config))
+                # From then on owners of the cluster see it, and can mend what is wrong with it.
+                config = found[pool["name"]] = await self._own(wanted, config)
+                await self._check_addresses(wanted, pool, config, _recorded(config))
         return found
 
     async def _config(self, named: Named, wanted: Obj, pool: Obj) -> Obj:
@@ -110,11 +119,20 @@ class MachineConfigs:
         name = credential_of(wanted, pool)
         if not name:
             return
-        namespace, colon, rest = name.partition(":")
-        key = Key(namespace, rest) if colon and namespace == GLOBAL_CREDENTIALS else Key(Key.of(wanted).namespace, name)
+        key = credential_key(name, Key.of(wanted).namespace)
         found = await find(self._client, SECRETS, key.name, key.namespace)
         if why := await named.refusal(key_of(SECRETS, *key), found):
             raise Missing(_wait(wanted, Ref("", "Secret", *key), f"machine pool {pool['name']}, cloud credential: {why}"))
+
+    async def _check_addresses(self, wanted: Obj, pool: Obj, config: Obj, said: list[tuple[Address, tuple[User, ...]]]) -> None:
+        """That the credential goes only where a user says who may read it."""
+        credential = credential_of(wanted, pool)
+        if not credential or not said:
+            return
+        kind, key = str(config.get("kind")), Key.of(config)
+        why = await self._references.misdirected(credential_key(credential, key.namespace), f"{kind} {key.name}", said)
+        if why:
+            raise Missing(_wait(wanted, Ref(CONFIG_GROUP, kind, *key), f"machine pool {pool['name']}: {why}"))
 
     # --- schemas --------------------------------------------------------------------------------------------------------
 
@@ -143,6 +161,28 @@ def _references(wanted: Obj) -> Iterable[Hashable]:
         if has_config(pool):
             named = pool.get("machineConfigRef") or {}
             yield named.get("kind"), Key.of(wanted).namespace, named.get("name")
+
+
+def _recorded(config: Obj) -> list[tuple[Address, tuple[User, ...]]]:
+    """The addresses of a config, each with its author."""
+    ledger = recorded(config)
+    entries = ((each, author_of(ledger, each)) for each in _addresses(config))
+    return [(each, (entry.author,)) for each, entry in entries if entry is not None]
+
+
+def _unrecorded(named: Named, wanted: Obj, config: Obj) -> list[tuple[Address, tuple[User, ...]]]:
+    """The addresses from before there were records, with those who answer for them: the maker of the config, or the user who
+    names it now. What the cluster has already it keeps."""
+    if is_owned_by(config, wanted):
+        return []
+    maker, resource = annotations_of(config).get(CREATOR), resource_of(CONFIG_API_VERSION, str(config.get("kind")))
+    users = (*((known_user(maker),) if maker else ()), *named.authors(key_of(resource, *Key.of(config))))
+    ledger = recorded(config)
+    return [(each, users) for each in _addresses(config) if author_of(ledger, each) is None]
+
+
+def _addresses(config: Obj) -> tuple[Address, ...]:
+    return addresses_of(driver_of(str(config.get("kind"))), config)
 
 
 def _is_cluster(owner: Obj) -> bool:

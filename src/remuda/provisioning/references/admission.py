@@ -4,7 +4,10 @@ The record is made anew at every write, from what it was before and what the wri
 nothing. A credential is refused at once to a writer who may not read it. Everything else may be named before it is there, so it
 is accepted whether it is there or not, and decided when it is used (:mod:`.using`).
 
-Machine configs are marked with who made them: until a cluster has one, no role gives it to anybody.
+Machine configs are marked with who made them: until a cluster has one, no role gives it to anybody. They are also marked with who
+wrote each of their addresses (:mod:`.addresses`). An address is refused to a writer who may not read the credential of a pool
+that is made from the config, and so is, in a pool, a config with addresses whose author may not read the pool's credential. Of
+clusters that the writer may not read nothing is told: there it is decided when the credential is used.
 """
 
 from __future__ import annotations
@@ -21,16 +24,20 @@ from remuda.apiserver.authz.rbac import Rbac
 from remuda.apiserver.source import ObjectSource
 from remuda.apiserver.users import MASTERS, User
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value
-from remuda.kube.objects import annotations_of, resource_version_of, with_path, without_path
+from remuda.kube.objects import Key, annotations_of, name_of, resource_version_of, with_path, without_path
 from remuda.management.clusters.admission import concerns
 from remuda.management.roles.held import Holdings
 from remuda.management.roles.names import CREATOR
 from remuda.runtime.admission import AdmittedType
 
-from ..graph.names import CONFIG_GROUP
-from . import authors
+from ..graph.names import ADDRESS_AUTHORS, CONFIG_API_VERSION, CONFIG_GROUP, resource_of
+from ..graph.pools import credential_of, has_config, pools_written
+from ..secret import SECRETS
+from . import addresses, authors
+from .addresses import Address
 from .authors import ACCEPT, AUTHORS
-from .naming import Reference, references_in, references_of
+from .naming import Reference, credential_key, references_in, references_of
+from .using import misdirected
 
 Obj = dict[str, Any]
 
@@ -52,7 +59,7 @@ def admitted(source: ObjectSource, rbac: Rbac, *, secrets: bool = True) -> tuple
             validate=rules.cluster_errors,
         ),
         AdmittedType(rke.GROUP, rke.VERSION, "rkecontrolplanes", "RKEControlPlane", validate=rules.control_plane_errors),
-        AdmittedType(CONFIG_GROUP, "v1", EVERY, "DriverConfigs", default=rules.with_creator, validate=rules.creator_errors),
+        AdmittedType(CONFIG_GROUP, "v1", EVERY, "DriverConfigs", default=rules.with_marks, validate=rules.config_errors),
     )
 
 
@@ -75,10 +82,7 @@ class Rules:
             obj = without_path(obj, ("metadata", "annotations", ACCEPT))
         since = resource_version_of(old) if old is not None else ""
         ledger = authors.rewritten(authors.read(old), named, known, attributes.user, since, accepted)
-        text = authors.text_of(ledger)
-        if (annotations_of(obj).get(AUTHORS) or "") != text:
-            path = ("metadata", "annotations", AUTHORS)
-            obj = with_path(obj, path, text) if text else without_path(obj, path)
+        obj = _marked(obj, AUTHORS, authors.text_of(ledger))
         return None if obj is attributes.obj else obj
 
     def _accepted(self, attributes: Attributes, named: Iterable[Reference]) -> Iterator[Reference]:
@@ -116,6 +120,7 @@ class Rules:
                 yield forbidden_field(reference.path, why)
             elif reference.group != CONFIG_GROUP:
                 attributes.warnings.append(f"{reference.path}: {why}: it is not used until that changes")
+        yield from self._pool_errors(attributes, obj, old)
 
     def control_plane_errors(self, attributes: Attributes) -> Iterable[FieldError]:
         """Controllers copy what a cluster says, which was checked there. Another writer says it for themselves."""
@@ -129,20 +134,52 @@ class Rules:
 
     # --- machine configs --------------------------------------------------------------------------------------------------
 
-    def with_creator(self, attributes: Attributes) -> Obj | None:
+    def with_marks(self, attributes: Attributes) -> Obj | None:
         assert attributes.obj is not None
-        said = annotations_of(attributes.obj)
+        obj = self._with_creator(attributes, attributes.obj)
+        accepted: tuple[Address, ...] = ()
+        if ACCEPT in annotations_of(obj):
+            if annotations_of(obj)[ACCEPT] == "true":
+                accepted = self._accepted_addresses(attributes, obj)
+            obj = without_path(obj, ("metadata", "annotations", ACCEPT))
+        since = resource_version_of(attributes.old) if attributes.old is not None else ""
+        text = addresses.record(attributes.kind, obj, attributes.old, attributes.user, since, accepted)
+        obj = _marked(obj, ADDRESS_AUTHORS, text)
+        return None if obj is attributes.obj else obj
+
+    def _with_creator(self, attributes: Attributes, obj: Obj) -> Obj:
+        said = annotations_of(obj)
         if attributes.operation == CREATE:
             if CREATOR in said or MASTERS in attributes.user.groups:
-                return None
-            return with_path(attributes.obj, ("metadata", "annotations", CREATOR), attributes.user.name)
+                return obj
+            return _marked(obj, CREATOR, attributes.user.name)
         before = annotations_of(attributes.old or {}).get(CREATOR)
         # A client that sends only what it knows does not mean to take it away.
-        if before and CREATOR not in said:
-            return with_path(attributes.obj, ("metadata", "annotations", CREATOR), before)
-        return None
+        return _marked(obj, CREATOR, before) if before and CREATOR not in said else obj
 
-    def creator_errors(self, attributes: Attributes) -> Iterable[FieldError]:
+    def _accepted_addresses(self, attributes: Attributes, config: Obj) -> tuple[Address, ...]:
+        """The addresses that a writer takes upon themselves: all or none."""
+        for _, secret in self._sent(attributes, config):
+            if not self._may_read(attributes.user, secret):
+                why = f"{attributes.user.name} may not read Secret {secret}"
+                attributes.warnings.append(f"the addresses stay as they are: {why}")
+                return ()
+        return addresses.addresses_of(addresses.driver_of(attributes.kind), config)
+
+    def config_errors(self, attributes: Attributes) -> Iterable[FieldError]:
+        yield from self._creator_errors(attributes)
+        obj, old = attributes.obj, attributes.old
+        if obj is None or old is None or not concerns(attributes):
+            return
+        written = addresses.written(attributes.kind, obj, old)
+        if not written:
+            return
+        for where, secret in self._sent(attributes, obj):
+            if not self._may_read(attributes.user, secret):
+                why = f"{where} sends Secret {secret} to this address: only a user who may read that Secret changes it"
+                yield from (forbidden_field(each.field, why) for each in written)
+
+    def _creator_errors(self, attributes: Attributes) -> Iterable[FieldError]:
         said, before = (annotations_of(each or {}).get(CREATOR) for each in (attributes.obj, attributes.old))
         if said == before:
             return
@@ -150,6 +187,65 @@ class Rules:
             yield invalid_value(_CREATOR_PATH, said or "", "field is immutable")
         elif said != attributes.user.name and not self._held.may_impersonate(attributes.user, said or ""):
             yield forbidden_field(_CREATOR_PATH, "is the user who makes the machine config")
+
+    def _sent(self, attributes: Attributes, config: Obj) -> Iterator[tuple[str, Key]]:
+        """The credentials that the driver of a config is given, each with its pool in words, as far as the writer may read the
+        cluster: any cluster may name the config."""
+        seen: set[Key] = set()
+        for cluster in self._source.list(provisioning.GROUP, "clusters", attributes.namespace):
+            for pool in pools_written(cluster):
+                if _config_of(pool) != (attributes.kind, name_of(config)) or not (credential := credential_of(cluster, pool)):
+                    continue
+                secret, named = credential_key(credential, attributes.namespace), name_of(cluster)
+                if secret not in seen and self._held.may(
+                    attributes.user, "get", provisioning.CLUSTERS, named, attributes.namespace
+                ):
+                    seen.add(secret)
+                    yield f"machine pool {pool.get('name')} of the cluster {named}", secret
+
+    def _may_read(self, user: User, secret: Key) -> bool:
+        return self._held.may(user, "get", SECRETS, secret.name, secret.namespace)
+
+    # --- configs in pools -------------------------------------------------------------------------------------------------
+
+    def _pool_errors(self, attributes: Attributes, obj: Obj, old: Obj | None) -> Iterator[FieldError]:
+        """Of pools that a write gives another config or credential, those whose credential would go to another's address."""
+        before = {(_config_of(pool), credential_of(old or {}, pool)) for pool in pools_written(old)}
+        for index, pool in enumerate(pools_written(obj)):
+            (kind, name), credential = _config_of(pool), credential_of(obj, pool)
+            if not kind or not name or not credential or ((kind, name), credential) in before:
+                continue
+            config = self._usable_config(attributes, kind, name)
+            ledger, secret = addresses.recorded(config), credential_key(credential, attributes.namespace)
+            for address in addresses.addresses_of(addresses.driver_of(kind), config):
+                entry = addresses.author_of(ledger, address)
+                if entry is not None and not self._may_read(entry.author, secret):
+                    why = misdirected(address, entry.author.name, secret, f"{kind} {name}")
+                    yield forbidden_field(f"spec.rkeConfig.machinePools[{index}].machineConfigRef", why)
+
+    def _usable_config(self, attributes: Attributes, kind: str, name: str) -> Obj | None:
+        """A config that the writer knows; of others nothing is told."""
+        resource = resource_of(CONFIG_API_VERSION, kind)
+        found = self._source.get(resource.group, resource.resource, attributes.namespace, name)
+        if found is None or annotations_of(found).get(CREATOR) == attributes.user.name:
+            return found
+        return found if self._held.may(attributes.user, "get", resource, name, attributes.namespace) else None
+
+
+def _config_of(pool: Obj) -> tuple[str, str]:
+    """The kind and the name of the machine config that a pool names; empty when it names none."""
+    named = pool.get("machineConfigRef")
+    if not isinstance(named, dict) or not has_config(pool):
+        return "", ""
+    return str(named.get("kind") or ""), str(named.get("name") or "")
+
+
+def _marked(obj: Obj, annotation: str, text: str) -> Obj:
+    """With an annotation of this text, without it when it is empty; the same object when it is so already."""
+    if (annotations_of(obj).get(annotation) or "") == text:
+        return obj
+    path = ("metadata", "annotations", annotation)
+    return with_path(obj, path, text) if text else without_path(obj, path)
 
 
 def _written(named: Iterable[Reference], known: Iterable[Reference]) -> Iterator[Reference]:

@@ -11,19 +11,27 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from remuda.apiserver.users import AUTHENTICATED, MASTERS, User
 from remuda.kube import jsonio
 from remuda.kube.objects import annotations_of
-
-from .naming import Reference
 
 Obj = dict[str, Any]
 
 AUTHORS: Final = "remuda.dev/reference-authors"
 # Set by a user who may read what the cluster names: from then on these references are theirs. Admission takes it away.
 ACCEPT: Final = "remuda.dev/accept-references"
+
+
+class Written(Protocol):
+    """What has an author: a reference, or another thing that is told by a place and what is there."""
+
+    @property
+    def place(self) -> str: ...
+
+    @property
+    def key(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +46,12 @@ class Ledger:
 
     entries: Mapping[str, Entry] = field(default_factory=dict)
 
-    def of(self, references: Iterable[Reference]) -> tuple[Entry, ...]:
+    def of(self, references: Iterable[Written]) -> tuple[Entry, ...]:
         found = (self.entries.get(digest(each)) for each in references)
         return tuple(each for each in found if each is not None)
 
 
-def digest(reference: Reference) -> str:
+def digest(reference: Written) -> str:
     # With the length of the first, since either may have anything in it.
     return _hash(f"{len(reference.place)} {reference.place} {reference.key}")
 
@@ -67,9 +75,9 @@ def known_user(name: str) -> User:
     return User(name, groups=(AUTHENTICATED,))
 
 
-def read(cluster: Obj | None) -> Ledger:
+def read(obj: Obj | None, annotation: str = AUTHORS) -> Ledger:
     """What the annotation says. Only admission writes it, so one that can't be read is none."""
-    return _parsed(annotations_of(cluster or {}).get(AUTHORS) or "")
+    return _parsed(annotations_of(obj or {}).get(annotation) or "")
 
 
 @lru_cache(maxsize=1024)
@@ -111,13 +119,13 @@ def text_of(ledger: Ledger) -> str:
 
 def rewritten(
     before: Ledger,
-    named: Collection[Reference],
-    known: Collection[Reference],
+    named: Collection[Written],
+    known: Collection[Written],
     author: User,
     since: str,
-    accepted: Collection[Reference] = (),
+    accepted: Collection[Written] = (),
 ) -> Ledger:
-    """The record after `author` wrote a cluster that names `named`, where it had named `known`, and `accepted` some again."""
+    """The record after `author` wrote an object that names `named`, where it had named `known`, and `accepted` some again."""
     kept = {digest(each) for each in known} - {digest(each) for each in accepted}
     fresh = Entry(User(author.name, groups=author.groups), since)
     entries: dict[str, Entry] = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 from remuda.api.provisioning_cattle_io.v1.cluster import ClusterSpec
 from remuda.api.schema import EACH, ENTRY, Form, Names, naming_fields
-from remuda.kube.objects import GroupVersion, GroupVersionResource, namespace_of
+from remuda.kube.objects import GroupVersion, GroupVersionResource, Key, namespace_of
 
 from ..graph.names import CONFIG_GROUP, resource_of
 from ..secret import GLOBAL
@@ -58,6 +58,12 @@ class Reference:
 
 def key_of(resource: GroupVersionResource, namespace: str, name: str) -> str:
     return f"{resource.group}/{resource.resource}/{namespace}/{name}"
+
+
+def credential_key(name: str, namespace: str) -> Key:
+    """The Secret that a cluster or a machine in `namespace` means by the name of a cloud credential."""
+    before, colon, after = name.partition(":")
+    return Key(before, after) if colon and before == GLOBAL else Key(namespace, name)
 
 
 def references_of(cluster: Obj | None) -> tuple[Reference, ...]:

@@ -5,6 +5,9 @@ it, and keeps its uid in the cluster's status. From then on another object of th
 when its author may not read it any more. A refusal has the words for an object that is not there, unless the cluster had it
 already: a user who may not read an object does not learn that it exists.
 
+An address that a machine config names for its driver (:mod:`.addresses`) is used with a credential only while the user who wrote
+the address may `get` the credential.
+
 An author has a right to an object that they may `get`, to a machine config that they made, and to a Secret or ConfigMap of the
 cluster's namespace whose own annotation names the cluster. A cluster from before there were records keeps what it finds the first
 time.
@@ -12,7 +15,7 @@ time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -27,7 +30,9 @@ from remuda.management.making import find
 from remuda.management.roles.names import CREATOR
 
 from ..graph.names import CONFIG_GROUP
+from ..secret import SECRETS
 from . import authors
+from .addresses import Address
 from .authors import ACCEPT, Entry
 from .naming import Reference, references_of
 
@@ -94,6 +99,19 @@ class References:
     def of(self, wanted: Obj) -> Named:
         return Named(wanted, self._client, self._access)
 
+    async def misdirected(self, credential: Key, config: str, said: Iterable[tuple[Address, Sequence[User]]]) -> str:
+        """Why a credential may not go where a machine config (in words) says; empty when it may. Each address comes with those
+        of whom one must be able to read the credential; where there are none, there is no record of who wrote it."""
+        for address, users in said:
+            if users and not any([await self._may_read(each, credential) for each in users]):
+                return misdirected(address, users[0].name, credential, config)
+        return ""
+
+    async def _may_read(self, user: User, secret: Key) -> bool:
+        if authors.holds_everything(user):
+            return True
+        return await self._access.allowed(Action(user, "get", *SECRETS, "", *secret))
+
 
 class Named:
     """What one cluster names."""
@@ -106,6 +124,11 @@ class Named:
 
     def names(self, key: str) -> bool:
         return key in self._standings
+
+    def authors(self, key: str) -> tuple[User, ...]:
+        """Who named an object for this cluster, as far as that is known."""
+        standing = self._standings.get(key)
+        return () if standing is None else standing.authors
 
     def uid(self, key: str) -> str:
         """What a reference is bound to; empty when it is not, or not there."""
@@ -226,6 +249,13 @@ def _replaced(reference: Reference) -> str:
 
 def _lost(reference: Reference, author: str) -> str:
     return f"{author}, who named {reference} for this cluster, may not read it any more: {_accepting(reference)}"
+
+
+def misdirected(address: Address, author: str, credential: Key, config: str) -> str:
+    return (
+        f"{author}, who wrote {address.field} of {config}, may not read Secret {credential}, which would be sent there: "
+        f"a user who may read it writes another address, or accepts this one with the annotation {ACCEPT}=true on the {config}"
+    )
 
 
 def wait(wanted: Obj, reference: Reference, why: str) -> Wait:

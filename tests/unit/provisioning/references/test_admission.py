@@ -129,19 +129,19 @@ def config(creator: str = "") -> Obj:
 
 
 def test_a_config_says_who_made_it() -> None:
-    made = rules().with_creator(asked(ONE, config(), kind="PodConfig")) or {}
+    made = rules().with_marks(asked(ONE, config(), kind="PodConfig")) or {}
     assert annotations_of(made)[CREATOR] == "u-one"
-    kept = rules().with_creator(asked(TWO, config(), made, kind="PodConfig")) or {}
+    kept = rules().with_marks(asked(TWO, config(), made, kind="PodConfig")) or {}
     assert annotations_of(kept)[CREATOR] == "u-one"
-    assert rules().with_creator(asked(SYSTEM, config(), kind="PodConfig")) is None
+    assert rules().with_marks(asked(SYSTEM, config(), kind="PodConfig")) is None
 
 
 @pytest.mark.parametrize(("said", "before"), [("u-two", None), ("u-two", "u-one"), ("u-two", "")])
 def test_and_no_user_says_that_it_was_another(said: str, before: str | None) -> None:
     old = None if before is None else config(before)
-    (found,) = rules().creator_errors(asked(ONE, config(said), old, kind="PodConfig"))
+    (found,) = rules().config_errors(asked(ONE, config(said), old, kind="PodConfig"))
     assert found.field == f"metadata.annotations[{CREATOR}]"
-    assert not list(rules().creator_errors(asked(ONE, config("u-one"), kind="PodConfig")))
+    assert not list(rules().config_errors(asked(ONE, config("u-one"), kind="PodConfig")))
 
 
 def test_on_another_kubernetes_both_are_webhooks() -> None:
