@@ -1,0 +1,62 @@
+"""Pools whose machine config names an address, and users who lose and get the right to the credential that is sent there."""
+
+from __future__ import annotations
+
+import pytest
+
+from remuda.kube.objects import dig
+from remuda.sim import jobs
+from remuda.sim.provisioning import WORKSPACE, ProvisioningWorld
+from tests.security.test_addresses import ACCEPTED, GLOBAL, cluster, pool, pooled, refusal, waits, written
+from tests.security.test_references_used import ROLE_BINDINGS, ROLES, let_read
+
+
+@pytest.fixture(autouse=True)
+def _driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "FIELDS", (*jobs.FIELDS, "endpoint"))
+
+
+async def machines(world: ProvisioningWorld) -> list[str]:
+    listed = (await world.client.list(jobs.MACHINES, WORKSPACE))["items"]
+    return [str(dig(each, "spec", "endpoint")) for each in listed if dig(each, "spec", "providerID")]
+
+
+async def lost(world: ProvisioningWorld) -> None:
+    """The user who wrote the address loses the right, and another owner of the cluster wants one more machine."""
+    assert await written(world, "u-trusted", {"endpoint": "cloud.example.com"}) == ""
+    await world.settle(5)
+    await world.until("it is ready", lambda: world.is_ready("a"))
+    await world.settle(120)
+    assert await machines(world) == ["cloud.example.com"]
+    await world.client.delete(ROLE_BINDINGS, "u-trusted-cc-x", GLOBAL)
+    await world.settle(5)
+    assert await pooled(world, "u-owner", pool(quantity=2)) == ""
+    await world.settle(120)
+    assert await refusal(world) and waits(world) and len(await machines(world)) == 1
+
+
+async def grown(world: ProvisioningWorld) -> bool:
+    return await machines(world) == ["cloud.example.com"] * 2
+
+
+@pytest.mark.parametrize("dies", [False, True])
+async def test_a_pool_goes_on_when_the_holder_of_its_credential_accepts_the_address(dies: bool) -> None:
+    async with cluster(quantity=1) as world:
+        await lost(world)
+        if dies:
+            await world.kill()
+        assert await written(world, "u-holder", ACCEPTED) == ""
+        if dies:
+            world.begin()
+        await world.until("the machine is there", lambda: grown(world), 600)
+        assert not await refusal(world) and not waits(world)
+        assert world.jobs is not None and len(world.jobs.made) == 3, "the machine that was there stayed"
+
+
+async def test_a_pool_goes_on_when_its_author_gets_the_right_back() -> None:
+    async with cluster(quantity=1) as world:
+        await lost(world)
+        await world.client.delete(ROLES, "u-trusted-cc-x", GLOBAL)
+        await let_read(world, "u-trusted", "cc-x", GLOBAL)
+        await world.until("the machine is there", lambda: grown(world), 600)
+        assert not await refusal(world) and not waits(world)
