@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from remuda.api.cluster_x_k8s_io import MACHINE_DEPLOYMENTS
 from remuda.kube.objects import dig
 from remuda.sim import jobs
 from remuda.sim.provisioning import WORKSPACE, ProvisioningWorld
@@ -60,3 +61,16 @@ async def test_a_pool_goes_on_when_its_author_gets_the_right_back() -> None:
         await let_read(world, "u-trusted", "cc-x", GLOBAL)
         await world.until("the machine is there", lambda: grown(world), 600)
         assert not await refusal(world) and not waits(world)
+
+
+async def test_a_machine_whose_job_was_not_made_gets_it_when_the_address_is_accepted() -> None:
+    async with cluster(quantity=1) as world:
+        await lost(world)
+        # As an autoscaler does it: Cluster API makes the machine.
+        await world.client.patch(MACHINE_DEPLOYMENTS, "a-w", {"spec": {"replicas": 2}}, WORKSPACE)
+        await world.settle(60)
+        told = [str(each.get("status")) for each in (await world.client.list(jobs.MACHINES, WORKSPACE))["items"]]
+        assert sorted("would be sent there" in each for each in told) == [False, True] and len(await machines(world)) == 1
+        assert await written(world, "u-holder", ACCEPTED) == ""
+        await world.until("the machine is there", lambda: grown(world), 600)
+        assert not waits(world)

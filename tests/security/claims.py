@@ -23,6 +23,7 @@ _HANDOVER = "tests/unit/rotation/test_handover.py"
 _JOBS = "tests/unit/machines/runner/test_parts.py"
 _REFERENCES = "tests/security/test_references.py"
 _USED = "tests/security/test_references_used.py"
+_ADDRESSES = "tests/security/test_addresses.py"
 _SEALING = "tests/unit/machines/sealed/test_sealing.py"
 _OUTBOUND = "tests/security/test_outbound.py"
 
@@ -325,6 +326,22 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/unit/machines/machineprovision/test_command.py::test_no_other_argument_of_a_pod_names_a_variable",
         "tests/unit/machines/runner/test_running.py::test_a_program_gets_the_values_of_sealed_fields_and_nobody_else_does",
         "tests/scenarios/test_sealed_fields.py::test_moving_what_an_older_version_stored_replaces_no_machine",
+    ),
+    "S55": (
+        f"{_ADDRESSES}::test_only_a_user_who_may_read_the_credential_changes_where_it_goes",
+        f"{_ADDRESSES}::test_no_client_writes_who_wrote_an_address",
+        f"{_ADDRESSES}::test_a_pool_is_given_no_config_whose_address_another_user_wrote",
+        f"{_ADDRESSES}::test_an_address_that_comes_later_than_its_name_is_refused_when_it_is_used",
+        f"{_ADDRESSES}::test_another_credential_is_not_sent_where_its_holder_did_not_say",
+        f"{_ADDRESSES}::test_no_machine_is_made_with_the_address_of_a_user_who_lost_the_right",
+        f"{_ADDRESSES}::test_a_config_from_before_there_were_records_stays_in_use_and_is_no_way_in",
+        "tests/unit/machines/nodedrivers/test_addresses.py::test_the_addresses_of_a_driver_are_the_reviewed_ones",
+        "tests/unit/machines/test_admission.py::test_what_sends_a_credential_to_an_address_is_made_by_users_who_may_read_it",
+        "tests/scenarios/test_addresses.py::test_a_pool_goes_on_when_the_holder_of_its_credential_accepts_the_address",
+    ),
+    "S56": (
+        f"{_ADDRESSES}::test_a_sealed_value_goes_to_no_other_address_unless_it_is_written_again",
+        f"{_SEALING}::test_another_address_takes_the_value_again_also_when_webhooks_have_the_write_looked_at_twice",
     ),
     "S46": (
         f"{_OUTBOUND}::test_nothing_of_a_tenants_leads_to_the_server_itself",

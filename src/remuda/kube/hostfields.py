@@ -17,7 +17,7 @@ _HOST: Final = re.compile(
 _URL: Final = re.compile(r"\s*[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 # Parts of host names. The rest of the name is the provider's, unless a character ends it.
 _PARTS: Final = frozenset({"region", "zone", "location", "environment", "datacenter"})
-_ENDS_A_NAME: Final = re.compile(r"[/?#@:\\\s]")
+_ENDS_A_NAME: Final = re.compile(r"[/?#@:\\]")
 # By what a program knows the host that it has reached.
 _TRUST: Final = frozenset({"insecure", "cacert"})
 

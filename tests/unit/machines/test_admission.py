@@ -315,3 +315,28 @@ def test_on_another_kubernetes_one_webhook_is_for_all_kinds_of_a_group() -> None
     assert path_of("validate", types[0]) == "/validate-rke-machine-cattle-io-v1-drivermachines"
     with pytest.raises(ApiError, match=r'LocalMachine.rke-machine.cattle.io "demo-cp-x" is invalid'):
         types[0].check(asked("LocalMachine", machine(size="b"), machine(size="a")))
+
+
+# --- credentials and addresses ------------------------------------------------------------------------------------------------
+
+CREDENTIAL = {"cloudCredentialSecretName": "cattle-global-data:cc"}
+USER = User("u-one")
+
+
+@pytest.mark.parametrize(("kind", "made"), [("OpenstackMachine", machine), ("OpenstackMachineTemplate", template)])
+def test_what_sends_a_credential_to_an_address_is_made_by_users_who_may_read_it(kind: str, made: Any) -> None:
+    path = "spec.template.spec" if kind.endswith("Template") else "spec"
+    there = made(authUrl="https://a", common=CREDENTIAL)
+    why = "u-one may not read Secret cattle-global-data/cc, which would be sent to this address"
+    refused = [f"{path}.authUrl: {why}"]
+    other = made(authUrl="https://a", common={"cloudCredentialSecretName": "cattle-global-data:other"})
+    marked = made(authUrl="https://a", common=CREDENTIAL)
+    marked["metadata"]["annotations"]["remuda.dev/address-authors"] = "{}"
+    for old in (None, other, marked):
+        assert told(rules_of(Stored()), asked(kind, there, old, USER)) == refused
+        assert not told(rules_of(Stored(), "cc"), asked(kind, there, old, USER))
+        assert not told(rules_of(Stored()), asked(kind, there, old))
+    # An edit elsewhere sends it nowhere else, and without either there is nothing to send.
+    assert not told(rules_of(Stored()), asked(kind, there, there, USER))
+    for fields in ({"authUrl": "https://a"}, {"flavorName": "m1", "common": CREDENTIAL}):
+        assert not told(rules_of(Stored()), asked(kind, made(**fields), None, USER))

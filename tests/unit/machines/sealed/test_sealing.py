@@ -12,7 +12,7 @@ import pytest
 
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, NODE_DRIVERS
 from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
-from remuda.apiserver.admission import UPDATE, Attributes
+from remuda.apiserver.admission import UPDATE, Attributes, Reinvocation
 from remuda.apiserver.users import SYSTEM
 from remuda.client.api import JSON_PATCH
 from remuda.client.inprocess import InProcessClient
@@ -30,7 +30,7 @@ from remuda.runtime import Manager
 from remuda.runtime.admission import install
 from tests.unit.machines.nodedrivers.kit import controllers
 from tests.unit.management.clusters.kit import CRDS
-from tests.unit.management.roles.kit import SECRETS, WORKSPACE, House, house, refused
+from tests.unit.management.roles.kit import SECRETS, WORKSPACE, House, house, person, refused
 
 Obj = dict[str, Any]
 
@@ -313,6 +313,29 @@ async def test_a_new_key_of_the_server_changes_no_marker_of_a_value_that_stays()
             UPDATE, GROUP, "v1", CONFIGS.resource, "DigitaloceanConfig", WORKSPACE, "mine", SYSTEM, obj=new, old=made
         )
         assert (await sealing.sealed(asked) or {})["sshKeyContents"] == made["sshKeyContents"]
+
+
+async def test_another_address_takes_the_value_again_also_when_webhooks_have_the_write_looked_at_twice() -> None:
+    async with office() as here:
+        made = await team(here)
+        vault = Vault(here.client, here.clock, here.server.config.entropy)
+        sealing = Sealing(here.server.source, Holdings(here.server.source, here.server.rbac), vault)
+
+        async def sealed(user: str, again: bool = False, **fields: str) -> Obj:
+            asked = Attributes(
+                UPDATE, GROUP, "v1", CONFIGS.resource, "DigitaloceanConfig", WORKSPACE, "mine", person(user), old=made
+            )
+            asked.obj, asked.reinvocation = {**made, **fields}, Reinvocation(second_round=again)
+            return await sealing.sealed(asked) or asked.obj
+
+        with pytest.raises(
+            ApiError, match=r"sshKeyContents: Forbidden: with another address \(apiUrl\) write the value itself again"
+        ):
+            await sealed("u-owner", apiUrl="https://thief.example.com")
+        given = await sealed("u-owner", apiUrl="https://own.example.com", sshKeyContents=KEY)
+        assert given["sshKeyContents"] == made["sshKeyContents"]
+        assert await sealed("u-owner", again=True, **{name: given[name] for name in ("apiUrl", "sshKeyContents")}) == given
+        assert (await sealed("u-admin", apiUrl="https://own.example.com"))["sshKeyContents"] == made["sshKeyContents"]
 
 
 async def test_values_go_when_the_last_object_that_refers_to_them_is_gone_and_not_before() -> None:

@@ -189,6 +189,17 @@ def test_only_what_the_machine_is_like_makes_another_template() -> None:
     assert template_name(config(userdata="x"), labels={"a": "b"}, cloudCredentialSecretName="cc") == before
 
 
+def test_a_template_says_who_wrote_the_addresses_of_its_config() -> None:
+    def made(text: str) -> Obj:
+        said = config(userdata="x")
+        said["metadata"] = {**said.get("metadata", {}), "annotations": {"remuda.dev/address-authors": text}}
+        return one(graph(pool(), configs={"cp": said}), "PodMachineTemplate")
+
+    first, second = made("one"), made("two")
+    assert first["metadata"]["annotations"]["remuda.dev/address-authors"] == "one"
+    assert first["metadata"]["name"] == second["metadata"]["name"], "another author replaces no machine"
+
+
 def test_a_pool_may_have_its_own_credential() -> None:
     wanted = wish(pool(cloudCredentialSecretName="mine"), spec={"cloudCredentialSecretName": "cattle-global-data:cc-x"})
     found = one(graph_of(wanted, MANAGED, {"cp": config()}), "PodMachineTemplate")

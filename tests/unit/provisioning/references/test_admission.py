@@ -13,6 +13,7 @@ from remuda.apiserver.source import Listener
 from remuda.apiserver.users import SYSTEM, User
 from remuda.kube.objects import annotations_of, name_of, with_path
 from remuda.management.roles.held import Holdings
+from remuda.provisioning.graph.names import ADDRESS_AUTHORS
 from remuda.provisioning.references import ACCEPT, AUTHORS
 from remuda.provisioning.references.admission import Rules, admitted
 from remuda.provisioning.references.authors import read
@@ -142,6 +143,54 @@ def test_and_no_user_says_that_it_was_another(said: str, before: str | None) -> 
     (found,) = rules().config_errors(asked(ONE, config(said), old, kind="PodConfig"))
     assert found.field == f"metadata.annotations[{CREATOR}]"
     assert not list(rules().config_errors(asked(ONE, config("u-one"), kind="PodConfig")))
+
+
+class Pools(Stored):
+    """Two clusters that make a pool from the same config, each with its own credential."""
+
+    def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Obj]:
+        pool = {"name": "w", "machineConfigRef": {"kind": "OpenstackConfig", "name": "c"}}
+        for name in ("mine", "theirs"):
+            spec = {"cloudCredentialSecretName": f"cc-{name}", "rkeConfig": {"machinePools": [pool]}}
+            yield {"metadata": {"name": name, "namespace": "fleet"}, "spec": spec}
+
+
+def addressed(host: str, **annotations: str) -> Obj:
+    return {"metadata": {"name": "c", "namespace": "fleet", "resourceVersion": "1", "annotations": annotations}, "authUrl": host}
+
+
+def address_author(obj: Obj) -> list[str]:
+    return [each.author.name for each in read(obj, ADDRESS_AUTHORS).entries.values()]
+
+
+@pytest.mark.parametrize(
+    ("readable", "said"),
+    [
+        ((), []),
+        (("mine",), ["machine pool w of the cluster mine sends Secret fleet/cc-mine to this address"]),
+        (("mine", "cc-mine"), []),
+        (("mine", "cc-mine", "theirs"), ["machine pool w of the cluster theirs sends Secret fleet/cc-theirs to this address"]),
+        (("mine", "cc-mine", "theirs", "cc-theirs"), []),
+    ],
+)
+def test_an_address_is_refused_for_clusters_that_the_writer_may_read_and_no_others_are_told_of(
+    readable: tuple[str, ...], said: list[str]
+) -> None:
+    """What another user's cluster names says nothing to the writer, and keeps the writer from nothing: its controller refuses."""
+    attributes = asked(ONE, addressed("https://b"), addressed("https://a"), kind="OpenstackConfig")
+    found = list(rules(*readable, stored=Pools()).config_errors(attributes))
+    assert [each.detail.partition(":")[0] for each in found] == said and {each.field for each in found} <= {"authUrl"}
+
+
+def test_addresses_are_accepted_by_a_user_who_may_read_what_is_sent_there() -> None:
+    made = rules().with_marks(asked(ONE, addressed("https://a"), kind="OpenstackConfig")) or {}
+    assert address_author(made) == ["u-one"]
+    for readable, author, warned in ((("mine",), "u-one", 1), (("mine", "cc-mine"), "u-two", 0)):
+        accepting = addressed("https://a", **{**annotations_of(made), ACCEPT: "true"})
+        attributes = asked(TWO, accepting, made, kind="OpenstackConfig")
+        after = rules(*readable, stored=Pools()).with_marks(attributes) or {}
+        assert address_author(after) == [author] and ACCEPT not in annotations_of(after)
+        assert len(attributes.warnings) == warned
 
 
 def test_on_another_kubernetes_both_are_webhooks() -> None:
