@@ -8,8 +8,8 @@ from remuda.api.cluster_x_k8s_io import MACHINE_DEPLOYMENTS
 from remuda.kube.objects import dig
 from remuda.sim import jobs
 from remuda.sim.provisioning import WORKSPACE, ProvisioningWorld
-from tests.security.test_addresses import ACCEPTED, GLOBAL, cluster, pool, pooled, refusal, waits, written
-from tests.security.test_references_used import ROLE_BINDINGS, ROLES, let_read
+from tests.security.test_addresses import ACCEPTED, cluster, pool, pooled, refusal, waits, written
+from tests.security.test_references_used import GLOBAL, ROLE_BINDINGS, ROLES, let_read
 
 
 @pytest.fixture(autouse=True)

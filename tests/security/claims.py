@@ -301,6 +301,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_REFERENCES}::test_roles_in_a_cluster_give_no_right_to_what_it_could_name",
         f"{_USED}::test_a_config_is_its_makers_whoever_named_it_first",
         f"{_USED}::test_a_job_gets_no_credential_but_the_one_that_its_cluster_was_given",
+        f"{_ADDRESSES}::test_a_registry_s_password_is_for_the_registry_that_a_user_named_who_may_read_it",
     ),
     "S43": (
         f"{_REFERENCES}::test_every_field_that_names_a_secret_or_a_config_is_marked",

@@ -15,6 +15,7 @@ import pytest
 from remuda.api.cluster_x_k8s_io import MACHINE_DEPLOYMENTS
 from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, GLOBAL_ROLE_BINDINGS
 from remuda.api.provisioning_cattle_io import CLUSTERS
+from remuda.gateway.access import LocalAccess
 from remuda.gateway.waiting import Belongings
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, dig, name_of, owner_references_of
@@ -22,7 +23,9 @@ from remuda.kube.waits import Actor, Code, Wait
 from remuda.management.conditions import condition_of
 from remuda.management.making import find
 from remuda.provisioning.graph.names import ADDRESS_AUTHORS
-from remuda.provisioning.references import ACCEPT, addresses
+from remuda.provisioning.references import ACCEPT, References, addresses
+from remuda.provisioning.references.naming import key_of
+from remuda.rke.names import SECRETS
 from remuda.sim import jobs
 from remuda.sim.provisioning import WORKSPACE, ProvisioningWorld, provisioning
 from tests.unit.management.roles.kit import cluster_binding, global_binding
@@ -219,6 +222,27 @@ async def test_another_credential_is_not_sent_where_its_holder_did_not_say() -> 
         await let_read(world, "u-owner", "cc-y", GLOBAL)
         said = await pooled(world, "u-owner", pool(cloudCredentialSecretName=f"{GLOBAL}:cc-y"))
         assert "u-holder, who wrote endpoint of PaperConfig small, may not read Secret cattle-global-data/cc-y" in said
+
+
+# --- registries ---------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_registry_s_password_is_for_the_registry_that_a_user_named_who_may_read_it() -> None:
+    async with cluster() as world:
+        await secret(world, "pull", WORKSPACE, "kubernetes.io/basic-auth", username="u", password="p")
+        await let_read(world, "u-holder", "pull", WORKSPACE)
+        auth = {"authConfigSecretName": "pull"}
+
+        async def used_for(user: str, *hosts: str) -> str:
+            spec = {"rkeConfig": {"registries": {"configs": dict.fromkeys(hosts, auth)}}}
+            await as_(world, user).patch(CLUSTERS, "a", {"spec": spec}, WORKSPACE)
+            await world.settle(15)
+            named = References(world.client, LocalAccess(world.server.rbac)).of(await world.cluster("a"))
+            found = await world.client.get(SECRETS, "pull", WORKSPACE)
+            return await named.refusal(key_of(SECRETS, WORKSPACE, "pull"), found)
+
+        assert await used_for("u-holder", "registry.example.com") == ""
+        assert "there is no Secret fleet-default/pull" in await used_for("u-owner", THEIRS)
 
 
 # --- a right that is lost -----------------------------------------------------------------------------------------------------

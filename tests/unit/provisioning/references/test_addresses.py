@@ -26,7 +26,7 @@ def author(obj: Obj, field: str) -> str:
 
 
 def test_the_addresses_of_a_config_are_fields_of_its_driver() -> None:
-    fields = {"authUrl": "https://a", "insecure": True, "flavorName": "m1", "common": {"url": "x"}, "endpointType": "publicURL"}
+    fields: Obj = {"authUrl": "https://a", "insecure": True, "common": {"url": "x"}, "endpointType": "publicURL"}
     assert driver_of(KIND) == "openstack"
     assert addresses_of("openstack", config(**fields)) == (Address("authUrl", "https://a"), Address("insecure", "true"))
     assert addresses_of("openstack", None) == ()
