@@ -335,6 +335,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_ADDRESSES}::test_an_address_that_comes_later_than_its_name_is_refused_when_it_is_used",
         f"{_ADDRESSES}::test_another_credential_is_not_sent_where_its_holder_did_not_say",
         f"{_ADDRESSES}::test_no_machine_is_made_with_the_address_of_a_user_who_lost_the_right",
+        f"{_ADDRESSES}::test_a_machine_that_goes_shows_a_new_credential_only_to_an_address_of_its_readers",
         f"{_ADDRESSES}::test_a_config_from_before_there_were_records_stays_in_use_and_is_no_way_in",
         "tests/unit/machines/nodedrivers/test_addresses.py::test_the_addresses_of_a_driver_are_the_reviewed_ones",
         "tests/unit/machines/test_admission.py::test_what_sends_a_credential_to_an_address_is_made_by_users_who_may_read_it",

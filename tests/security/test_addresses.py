@@ -274,6 +274,28 @@ async def test_no_machine_is_made_with_the_address_of_a_user_who_lost_the_right(
         assert sorted(world.jobs.removed) == sorted(world.jobs.made) and len(world.jobs.made) == made
 
 
+async def test_a_machine_that_goes_shows_a_new_credential_only_to_an_address_of_its_readers() -> None:
+    async with cluster(quantity=1) as world:
+        assert world.jobs is not None
+        assert await written(world, "u-trusted", {"endpoint": "moved.example.com"}) == ""
+        await world.settle(5)
+        await world.until("it is ready", lambda: world.is_ready("a"))
+        await world.settle(300)
+        await world.client.delete(SECRETS, "cc-x", GLOBAL)
+        await secret(world, "cc-x", GLOBAL, **{"papercredentialConfig-key": "new"})
+        await world.client.delete(ROLE_BINDINGS, "u-trusted-cc-x", GLOBAL)
+        await as_(world, "u-holder").patch(CLUSTERS, "a", ACCEPTED, WORKSPACE)
+        await world.settle(30)
+        await world.client.delete(CLUSTERS, "a", WORKSPACE)
+        await world.settle(120)
+        assert len(world.jobs.removed) < len(world.jobs.made)
+        (left,) = (await world.client.list(jobs.MACHINES, WORKSPACE))["items"]
+        assert "u-trusted, who wrote endpoint of PaperConfig small" in str(left["status"])
+        assert await written(world, "u-holder", ACCEPTED) == ""
+        await world.until("it is gone", lambda: is_gone(world), 600)
+        assert sorted(world.jobs.removed) == sorted(world.jobs.made)
+
+
 async def is_gone(world: ProvisioningWorld) -> bool:
     return await find(world.client, CLUSTERS, "a", WORKSPACE) is None
 
