@@ -83,7 +83,7 @@ bench: $(STAMP) ## one table of speeds and sizes, a real kube-apiserver beside o
 	@$(BIN)/python -m tests.bench $(ARGS)
 
 .PHONY: soak
-soak: $(STAMP) ## the tests that take samples, in full; takes long. ARGS=tests/unit/fuzz: the fuzzers, REMUDA_FUZZ_MINUTES (60) in all
+soak: $(STAMP) ## the tests that take samples, in full; takes long. ARGS=tests/fuzz: the fuzzers, REMUDA_FUZZ_MINUTES (60) in all
 	@REMUDA_SOAK=1 $(BIN)/pytest -v -n $(WORKERS) $(SPREAD) -m soak --timeout 0 $(ARGS)
 
 .PHONY: venv

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import again, lookout, sampling
-from tests.unit.fuzz import budget
+
+from .fuzz import budget
 
 # A test asserts no wall time, and neither does hypothesis: an example may be slow because the machine is busy. The same sources
 # are given the same examples; to look for others is what `make soak` is for.

@@ -265,7 +265,7 @@ def _before(owner: type, name: str, see: Callable[..., None]) -> None:
 
 def _is_fuzz() -> bool:
     """Whether what is sent is anything at all, and so may well be what a log says anyway."""
-    return "tests/unit/fuzz/" in _current_test()
+    return "tests/fuzz/" in _current_test()
 
 
 def _created(resource: Any, obj: Any, *_: Any, **__: Any) -> None:

@@ -26,9 +26,9 @@ from remuda.apiserver.backup.sealed import Backup
 from remuda.apiserver.server import Config, Server
 from remuda.apiserver.store import Op, Put
 from tests.api.harness import Endpoint
+from tests.integration.backup.making import PASSPHRASE
 from tests.real import need
 from tests.real.etcd import EtcdCluster
-from tests.unit.backup.making import PASSPHRASE
 
 from .conftest import SOAK
 from .serving import Served, config_map, eventually, send

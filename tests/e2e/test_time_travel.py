@@ -17,9 +17,9 @@ from remuda.cli.app import cli
 from remuda.cli.exits import run
 from remuda.client.kubeconfig import load
 from tests.api.harness import RemudaProcess
+from tests.integration.store.test_migration import SCHEMA_1
 from tests.real import need
 from tests.real.etcd import EtcdCluster
-from tests.unit.store.test_migration import SCHEMA_1
 
 from .serving import Served, config_map, eventually, make_namespace, send
 

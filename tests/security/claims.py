@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-_DOOR = "tests/unit/gateway/test_door.py"
-_LOGIN = "tests/unit/gateway/test_login.py"
+_DOOR = "tests/integration/gateway/test_door.py"
+_LOGIN = "tests/integration/gateway/test_login.py"
 _CSRF = "tests/unit/gateway/test_csrf.py"
 _HEADERS = "tests/unit/gateway/test_headers.py"
 _JOINING = "tests/unit/gateway/test_joining.py"
-_TUNNELS = "tests/unit/gateway/test_tunnels.py"
-_PROXY = "tests/unit/gateway/test_proxy.py"
+_TUNNELS = "tests/integration/gateway/test_tunnels.py"
+_PROXY = "tests/integration/gateway/test_proxy.py"
 _TRYING = "tests/e2e/access/test_security.py"
 _MORE = "tests/e2e/access/test_security_more.py"
 _PLANS = "tests/e2e/access/test_plan_tokens.py"
@@ -18,8 +18,8 @@ _SOURCES = "tests/security/test_sources.py"
 _HOLES = "tests/security/test_holes.py"
 _DISK = "tests/security/test_disk.py"
 _PEOPLE = "tests/unit/machines/nodedrivers/test_people.py"
-_BODIES = "tests/unit/apiserver/test_bodies.py"
-_HANDOVER = "tests/unit/rotation/test_handover.py"
+_BODIES = "tests/integration/apiserver/test_bodies.py"
+_HANDOVER = "tests/integration/rotation/test_handover.py"
 _JOBS = "tests/unit/machines/runner/test_parts.py"
 _REFERENCES = "tests/security/test_references.py"
 _USED = "tests/security/test_references_used.py"
@@ -92,7 +92,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "S11": (
         f"{_DOOR}::test_errors_say_no_more_than_they_must",
-        "tests/unit/gateway/test_registry.py::test_a_broken_layout_tells_nothing_of_the_machine",
+        "tests/integration/gateway/test_registry.py::test_a_broken_layout_tells_nothing_of_the_machine",
         "tests/unit/management/users/test_passwords.py::test_a_new_password_that_is_refused_is_not_repeated",
     ),
     "S49": (
@@ -119,24 +119,24 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/unit/authz/test_escalation.py::test_a_binding_to_more_than_its_author_holds_is_refused",
         "tests/unit/management/roles/test_admission.py::test_nobody_binds_a_global_role_with_more_than_they_hold",
         "tests/unit/management/users/test_admission.py::test_nobody_makes_a_token_for_somebody_else_or_for_a_group",
-        "tests/unit/gateway/test_login_users.py::test_who_manages_users_is_no_administrator_by_it",
+        "tests/integration/gateway/test_login_users.py::test_who_manages_users_is_no_administrator_by_it",
     ),
     "S48": (
         "tests/unit/management/users/test_admission.py::test_nobody_changes_who_somebody_is_that_holds_what_they_do_not",
         "tests/unit/management/users/test_admission.py::test_who_writes_users_does_not_lock_out_an_administrator",
-        "tests/unit/gateway/test_login_users.py::test_who_manages_users_does_not_become_one_who_holds_more",
-        "tests/unit/gateway/test_login_users.py::test_who_manages_users_is_no_administrator_by_it",
+        "tests/integration/gateway/test_login_users.py::test_who_manages_users_does_not_become_one_who_holds_more",
+        "tests/integration/gateway/test_login_users.py::test_who_manages_users_is_no_administrator_by_it",
         "tests/unit/management/roles/test_admission.py::test_nobody_takes_a_global_role_away_that_gives_more_than_they_hold",
     ),
     "S14": ("tests/security/test_secrets.py::test_a_secret_is_shown_to_who_may_read_it_and_in_no_other_shape_to_others",),
     "S15": (
-        "tests/unit/apiserver/test_history.py::test_the_past_is_shown_since_the_right_to_it_was_given",
-        "tests/unit/apiserver/test_history.py::test_a_namespace_of_the_same_name_was_another_one",
+        "tests/integration/apiserver/test_history.py::test_the_past_is_shown_since_the_right_to_it_was_given",
+        "tests/integration/apiserver/test_history.py::test_a_namespace_of_the_same_name_was_another_one",
     ),
     "S16": (
         f"{_PEOPLE}::test_a_cluster_is_not_made_with_secrets_that_its_maker_may_not_read",
         f"{_PEOPLE}::test_whoever_makes_a_credential_gets_at_it_and_nobody_else",
-        "tests/unit/machines/runner/test_running.py::test_a_machine_without_the_clusters_credential_gets_no_process",
+        "tests/integration/machines/runner/test_running.py::test_a_machine_without_the_clusters_credential_gets_no_process",
     ),
     "S17": (
         f"{_RUNNING}::test_nobody_gets_anything_run",
@@ -179,21 +179,23 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/unit/distro/test_noderights.py::test_a_node_asks_for_no_rights",
     ),
     "S24": (
-        "tests/unit/distro/test_supervisor.py::test_a_node_gets_its_certificate_as_long_as_it_is_the_same_host",
+        "tests/integration/distro/test_supervisor.py::test_a_node_gets_its_certificate_as_long_as_it_is_the_same_host",
         "tests/unit/distro/test_authorities.py::test_a_node_gets_a_certificate_for_its_own_name_whatever_it_asks_for",
     ),
-    "S50": ("tests/unit/distro/test_supervisor.py::test_a_worker_gets_no_certificate_for_the_api_a_service_or_another_node",),
+    "S50": (
+        "tests/integration/distro/test_supervisor.py::test_a_worker_gets_no_certificate_for_the_api_a_service_or_another_node",
+    ),
     "S25": (
         "tests/unit/agent/test_files.py::test_nothing_outside_of_the_root_is_touched",
-        "tests/unit/agent/test_images.py::test_no_image_reaches_out_of_its_directory",
-        "tests/unit/agent/test_images.py::test_links_are_kept_and_followed_only_inside",
+        "tests/integration/agent/test_images.py::test_no_image_reaches_out_of_its_directory",
+        "tests/integration/agent/test_images.py::test_links_are_kept_and_followed_only_inside",
     ),
     "S54": (
-        "tests/unit/systemagent/test_script.py::test_an_installation_with_directories_of_its_own_stays_below_the_root",
-        "tests/unit/systemagent/test_script.py::test_a_place_outside_of_a_host_is_refused",
-        "tests/unit/systemagent/test_script.py::test_a_link_of_the_host_itself_is_not_followed_out_of_it",
-        "tests/unit/systemagent/test_script.py::test_the_uninstaller_touches_nothing_outside_of_a_host",
-        "tests/unit/systemagent/test_script.py::test_no_variable_of_a_cluster_moves_a_host",
+        "tests/integration/systemagent/test_script.py::test_an_installation_with_directories_of_its_own_stays_below_the_root",
+        "tests/integration/systemagent/test_script.py::test_a_place_outside_of_a_host_is_refused",
+        "tests/integration/systemagent/test_script.py::test_a_link_of_the_host_itself_is_not_followed_out_of_it",
+        "tests/integration/systemagent/test_script.py::test_the_uninstaller_touches_nothing_outside_of_a_host",
+        "tests/integration/systemagent/test_script.py::test_no_variable_of_a_cluster_moves_a_host",
         "tests/unit/rke/test_admission.py::test_no_variable_says_where_a_host_lives",
         "tests/unit/agent/test_config.py::test_a_host_in_a_directory_keeps_its_own_files_there",
         "tests/unit/agent/test_config.py::test_a_link_does_not_lead_the_agent_out_of_its_root",
@@ -208,9 +210,9 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_TUNNELS}::test_a_session_ends_with_its_token_but_not_within_grace",
     ),
     "S27": (
-        "tests/unit/clusteragent/test_agent.py::test_the_wrong_ca_never_sees_the_token",
-        "tests/unit/clusteragent/test_agent.py::test_the_api_is_dialled_and_nothing_else",
-        "tests/unit/clusteragent/test_trust.py::test_another_checksum_is_refused_before_anything_else_is_asked",
+        "tests/integration/clusteragent/test_agent.py::test_the_wrong_ca_never_sees_the_token",
+        "tests/integration/clusteragent/test_agent.py::test_the_api_is_dialled_and_nothing_else",
+        "tests/integration/clusteragent/test_trust.py::test_another_checksum_is_refused_before_anything_else_is_asked",
     ),
     "S28": (
         f"{_TRYING}::test_what_comes_from_a_cluster_is_no_page_of_ours",
@@ -219,7 +221,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "S29": (
         f"{_PROXY}::test_a_caller_is_themselves_in_the_cluster",
-        "tests/unit/gateway/test_impersonation.py::test_the_role_lets_an_account_be_one_user_in_their_groups",
+        "tests/integration/gateway/test_impersonation.py::test_the_role_lets_an_account_be_one_user_in_their_groups",
     ),
     "S51": (
         "tests/unit/management/health/test_facts.py::test_a_node_is_kept_within_its_bounds_and_says_that_it_was_cut",
@@ -234,8 +236,8 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_JOBS}::test_no_other_job_is",
         f"{_JOBS}::test_what_is_done_is_what_the_machine_says",
         f"{_JOBS}::test_the_server_keeps_its_environment_to_itself",
-        "tests/unit/machines/runner/test_process.py::test_it_reaches_no_file_but_its_own",
-        "tests/unit/machines/runner/test_process.py::test_root_gives_each_process_a_user_of_its_own",
+        "tests/integration/machines/runner/test_process.py::test_it_reaches_no_file_but_its_own",
+        "tests/integration/machines/runner/test_process.py::test_root_gives_each_process_a_user_of_its_own",
     ),
     "S31": (
         "tests/unit/machines/nodedrivers/test_downloads.py::test_another_checksum_leaves_nothing",
@@ -250,8 +252,8 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "S33": (
         f"{_DISK}::test_what_a_server_writes_is_its_owners_whatever_the_umask",
-        "tests/unit/pki/test_pki.py::test_everything_is_private_and_there_after_the_first_start",
-        "tests/unit/pki/test_material.py::test_a_secret_that_others_may_read_is_refused",
+        "tests/integration/pki/test_pki.py::test_everything_is_private_and_there_after_the_first_start",
+        "tests/integration/pki/test_material.py::test_a_secret_that_others_may_read_is_refused",
     ),
     "S34": (f"{_DISK}::test_secrets_are_not_in_the_database_as_they_are",),
     "S35": (
@@ -276,17 +278,17 @@ TESTS: dict[str, tuple[str, ...]] = {
         "tests/unit/machines/provision/test_archive.py::test_a_bomb_does_not_go_off",
     ),
     "S39": (
-        "tests/unit/backup/test_files.py::test_only_its_owner_may_read_it_whatever_the_umask",
-        "tests/unit/backup/test_format.py::test_the_header_is_read_without_the_passphrase_and_nothing_else_is",
-        "tests/unit/backup/test_format.py::test_a_changed_byte_is_found_wherever_it_is",
-        "tests/unit/backup/test_format.py::test_a_forged_file_is_found_though_its_checksum_is_right",
-        "tests/unit/backup/test_format.py::test_a_header_can_t_ask_for_all_memory",
+        "tests/integration/backup/test_files.py::test_only_its_owner_may_read_it_whatever_the_umask",
+        "tests/integration/backup/test_format.py::test_the_header_is_read_without_the_passphrase_and_nothing_else_is",
+        "tests/integration/backup/test_format.py::test_a_changed_byte_is_found_wherever_it_is",
+        "tests/integration/backup/test_format.py::test_a_forged_file_is_found_though_its_checksum_is_right",
+        "tests/integration/backup/test_format.py::test_a_header_can_t_ask_for_all_memory",
         "tests/e2e/operating/test_support_bundle.py::test_a_bundle_tells_how_it_is_and_no_secret_with_the_server_up_or_down",
     ),
     "S40": (
-        "tests/unit/rotation/test_rotations.py::test_every_secret_is_sealed_with_the_new_key_and_stays_readable",
-        "tests/unit/rotation/test_rotations.py::test_certificates_of_the_old_ca_are_good_until_it_is_dropped",
-        "tests/unit/rotation/test_rotations.py::test_tokens_of_the_old_key_are_good_until_it_is_dropped",
+        "tests/integration/rotation/test_rotations.py::test_every_secret_is_sealed_with_the_new_key_and_stays_readable",
+        "tests/integration/rotation/test_rotations.py::test_certificates_of_the_old_ca_are_good_until_it_is_dropped",
+        "tests/integration/rotation/test_rotations.py::test_tokens_of_the_old_key_are_good_until_it_is_dropped",
     ),
     "S41": (
         f"{_BODIES}::test_each_user_has_so_many_bytes_and_all_of_them_together",
@@ -321,11 +323,11 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_SEALING}::test_the_next_apply_of_the_same_yaml_changes_nothing_on_either_side",
         f"{_SEALING}::test_a_copied_marker_is_refused_and_named_by_its_field",
         f"{_SEALING}::test_whether_a_marker_names_anything_is_not_told",
-        "tests/unit/machines/sealed/test_past.py::test_the_past_shows_values_only_to_who_may_read_secrets",
+        "tests/integration/machines/sealed/test_past.py::test_the_past_shows_values_only_to_who_may_read_secrets",
         "tests/unit/machines/machineprovision/test_command.py"
         "::test_secret_fields_are_in_the_environment_and_in_files_and_in_no_argument",
         "tests/unit/machines/machineprovision/test_command.py::test_no_other_argument_of_a_pod_names_a_variable",
-        "tests/unit/machines/runner/test_running.py::test_a_program_gets_the_values_of_sealed_fields_and_nobody_else_does",
+        "tests/integration/machines/runner/test_running.py::test_a_program_gets_the_values_of_sealed_fields_and_nobody_else_does",
         "tests/scenarios/test_sealed_fields.py::test_moving_what_an_older_version_stored_replaces_no_machine",
     ),
     "S55": (
@@ -359,9 +361,9 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_OUTBOUND}::test_a_webhook_is_on_this_machine_but_at_no_metadata_service",
         f"{_OUTBOUND}::test_no_redirect_of_a_download_leads_to_a_metadata_service",
         f"{_OUTBOUND}::test_every_place_that_connects_is_listed_with_whose_the_address_is",
-        "tests/unit/kube/test_outbound.py::test_no_form_of_ipv6_hides_an_address_that_is_refused",
-        "tests/unit/kube/test_outbound.py::test_a_name_is_looked_up_once_and_connected_to_as_it_was_checked",
-        "tests/unit/gateway/test_machineaccess.py::test_a_shell_leads_to_no_address_that_the_policy_refuses",
+        "tests/integration/kube/test_outbound.py::test_no_form_of_ipv6_hides_an_address_that_is_refused",
+        "tests/integration/kube/test_outbound.py::test_a_name_is_looked_up_once_and_connected_to_as_it_was_checked",
+        "tests/integration/gateway/test_machineaccess.py::test_a_shell_leads_to_no_address_that_the_policy_refuses",
     ),
     "S52": (
         "tests/unit/gateway/test_joining_any_moment.py::test_whichever_write_the_server_dies_after_the_host_is_let_in",

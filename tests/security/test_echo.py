@@ -19,7 +19,7 @@ from remuda.gateway.door import Door
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.misreading import Runner, reason
 from remuda.runtime.endpoints import Endpoints
-from tests.unit.gateway.identity_kit import LOGIN, Nothing, house
+from tests.integration.gateway.identity_kit import LOGIN, Nothing, house
 
 SECRET = "Hunter2Hunter2"
 BODY = f'{{"username":"admin","password":"{SECRET}"}}'

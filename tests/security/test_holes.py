@@ -20,7 +20,7 @@ from remuda.client.fetching import FetchError, _next
 from remuda.client.kubeconfig import ConfigError
 from remuda.kube.objects import GroupVersionResource
 from remuda.management.users.tokens import Presented
-from tests.unit.gateway.standing import Standing, standing, until
+from tests.integration.gateway.standing import Standing, standing, until
 
 CLUSTER_ROLE_BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterrolebindings")
 WATCH = "/api/v1/namespaces/default/configmaps?watch=true"

@@ -45,8 +45,8 @@ from remuda.machines.runner.output import Output
 from remuda.machines.terminal import shell
 from remuda.rke import releasedata
 from remuda.rke.names import SECRETS
+from tests.integration.gateway.standing import standing
 from tests.real.ports import free_port
-from tests.unit.gateway.standing import standing
 from tests.unit.machines.machineprovision.kit import CREDENTIAL, papers
 from tests.unit.rke.kit import FLEET
 

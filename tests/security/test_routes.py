@@ -26,7 +26,7 @@ from remuda.gateway.routing import Route, Who
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.objects import GroupVersionResource
 from remuda.runtime.webhooks import WebhookServer
-from tests.unit.gateway.standing import Standing, standing, until
+from tests.integration.gateway.standing import Standing, standing, until
 from tests.unit.gateway.test_registrations import crt_secret
 
 from .page import OPEN, OWN, Row, at

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from remuda.systemagent import build
-from tests.unit.agent.builders import certificate, server, shell
-from tests.unit.agent.fakeapi import KUBECONFIG, FakeApi
-from tests.unit.agent.test_images import FakeRegistry, host_of, layer
+from tests.integration.agent.builders import certificate, server, shell
+from tests.integration.agent.fakeapi import KUBECONFIG, FakeApi
+from tests.integration.agent.test_images import FakeRegistry, host_of, layer
 
 _LAYER = 64 << 20
 _TICK = os.sysconf("SC_CLK_TCK")

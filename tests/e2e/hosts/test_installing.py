@@ -21,8 +21,8 @@ from remuda.images import installer
 from remuda.rke.layout import Layout
 from remuda.systemagent import build, install_script, uninstall_script
 from tests.e2e.serving import eventually
+from tests.integration.gateway.standing import Standing, standing
 from tests.real import need
-from tests.unit.gateway.standing import Standing, standing
 
 from .conftest import HostKit
 

@@ -11,9 +11,9 @@ from remuda.client.https import HttpsClient
 from remuda.machines.machineprovision.names import JOBS, PODS
 from remuda.machines.runner import jobstatus
 from remuda.machines.runner.grant import cluster_of
+from tests.integration.machines.runner.kit import FLEET, PAPERS, TOKEN, forged, furnished
 from tests.real import need
 from tests.real.cluster import RealCluster
-from tests.unit.machines.runner.kit import FLEET, PAPERS, TOKEN, forged, furnished
 
 pytestmark = pytest.mark.real
 

@@ -17,8 +17,8 @@ import pytest
 from remuda.machines.errors import Reason, parsed
 from remuda.machines.provision import archive
 from tests.e2e.serving import Served
+from tests.integration.machines.sshhost import SshHost
 from tests.real import need
-from tests.unit.machines.sshhost import SshHost
 
 pytestmark = pytest.mark.real
 Obj = dict[str, Any]
