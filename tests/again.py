@@ -3,8 +3,9 @@
 Tests with real peers and real processes share two cores with each other, and one late answer in thousands says nothing about
 Remuda. At the end of the session each failed test of these tiers runs once more, by itself, in a process of its own. If all of
 them pass, the session passes and prints `UNSTABLE: <test>`; the first failure stays in the output in full. Every such test
-belongs into `tests/unstable.md`, with its cause. Tests of the other tiers are deterministic and have one try (`tests/unit/test_tiers.py`
-keeps unit tests so), and what a fuzzer has found once is found. One try has everything when many tests fail: that is a defect.
+belongs into `tests/unstable.md`, with its cause. Tests of the other tiers are deterministic and have one try: unit tests by the
+rule of `tests/unit/test_tiers.py`, and what a fuzzer has found once is found. So has everything when many tests fail: that is a
+defect.
 """
 
 from __future__ import annotations

@@ -23,8 +23,9 @@ import pytest
 from remuda.rke.plans import File, HttpGet, Instruction, PeriodicInstruction, Plan, Probe, checksum, encode
 from remuda.rke.plansecrets import decode, with_question
 from tests.e2e.serving import eventually
-from tests.integration.agent.builders import certificate, server
+from tests.integration.agent.builders import server
 from tests.real.systemagents import KINDS, ORIGINAL, OURS, Agent, Api, PlanSecret, both_possible, named, serving, unpacked
+from tests.unit.certificates import certificate
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1500)]
 

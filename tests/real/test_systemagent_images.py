@@ -15,10 +15,11 @@ import pytest
 
 from remuda.agent.images.pull import host_architecture
 from remuda.rke.plans import Instruction, Plan
-from tests.integration.agent.builders import certificate, server
+from tests.integration.agent.builders import server
 from tests.integration.agent.test_images import Entry, FakeRegistry, digest, host_of, layer
 from tests.real.systemagents import Api
 from tests.real.test_systemagent import Pair, api, in_state
+from tests.unit.certificates import certificate
 
 __all__ = ["api"]
 

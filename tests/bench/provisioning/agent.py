@@ -14,9 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from remuda.systemagent import build
-from tests.integration.agent.builders import certificate, server, shell
+from tests.integration.agent.builders import server, shell
 from tests.integration.agent.fakeapi import KUBECONFIG, FakeApi
 from tests.integration.agent.test_images import FakeRegistry, host_of, layer
+from tests.unit.certificates import certificate
 
 _LAYER = 64 << 20
 _TICK = os.sysconf("SC_CLK_TCK")

@@ -24,8 +24,9 @@ from remuda.agent.images import Reference, Stager, parse
 from remuda.agent.images.extract import Tree
 from remuda.agent.images.pull import Puller, host_architecture
 from remuda.agent.images.registries import Registries, load, rewritten
+from tests.unit.certificates import certificate
 
-from .builders import certificate, server
+from .builders import server
 
 
 @pytest.mark.parametrize(

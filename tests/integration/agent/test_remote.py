@@ -19,8 +19,9 @@ from remuda.agent.kubeapi import KubeApi
 from remuda.agent.progress import Progress
 from remuda.agent.remote import Remote, Superseded
 from remuda.agent.watch import SecretWatch
+from tests.unit.certificates import certificate
 
-from .builders import certificate, engine, file, plan_bytes, server, shell
+from .builders import engine, file, plan_bytes, server, shell
 from .fakeapi import KUBECONFIG, FakeApi
 
 

@@ -19,6 +19,8 @@ from tests.unit.gateway.import_kit import Management, management
 from tests.unit.gateway.test_importing import asked
 from tests.unit.management.clusters.kit import CA, URL
 
+from .listening import door
+
 ENVIRONMENT = {"REMUDA_SERVER_URL": URL}
 
 
@@ -86,7 +88,7 @@ async def test_binaries_of_the_original_are_served_where_somebody_put_them(place
     _, answer = await asked(place, "/system-agent-install.sh")
     assert answer.text is not None
     assert f"CATTLE_AGENT_FALLBACK_URL='{URL}/assets/rancher-system-agent-{{arch}}'" in answer.text
-    async with place.door() as where, aiohttp.ClientSession() as http:
+    async with door(place) as where, aiohttp.ClientSession() as http:
         got = await http.get(f"http://{where}/assets/rancher-system-agent-amd64")
         assert (got.status, await got.read()) == (200, b"\x7fELF")
 

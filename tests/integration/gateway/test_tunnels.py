@@ -40,6 +40,8 @@ from tests.unit.gateway.import_kit import Management, management
 from tests.unit.gateway.test_contact import CA
 from tests.unit.gateway.test_registrations import crt_secret
 
+from .listening import door
+
 Obj = dict[str, Any]
 TOKEN, NODE, LOCAL, OLD = "b" * 54, "c" * 54, "d" * 54, "f" * 54
 ID = "c-m-abcdefgh"
@@ -159,7 +161,7 @@ async def place(clock: Clock = SYSTEM_CLOCK) -> AsyncIterator[Place]:
         await made.settle()
         given = [token for *_, token in tokens]
         assert await wait_until(SYSTEM_CLOCK, lambda: all(registrations.cluster_of(each) is not None for each in given), 60)
-        address = await stack.enter_async_context(made.door())
+        address = await stack.enter_async_context(door(made))
         yield Place(made, address, stack, tunnels)
 
 

@@ -18,7 +18,7 @@ from remuda.apiserver.admission.defaults import (
 from remuda.apiserver.admission.namespaces import NamespaceLifecycle
 from remuda.apiserver.admission.serviceaccounts import ServiceAccounts
 from remuda.apiserver.admission.warnings import warning_headers
-from remuda.kube.clock import Rng, SystemClock
+from remuda.kube.clock import Rng, VirtualClock
 from remuda.kube.errors import ApiError, required
 
 from .stored import Stored, namespace, pod, request, widget
@@ -75,7 +75,7 @@ async def test_three_namespaces_are_immortal(source: Stored, name: str) -> None:
 
 
 def accounts(source: Stored) -> ServiceAccounts:
-    return ServiceAccounts(source, SystemClock(), Rng(7))
+    return ServiceAccounts(source, VirtualClock(), Rng(7))
 
 
 async def test_a_pod_runs_as_the_default_account_with_its_token_mounted(source: Stored) -> None:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from remuda.apiserver.pki import Pki
 from remuda.capi.cluster import Clusters
 from remuda.client.kubeconfig import parse, select
-from remuda.kube.clock import SYSTEM_CLOCK, Entropy
+from remuda.kube.clock import Entropy, VirtualClock
 from remuda.kube.objects import GroupVersionResource
 
 from .kit import NAMESPACE, World, world
@@ -25,7 +25,7 @@ SECRETS = GroupVersionResource("", "v1", "secrets")
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Obj:
-    pki = Pki.ensure(tmp_path_factory.mktemp("pki"), (), SYSTEM_CLOCK, Entropy(1))
+    pki = Pki.ensure(tmp_path_factory.mktemp("pki"), (), VirtualClock(), Entropy(1))
     return {"tls.crt": pki.ca_pem, "tls.key": pki.ca_key.read_bytes()}
 
 

@@ -7,8 +7,6 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from aiohttp import web
-
 from remuda import kcm
 from remuda.api import crds
 from remuda.api.management_cattle_io import GROUP
@@ -17,8 +15,7 @@ from remuda.apiserver.server import Config, Server
 from remuda.client.inprocess import InProcessClient
 from remuda.gateway.asking import Asked
 from remuda.gateway.services import Services
-from remuda.gateway.targets import judge
-from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng, VirtualClock, wait_until
+from remuda.kube.clock import Clock, Entropy, Rng, VirtualClock
 from remuda.kube.objects import GroupVersionResource
 from remuda.management.settings import Settings
 from remuda.runtime import Informers
@@ -61,7 +58,7 @@ class Management:
             environment=environment,
         )
         self.services.settings = lambda: Settings((), environment)
-
+        # What was asked where its routes listen.
         self.asked: list[Asked] = []
 
     async def settle(self, seconds: float = 1.0) -> None:
@@ -71,40 +68,22 @@ class Management:
         else:
             await self.clock.sleep(0.05)
 
-    @contextlib.asynccontextmanager
-    async def door(self) -> AsyncIterator[str]:
-        """The routes, listening; where."""
-
-        async def handle(request: web.BaseRequest) -> web.StreamResponse:
-            target = judge(request.path_qs)
-            found = self.services.routes.find(request.method, target)
-            assert isinstance(found, tuple)
-            asked = Asked(request, target, "127.0.0.1", found[1])
-            self.asked.append(asked)
-            return await found[0].answer(asked)
-
-        runner = web.ServerRunner(web.Server(handle), shutdown_timeout=1)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        try:
-            yield f"127.0.0.1:{runner.addresses[0][1]}"
-        finally:
-            self.services.tunnels.close()
-            await runner.cleanup()
-
     async def namespace(self, name: str) -> None:
         await self.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
 
-async def _served(server: Server, definitions: list[Obj]) -> None:
+async def _served(made: Management, definitions: list[Obj]) -> None:
     """On the system's clock they take a moment."""
+    kinds = [each["spec"]["names"]["plural"] for each in definitions]
 
-    def all_are() -> bool:
-        kinds = [each["spec"]["names"]["plural"] for each in definitions]
-        return all(server.registry.find(GROUP, "v3", kind) is not None for kind in kinds)
+    def missing() -> list[str]:
+        return [kind for kind in kinds if made.server.registry.find(GROUP, "v3", kind) is None]
 
-    assert await wait_until(SYSTEM_CLOCK, all_are, 60)
+    for _ in range(1200):
+        await made.settle()
+        if not missing():
+            return
+    raise AssertionError(f"not served: {missing()}")
 
 
 @contextlib.asynccontextmanager
@@ -120,8 +99,7 @@ async def management(
         definitions = crds([GROUP])
         for crd in definitions:
             await made.client.create(CRDS, crd)
-        await made.settle()
-        await _served(server, definitions)
+        await _served(made, definitions)
         yield made
     finally:
         for task in (running, keeper):

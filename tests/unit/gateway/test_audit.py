@@ -336,17 +336,20 @@ def test_lines_are_forced_to_disk_as_was_chosen(tmp_path: Path, fsync: Fsync, ti
 async def test_now_and_then_is_only_when_there_is_something(tmp_path: Path) -> None:
     forced: list[int] = []
     clock = VirtualClock()
-    log = AuditLog(tmp_path / "audit.log", clock, every=1.0, force=forced.append)
+    loop, first = asyncio.get_running_loop(), asyncio.Event()
+
+    def force(file: int) -> None:
+        forced.append(file)
+        loop.call_soon_threadsafe(first.set)
+
+    log = AuditLog(tmp_path / "audit.log", clock, every=1.0, force=force)
     task = asyncio.create_task(log.keep_forced())
     await clock.advance(5)
     assert forced == []
     log.record(record())
     log.record(record())
     await clock.advance(1)
-    for _ in range(4000):
-        if forced:
-            break
-        await asyncio.sleep(0.005)
+    await first.wait()
     await clock.advance(5)
     assert len(forced) == 1
     task.cancel()

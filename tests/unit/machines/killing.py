@@ -18,7 +18,7 @@ from typing import Self
 from remuda.apiserver.server import Config, Server
 from remuda.client.api import Client
 from remuda.client.inprocess import InProcessClient
-from remuda.kube.clock import SYSTEM_CLOCK
+from remuda.kube.clock import VirtualClock
 from remuda.kube.objects import GroupVersionResource
 from remuda.machines.driver import Driver, Machine, Surroundings
 from remuda.machines.options import Options
@@ -68,7 +68,7 @@ class Place:
         self.name = name
 
     def secret(self) -> StateSecret:
-        return StateSecret(self.client, "default", self.name, SYSTEM_CLOCK)
+        return StateSecret(self.client, "default", self.name, VirtualClock())
 
     async def files(self) -> dict[str, bytes]:
         """What is kept in it."""

@@ -8,13 +8,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from aiohttp import web
 
 from remuda.client.fetching import FetchError
-from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.management.footprint import NAMESPACE
 from remuda.rke import runtimes
-from remuda.rke.releasedata import CONFIG_MAPS, NAME, SETTING, ReleaseData, StoredReleases, fetcher, source_of
+from remuda.rke.releasedata import CONFIG_MAPS, NAME, SETTING, ReleaseData, StoredReleases, source_of
 from remuda.rke.releases import built_in
 from remuda.runtime import Reconciler
 from tests.unit.management.clusters.kit import EVENTS, NAMESPACES, Parts, World, world
@@ -142,31 +140,6 @@ async def test_the_setting_may_hold_the_data_and_ours_comes_back_without_it() ->
         await now.world.settle()
         assert await now.versions() == built_in().versions(runtimes.K3S)
         assert await now.world.find(CONFIG_MAPS, NAME, NAMESPACE) is None
-
-
-async def test_a_document_is_fetched_from_the_web() -> None:
-    async def moved(request: web.Request) -> web.Response:
-        raise web.HTTPFound("/data.json")
-
-    async def there(request: web.Request) -> web.Response:
-        return web.json_response(data("v1.33.1+k3s1"))
-
-    app = web.Application()
-    app.add_routes([web.get("/moved.json", moved), web.get("/data.json", there)])
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        host, port = runner.addresses[0][:2]
-        fetch = fetcher(SYSTEM_CLOCK, {})
-        assert json.loads(await fetch(f"http://{host}:{port}/moved.json")) == data("v1.33.1+k3s1")
-        with pytest.raises(FetchError, match="answered 404"):
-            await fetch(f"http://{host}:{port}/none.json")
-    finally:
-        await runner.cleanup()
-    with pytest.raises(FetchError, match="can't be reached"):
-        await fetch(f"http://{host}:{port}/data.json")
 
 
 def test_how_often_may_be_a_number_or_text() -> None:

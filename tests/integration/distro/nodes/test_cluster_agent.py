@@ -43,7 +43,8 @@ async def test_the_agent_of_a_simulated_cluster_connects(pki: Pki, tmp_path: Pat
     await gate.open()
     try:
         async with village(clock=SYSTEM_CLOCK, pki=pki) as place:
-            await place.add_node("a", root=tmp_path, api_server=place.url)
+            await place.server.listen()
+            await place.add_node("a", root=tmp_path, api_server=place.server.url)
             cluster = {"metadata": {"name": CLUSTER}, "spec": {}}
             settings = Settings((), {"CATTLE_AGENT_IMAGE": "registry.example.org/remuda/cluster-agent:v1"})
             await _apply(place, Wanted(cluster, settings, gate.url, TOKEN, gate.checksum))
@@ -53,7 +54,7 @@ async def test_the_agent_of_a_simulated_cluster_connects(pki: Pki, tmp_path: Pat
 
             await place.until("the agent is connected", connected)
             told = gate.contacts[0].introduction
-            assert told["address"] == place.url.removeprefix("https://")
+            assert told["address"] == place.server.url.removeprefix("https://")
             (pod,) = (await place.client.list(PODS, NAMESPACE))["items"]
             logs = tmp_path / f"var/log/pods/{NAMESPACE}_{name_of(pod)}_{uid_of(pod)}/cluster-register/0.log"
 
@@ -90,8 +91,9 @@ async def test_tokens_are_checked_beside_the_api_of_a_simulated_cluster(pki: Pki
     asking = WebhookClient(SYSTEM_CLOCK)
     try:
         async with village(clock=SYSTEM_CLOCK, pki=pki) as place:
+            await place.server.listen()
             labels = {"node-role.kubernetes.io/control-plane": "true"}
-            await place.add_node("a", root=tmp_path, api_server=place.url, internal_ip=address, labels=labels)
+            await place.add_node("a", root=tmp_path, api_server=place.server.url, internal_ip=address, labels=labels)
             definitions = crds([GROUP])
             await install_missing(place.client, definitions)
             await established(place.client, SYSTEM_CLOCK, [name_of(each) for each in definitions])

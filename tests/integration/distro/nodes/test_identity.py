@@ -28,6 +28,7 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
 
 async def test_a_node_needs_no_more_than_what_is_its_own(pki: Pki, tmp_path: Path) -> None:
     async with village(clock=SYSTEM_CLOCK, pki=pki) as place:
+        await place.server.listen()
         assert place.server is not None
         await restrict_nodes(place.server)
         issued = pki.issue_client("system:node:a", ["system:nodes"])
@@ -36,7 +37,7 @@ async def test_a_node_needs_no_more_than_what_is_its_own(pki: Pki, tmp_path: Pat
             "client-key-data": base64.b64encode(issued.key).decode(),
         }
         path = tmp_path / "kubeconfig"
-        path.write_text(yamlio.dumps(kubeconfig(place.url, pki.ca_pem, "node", user)))
+        path.write_text(yamlio.dumps(kubeconfig(place.server.url, pki.ca_pem, "node", user)))
         pace = Pace(0.0, 0.0, 0.1)
         config = NodeConfig(name="a", kubeconfig=path, root=tmp_path, programs=(_SLEEPER,), pace=pace)
         node = asyncio.create_task(run_node(config, SYSTEM_CLOCK, Rng(1)))

@@ -14,6 +14,7 @@ import pytest
 
 from remuda.machines.runner import jail
 from remuda.machines.runner.confinement import Around, Jailed, environment, jailed
+from remuda.machines.runner.directories import Directories
 from remuda.machines.runner.process import Child
 
 AROUND = Around.this({})
@@ -172,3 +173,19 @@ async def gone(pid: int) -> None:
             return
         assert time.monotonic() < until, f"process {pid} still runs"
         await asyncio.sleep(0.02)
+
+
+def test_what_still_runs_where_a_server_is_no_more_ends_and_nobody_else(tmp_path: Path) -> None:
+    left = tmp_path / "remuda-jobs-999999999-123-abc"
+    (left / "job-x").mkdir(parents=True)
+    theirs = [str(left / "job-x"), str(tmp_path), f"{left}-else/job-x"]
+    running = [subprocess.Popen(["sleep", "600"], env={"HOME": home}, start_new_session=True) for home in theirs]
+    try:
+        Directories(tmp_path).open()
+        assert running[0].wait(60) == -signal.SIGKILL
+        assert [each.poll() for each in running[1:]] == [None, None]
+        assert not left.exists()
+    finally:
+        for each in running:
+            each.kill()
+            each.wait()

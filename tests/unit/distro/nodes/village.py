@@ -36,7 +36,6 @@ class Village:
         self.clock = clock
         self.client = connect("kubectl")
         self.root_ca = root_ca
-        self.url = ""
         self.server: Server | None = None
         self.nodes: dict[str, asyncio.Task[None]] = {}
         self._tokens = tokens
@@ -210,7 +209,7 @@ async def _answer(value: bool) -> bool:
 
 @contextlib.asynccontextmanager
 async def village(*nodes: str, clock: Clock | None = None, pki: Pki | None = None) -> AsyncIterator[Village]:
-    """With `pki` its API listens, and its CA is known in every namespace."""
+    """With `pki` its API can listen (`server.listen`), and its CA is known in every namespace."""
     clock = clock or VirtualClock()
     config = Config(
         data_dir=None,
@@ -223,13 +222,10 @@ async def village(*nodes: str, clock: Clock | None = None, pki: Pki | None = Non
         pki=pki,
     )
     server = await Server.open(config)
-    if pki is not None:
-        await server.listen()
     ca = pki.ca_pem.decode() if pki is not None else "ca"
     found = Village(lambda who: InProcessClient(server, manager=who), clock, root_ca=ca, tokens=server.issuer)
     found.server = server
     try:
-        found.url = server.url if pki is not None else ""
         found.control()
         for name in nodes:
             await found.add_node(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 from collections.abc import AsyncIterator
@@ -154,15 +153,6 @@ async def papers(*, local: bool = True, begin: bool = True) -> AsyncIterator[Pap
             world.begin()
         await world.settle()
         yield Papers(world)
-
-
-async def eventually(check: Any, seconds: float = 120.0) -> None:
-    """For tests with real processes."""
-    loop = asyncio.get_running_loop()
-    until = loop.time() + seconds
-    while not await check():
-        assert loop.time() < until, "it never came true"
-        await asyncio.sleep(0.05)
 
 
 def provider_id(obj: Obj) -> str:

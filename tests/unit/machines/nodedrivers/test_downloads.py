@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from remuda.client.fetching import FetchError, fetched
-from remuda.kube.clock import SYSTEM_CLOCK
+from remuda.kube.clock import VirtualClock
 from remuda.machines.errors import DriverError, Reason
 from remuda.machines.nodedrivers.downloads import checksum_problem, downloaded, name_problem, unpacked, url_problem
 
@@ -98,7 +98,7 @@ async def test_another_version_is_another_program(tmp_path: Path) -> None:
 async def test_an_address_that_nobody_can_read_is_told() -> None:
     with pytest.raises(FetchError, match=r"https://a\.example:99999/ can't be reached: .*[Pp]ort"):
         await fetched(
-            "https://a.example:99999/", SYSTEM_CLOCK, context=ssl.create_default_context(), proxy=None, within=1, largest=1
+            "https://a.example:99999/", VirtualClock(), context=ssl.create_default_context(), proxy=None, within=1, largest=1
         )
 
 

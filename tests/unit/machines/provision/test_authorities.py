@@ -6,7 +6,7 @@ import ssl
 from pathlib import Path
 
 from remuda.machines.provision.authorities import trusted
-from tests.integration.agent.builders import certificate
+from tests.unit.certificates import certificate
 
 
 def test_what_lies_beside_a_pod_is_trusted_as_the_system_is(tmp_path: Path) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -246,22 +244,6 @@ def test_nothing_is_left_of_a_directory_that_could_not_be_filled(tmp_path: Path)
         directories.make({"kubeconfig": b"secret", "x" * 300: b""}, 0)
     assert not list(tmp_path.glob("*/job-*"))
     directories.close()
-
-
-def test_what_still_runs_where_a_server_is_no_more_ends_and_nobody_else(tmp_path: Path) -> None:
-    left = tmp_path / "remuda-jobs-999999999-123-abc"
-    (left / "job-x").mkdir(parents=True)
-    theirs = [str(left / "job-x"), str(tmp_path), f"{left}-else/job-x"]
-    running = [subprocess.Popen(["sleep", "600"], env={"HOME": home}, start_new_session=True) for home in theirs]
-    try:
-        Directories(tmp_path).open()
-        assert running[0].wait(60) == -signal.SIGKILL
-        assert [each.poll() for each in running[1:]] == [None, None]
-        assert not left.exists()
-    finally:
-        for each in running:
-            each.kill()
-            each.wait()
 
 
 def test_what_a_server_left_that_is_no_more_is_swept(tmp_path: Path) -> None:

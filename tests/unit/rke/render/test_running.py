@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +11,7 @@ from remuda.rke.layout import Layout
 from remuda.rke.planner.render import BuiltInRegistry, Facts, idempotence, installing
 from remuda.rke.planner.render.ground import Ground, Host
 from remuda.rke.planner.snapshot import CannotRender, Join, Machine
-from remuda.rke.plans import HttpGet, Plan, Probe, file_at, instruction, variable
+from remuda.rke.plans import HttpGet, Plan, Probe, instruction, variable
 from remuda.rke.runtimes import RKE2, Directories
 
 from . import kit
@@ -251,29 +248,3 @@ class TestIdempotence:
         assert found.env == ("X=1",)
         script = "/var/lib/rancher/capr/idempotence/idempotent.sh"
         assert found.args == ("-x", script, "etcd-restore", value, command, "/bin/touch", "/var/lib/rancher/capr", "a")
-
-    def test_it_runs_once_an_attempt_and_again_after_a_failure(self, tmp_path: Path) -> None:
-        directories = dataclasses.replace(Directories.of(RKE2), provisioning=str(tmp_path))
-        script = file_at(Plan(files=(idempotence.file(directories),)), idempotence.script_path(directories))
-        assert script is not None
-        at = Path(script.path)
-        at.parent.mkdir(parents=True)
-        at.write_bytes(script.data)
-        log, broken = tmp_path / "log", tmp_path / "broken"
-
-        def run(attempt: int, value: str = "1") -> int:
-            command = f'test ! -e "{broken}" && echo ran >> "{log}"'
-            found = idempotence.instruction(directories, "test", value, "/bin/sh", ["-c", command])
-            env = {"CATTLE_AGENT_ATTEMPT_NUMBER": str(attempt), "PATH": "/usr/bin:/bin"}
-            return subprocess.run([found.command, *found.args], env=env, check=False, capture_output=True, timeout=20).returncode
-
-        def ran() -> int:
-            return len(log.read_text().splitlines()) if log.exists() else 0
-
-        broken.touch()
-        assert (run(1), ran()) == (1, 0)
-        broken.unlink()
-        assert (run(1), ran()) == (0, 1)
-        assert (run(1), ran()) == (0, 1)
-        assert (run(2), ran()) == (0, 2)
-        assert (run(2, value="2"), ran()) == (0, 3)
