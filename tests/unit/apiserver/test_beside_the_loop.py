@@ -19,18 +19,18 @@ from remuda.kube import yamlio
 async def test_yaml_is_written_beside_the_loop_when_it_is_long(
     monkeypatch: pytest.MonkeyPatch, letters: int, beside: bool
 ) -> None:
-    threads: list[threading.Thread] = []
+    threads: list[int] = []
     written = yamlio.dumps
 
     def dumps(value: Any) -> str:
-        threads.append(threading.current_thread())
+        threads.append(threading.get_ident())
         return written(value)
 
     monkeypatch.setattr(yamlio, "dumps", dumps)
     value = {"kind": "List", "items": [{"text": "x" * letters}]}
     response = await responses.body(make_mocked_request("GET", "/"), json.dumps(value).encode(), media_type=YAML)
     assert isinstance(response.body, bytes) and yamlio.loads(response.body) == value
-    assert [each is not threading.main_thread() for each in threads] == [beside]
+    assert [each != threading.get_ident() for each in threads] == [beside]
 
 
 def in_protobuf(letters: int) -> bytes:
