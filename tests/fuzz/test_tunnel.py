@@ -18,7 +18,8 @@ from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.tunnel import Server, TunnelClient, TunnelError, frames
 from remuda.tunnel.errors import FrameError
 from remuda.tunnel.frames import Kind, encode
-from tests.integration.tunnel.pair import TOKEN, Door, echo, listening, read_exactly, stopped, until
+from tests.integration.tunnel.pair import TOKEN, Door, echo, listening, read_exactly, stopped
+from tests.waiting import until
 
 from .budget import complaints, fuzzing
 from .shapes import mangled

@@ -25,6 +25,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, finalizers_of, uid_of
 from tests.unit.api_types.objects import CLUSTER, GOOD
 from tests.unit.builtin.cases import KINDS, merged
+from tests.waiting import until
 
 Obj = dict[str, Any]
 
@@ -141,10 +142,12 @@ def sample(served: Served, schemas: dict[tuple[str, str], Obj], namespace: str) 
 async def server() -> AsyncIterator[Server]:
     async with running(Config(None), listen=False, choice=chosen("*")) as made:
         client = InProcessClient(made)
-        async with asyncio.timeout(SECONDS):
+
+        async def complete() -> bool:
             # The kinds of node drivers are the last to come.
-            while not any(each.resource.group == "rke-machine.cattle.io" for each in (await _kinds(client))[0]):
-                await asyncio.sleep(0.1)
+            return any(each.resource.group == "rke-machine.cattle.io" for each in (await _kinds(client))[0])
+
+        await until(complete, quiet=SECONDS, pause=0.1)
         await _settled(client)
         yield made
 
@@ -193,13 +196,16 @@ async def _settled(client: Client) -> None:
 
 async def _until_gone(client: Client, made: list[tuple[Served, Obj]]) -> None:
     left = made
-    try:
-        async with asyncio.timeout(SECONDS):
-            while left := [each for each in left if await _find(client, *each) is not None]:
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        found = {f"{served.resource}": await _find(client, served, obj) for served, obj in left}
-        pytest.fail(f"not gone: { {name: finalizers_of(obj) for name, obj in found.items() if obj} }")
+    held: dict[str, Any] = {}
+
+    async def none_is_left() -> bool:
+        nonlocal left, held
+        found = [(each, await _find(client, *each)) for each in left]
+        left = [each for each, obj in found if obj is not None]
+        held = {str(each[0].resource): finalizers_of(obj) for each, obj in found if obj is not None}
+        return not left
+
+    await until(none_is_left, "all of them to be gone", quiet=SECONDS, seen=lambda: held, pause=0.05)
 
 
 def _finalizers_in_source() -> set[str]:

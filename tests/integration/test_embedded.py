@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from remuda.kube.conditions import get
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 from remuda.runtime.choice import UnknownController
+from tests.waiting import until
 
 Obj = dict[str, Any]
 NAMESPACES = GroupVersionResource("", "v1", "namespaces")
@@ -48,18 +48,6 @@ def provider_crd() -> Obj:
             "versions": [{"name": "v7", "served": True, "storage": True, "schema": schema}],
         },
     }
-
-
-async def until(found: Callable[[], Awaitable[Any]], seconds: float = 60) -> Any:
-    async with asyncio.timeout(seconds):
-        while True:
-            try:
-                if answer := await found():
-                    return answer
-            except ApiError as error:
-                if not error.is_not_found:
-                    raise
-            await asyncio.sleep(0.02)
 
 
 async def served(server: Server) -> InProcessClient:
@@ -157,7 +145,7 @@ async def test_a_cluster_that_is_wanted_is_planned() -> None:
             said = {each["type"]: each.get("message") for each in (found.get("status") or {}).get("conditions") or ()}
             return "to be registered" in (said.get("Ready") or "")
 
-        await until(waits_for_machines, 60)
+        await until(waits_for_machines)
         (beacon,) = (await client.list(plan.BEACONS))["items"]
         assert beacon["metadata"]["name"] == "demo"
 

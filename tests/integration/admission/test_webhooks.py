@@ -19,6 +19,7 @@ from remuda.apiserver.webhook_client import NoServices, WebhookClient
 from remuda.kube.clock import Entropy, SystemClock, VirtualClock
 from remuda.kube.errors import ApiError
 from tests.unit.admission.stored import Stored, Widgets, namespace, request, widget
+from tests.waiting import until
 
 from .hookserver import HookServer, allow, patch, respond, serve_hooks
 
@@ -174,8 +175,7 @@ async def test_a_slow_webhook_times_out_on_the_injected_clock(server: HookServer
     server.hang = asyncio.Event()
     world.validating(hook(server.config(), timeoutSeconds=3))
     writing = asyncio.create_task(world.write(request(widget(), "widgets")))
-    while not server.reviews:
-        await asyncio.sleep(0.01)
+    await until(lambda: server.reviews)
     assert not writing.done()
     await clock.advance(3)
     with pytest.raises(ApiError) as caught:

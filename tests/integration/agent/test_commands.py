@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 from remuda.agent.commands import KEPT, Finished, Kept, run
+from tests.waiting import wait_until
 
 
 def sh(script: str, directory: Path, timeout: float = 60) -> tuple[Finished, list[str]]:
@@ -38,15 +38,14 @@ def test_a_hanging_command_is_killed_with_everything_it_started(tmp_path: Path) 
     assert (result.exit_code, result.stdout) == (-1, b"before\n")
     assert "killed" in result.why
     pid = int((tmp_path / "pid").read_text())
-    for _ in range(1500):
+
+    def gone() -> bool:
         try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                break
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
         except (FileNotFoundError, ProcessLookupError):
-            break
-        time.sleep(0.02)
-    else:
-        raise AssertionError("the grandchild lives on")
+            return True
+
+    wait_until(gone, "the end of the grandchild")
 
 
 def test_a_flood_is_kept_at_both_ends_and_blocks_nobody(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -17,6 +16,7 @@ from remuda.client.inprocess import InProcessClient
 from remuda.embedded import running
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, with_path
+from tests.waiting import until
 
 POOLS = GroupVersionResource(GROUP, VERSION, "machinepools")
 NAME = "machinepools.cluster.x-k8s.io"
@@ -34,9 +34,7 @@ def client(server: Server) -> Client:
 
 
 async def served(server: Server) -> None:
-    async with asyncio.timeout(60):
-        while not all(server.registry.find(GROUP, version, "machinepools") for version in (VERSION, OLD_VERSION)):
-            await asyncio.sleep(0.01)
+    await until(lambda: all(server.registry.find(GROUP, version, "machinepools") for version in (VERSION, OLD_VERSION)))
 
 
 @pytest.mark.parametrize("version", [VERSION, OLD_VERSION])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -17,6 +16,7 @@ from remuda.kube.conditions import conditions_of
 from remuda.kube.objects import GroupVersionResource, with_path, without_path
 from remuda.runtime.admission import AdmittedType, install
 from tests.unit.api_types.objects import GOOD, KINDS, MACHINE, Obj, check_words, obj
+from tests.waiting import until
 
 CRDS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 
@@ -41,9 +41,7 @@ async def server() -> AsyncIterator[Server]:
         client = InProcessClient(made)
         for crd in api.crds():
             await client.apply(CRDS, crd, field_manager="test")
-        async with asyncio.timeout(60):
-            while not all(made.registry.find(GROUP, OLD_VERSION, plural) for plural in KINDS):
-                await asyncio.sleep(0.01)
+        await until(lambda: all(made.registry.find(GROUP, OLD_VERSION, plural) for plural in KINDS))
         yield made
 
 

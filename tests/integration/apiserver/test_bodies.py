@@ -15,10 +15,10 @@ import pytest
 from remuda.apiserver.http.seats import SMALL_BODY, BodyRoom, HeldBody
 from remuda.apiserver.server import Server
 from remuda.client.inprocess import InProcessClient
-from remuda.kube.clock import SYSTEM_CLOCK, wait_until
 from remuda.kube.objects import GroupVersionResource
 from tests.real.pki import Authority
 from tests.unit.apiserver.serving import CONFIG_MAPS, config_map, served
+from tests.waiting import until
 
 LARGE = 10 * SMALL_BODY
 HOOKS = GroupVersionResource("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations")
@@ -96,7 +96,7 @@ def padded(name: str, size: int, namespace: str = "default") -> bytes:
 
 
 async def holds(server: Server, size: int) -> None:
-    assert await wait_until(SYSTEM_CLOCK, lambda: server.flow.bodies.bytes == size, 60.0, poll=0.01)
+    await until(lambda: server.flow.bodies.bytes == size)
 
 
 async def create(server: Server, name: str, size: int, user: str = "", namespace: str = "default") -> tuple[int, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -14,6 +14,7 @@ from aiohttp import web
 from remuda.apiserver.http.lines import Lines, Patience, Room
 from remuda.apiserver.http.listener import Listener
 from remuda.kube.clock import VirtualClock
+from tests.waiting import until
 
 
 class Place:
@@ -60,12 +61,6 @@ class Place:
             await self.clock.advance(1.0)
             cut += self.lines.look()
         return cut
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not true():
-            await asyncio.sleep(0.005)
 
 
 @asynccontextmanager

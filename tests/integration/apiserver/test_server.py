@@ -17,15 +17,16 @@ from remuda.apiserver.authn import Credentials
 from remuda.apiserver.encryption import PREFIX, parse_keys, render_keys
 from remuda.apiserver.server import Config, PartFailed, Server
 from remuda.client.inprocess import InProcessClient
-from remuda.kube.clock import SYSTEM_CLOCK, VirtualClock, rfc3339, wait_until
+from remuda.kube.clock import VirtualClock, rfc3339
 from remuda.kube.objects import GroupVersionResource
 from tests.unit.apiserver.serving import CONFIG_MAPS, SECRETS, config_map, served, version_of
+from tests.waiting import until
 
 SERVICE_ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
 
 
 async def holds(predicate: Callable[[], bool]) -> None:
-    assert await wait_until(SYSTEM_CLOCK, predicate, 60.0, poll=0.01)
+    await until(predicate)
 
 
 # --- what ends it ---------------------------------------------------------------------------------------------------------

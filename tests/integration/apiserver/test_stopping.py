@@ -12,6 +12,7 @@ import pytest
 
 from remuda.apiserver.server import Server
 from tests.unit.apiserver.serving import config_map, served
+from tests.waiting import until
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -60,8 +61,7 @@ async def test_a_request_under_way_is_finished_and_its_connection_closed(server:
     await head(reader)
     await reader.readexactly(2)
     stopping = asyncio.create_task(server.close(60))
-    while not server.handler.stopping:
-        await asyncio.sleep(0.01)
+    await until(lambda: server.handler.stopping)
     writer.write(body[500:])
     lines = await head(reader)
     assert lines[0] == "http/1.1 201 created"

@@ -20,12 +20,13 @@ from remuda.capi.workloads import NODES, PROVIDER_ID
 from remuda.client.inprocess import InProcessClient
 from remuda.client.kubeconfig import ConfigError
 from remuda.kube import yamlio
-from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng, wait_until
+from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key
 from remuda.kube.outbound import Policy
 from remuda.runtime import Manager
 from tests.unit.capi.kit import CRDS, NAMESPACE, NAMESPACES, core_object
+from tests.waiting import until
 
 Obj = dict[str, Any]
 SECRETS = GroupVersionResource("", "v1", "secrets")
@@ -88,17 +89,17 @@ async def test_a_real_server_is_connected_to_lost_and_found_again(tmp_path: Path
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "spec": {"providerID": "test:///n1"}}
         await InProcessClient(workload).create(NODES, node)
         running = asyncio.create_task(manager.run())
-        assert await wait_until(SYSTEM_CLOCK, lambda: cache.get(key) is not None, 60)
+        await until(lambda: cache.get(key) is not None)
         found = cache.get(key)
         assert found is not None
         assert [node["metadata"]["name"] for node in found.nodes.indexed(PROVIDER_ID, "test:///n1")] == ["n1"]
         # Somebody whom the server does not know: noticed at the next probe, and put right by the next secret.
         await put_kubeconfig(client, yamlio.dumps(pki.kubeconfig("https://127.0.0.1:1")))
-        assert await wait_until(SYSTEM_CLOCK, lambda: cache.get(key) is None, 60)
+        await until(lambda: cache.get(key) is None)
         await put_kubeconfig(client, yamlio.dumps(pki.kubeconfig(workload.url)))
-        assert await wait_until(SYSTEM_CLOCK, lambda: cache.get(key) is not None, 60)
+        await until(lambda: cache.get(key) is not None)
         await workload.close()
-        assert await wait_until(SYSTEM_CLOCK, lambda: cache.get(key) is None, 60)
+        await until(lambda: cache.get(key) is None)
     finally:
         for task in (running, keeper):
             if task is not None:

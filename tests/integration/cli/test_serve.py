@@ -8,7 +8,7 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ import pytest
 from remuda.client import kubeconfig, oneshot
 from remuda.client.tls import client_context
 from remuda.kube.objects import dig
+from tests.waiting import wait_until
 
 from .running import Shell
 
@@ -63,13 +64,6 @@ def serving(shell: Shell, *arguments: str) -> Iterator[Served]:
         if process.poll() is None:
             process.kill()
         process.communicate()
-
-
-def eventually(true: Callable[[], bool], seconds: float = 90) -> None:
-    ends = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < ends, "it did not become true in time"
-        time.sleep(0.02)
 
 
 def test_the_first_start_says_where_everything_is_and_the_line_to_try(shell: Shell) -> None:
@@ -134,7 +128,7 @@ def _interrupted_twice(shell: Shell) -> tuple[int, float]:
             with socket.socket() as probe:
                 return probe.connect_ex((address.hostname, address.port)) != 0
 
-        eventually(refused)
+        wait_until(refused)
         served.process.send_signal(signal.SIGINT)
         took = time.monotonic() - began
         return served.ends()[0], took

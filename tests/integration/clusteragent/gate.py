@@ -26,8 +26,9 @@ from remuda.gateway.certificates import ca_checksum
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Rng, VirtualClock
 from remuda.tunnel import Refused, Stream, TunnelServer
 from remuda.tunnel.session import PING_EVERY
-from tests.integration.tunnel.pair import stopped, until
+from tests.integration.tunnel.pair import stopped
 from tests.real.ports import free_port
+from tests.waiting import until
 
 TOKEN, OTHER_TOKEN = "t" * 54, "n" * 54
 ROOT_CA = "-----BEGIN CERTIFICATE-----\nnot a real one\n-----END CERTIFICATE-----\n"
@@ -143,7 +144,7 @@ class Life:
                 return
             await self.clock.advance(step)
             await asyncio.sleep(0.02)
-        await until(predicate, 60)
+        await until(predicate)
 
     async def pass_time_connected(self, gate: Gate, seconds: int) -> None:
         """The same for tunnels that stand. Their pings are answered in real time, which the agent's clock knows nothing of: so it

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,8 @@ from remuda.clusteragent.settings import Given, Mounted
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.errors import ApiError
 from remuda.tunnel import StreamError
-from tests.integration.tunnel.pair import echo, listening, read_all, read_exactly, until
+from tests.integration.tunnel.pair import echo, listening, read_all, read_exactly
+from tests.waiting import until
 
 from .gate import CLUSTER, OTHER_TOKEN, TOKEN, Gate, living
 from .test_trust import Proxy
@@ -31,12 +31,8 @@ from .test_trust import Proxy
 
 async def told(server: Server) -> str:
     """The token that others in the cluster learn about, once it is written."""
-    async with asyncio.timeout(60):
-        while True:
-            with contextlib.suppress(ApiError):
-                found = await InProcessClient(server).get(SECRETS, "stv-aggregation", "cattle-system")
-                return base64.b64decode(found["data"]["token"]).decode()
-            await asyncio.sleep(0.01)
+    found = await until(lambda: InProcessClient(server).get(SECRETS, "stv-aggregation", "cattle-system"))
+    return base64.b64decode(found["data"]["token"]).decode()
 
 
 async def test_both_tunnels_stand_and_others_are_told(gate: Gate, server: Server) -> None:

@@ -21,6 +21,7 @@ from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng, rfc3339
 from remuda.kube.objects import name_of
 from remuda.management.footprint import NAMESPACE
 from remuda.management.users.tokenhashes import hashed_secret
+from tests.waiting import until
 
 Obj = dict[str, Any]
 SECRET = "s" * 54
@@ -59,9 +60,7 @@ async def known(client: Client, token: Obj | None = None, user: Obj | None = Non
 
 
 async def seen(reviewer: Reviewer) -> None:
-    async with asyncio.timeout(30):
-        while not reviewer.is_ready or not reviewer._tokens.objects() or not reviewer._users.objects():
-            await asyncio.sleep(0.01)
+    await until(lambda: reviewer.is_ready and reviewer._tokens.objects() and reviewer._users.objects())
 
 
 async def test_a_token_lets_its_user_in_with_their_groups() -> None:

@@ -15,7 +15,8 @@ from remuda.clusteragent.settings import Settings
 from remuda.clusteragent.trust import Trust, TrustError, establish, matches
 from remuda.gateway.certificates import ca_checksum
 from remuda.kube.clock import SYSTEM_CLOCK, VirtualClock
-from tests.integration.tunnel.pair import listening, until
+from tests.integration.tunnel.pair import listening
+from tests.waiting import until
 
 from .gate import TOKEN, Gate
 

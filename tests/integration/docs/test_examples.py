@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from remuda.client.inprocess import InProcessClient
 from remuda.embedded import chosen, running
 from remuda.kube import yamlio
 from remuda.kube.conditions import get
-from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersion, GroupVersionResource, dig, name_of, namespace_of, with_path
 from remuda.machines.drivers.amazonec2 import AmazonEC2
 from remuda.machines.drivers.digitalocean import DigitalOcean
@@ -25,6 +23,7 @@ from remuda.provisioning.graph.pools import pools_of
 from remuda.rke import releases
 from remuda.rke.planner.render import Facts, ignored_arguments
 from remuda.rke.planner.snapshot import ControlPlane
+from tests.waiting import until
 
 Obj = dict[str, Any]
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -55,18 +54,6 @@ WITHOUT_MACHINES = chosen("-job-runner,-machine-provision")
 def resource_of(obj: Obj) -> GroupVersionResource:
     group, version = GroupVersion.parse(obj["apiVersion"])
     return GroupVersionResource(group, version, f"{obj['kind'].lower()}s")
-
-
-async def until(found: Callable[[], Awaitable[Any]], seconds: float = 180) -> Any:
-    async with asyncio.timeout(seconds):
-        while True:
-            try:
-                if answer := await found():
-                    return answer
-            except ApiError as error:
-                if not error.is_not_found:
-                    raise
-            await asyncio.sleep(0.05)
 
 
 def missing(said: Any, kept: Any, path: str = "") -> Iterator[str]:

@@ -30,13 +30,14 @@ from remuda.gateway.impersonation import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, N
 from remuda.gateway.proxy import Proxy
 from remuda.gateway.services import Services
 from remuda.gateway.targets import judge
-from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng, wait_until
+from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.errors import ApiError, unauthorized
 from remuda.kube.objects import GroupVersionResource
 from remuda.management.features import Features
 from remuda.runtime import Informers
 from remuda.tunnel import Server as Endpoint
 from remuda.tunnel import TunnelClient, TunnelServer
+from tests.waiting import until
 
 Obj = dict[str, Any]
 CRDS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
@@ -117,13 +118,13 @@ class World:
             Rng(2),
         )
         self.agents[cluster] = (client, asyncio.create_task(client.run()))
-        assert await wait_until(SYSTEM_CLOCK, lambda: self.services.tunnels.has_session(cluster), 60, 0.01)
+        await until(lambda: self.services.tunnels.has_session(cluster))
 
     async def leave(self, cluster: str = CLUSTER) -> None:
         _, task = self.agents.pop(cluster)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        assert await wait_until(SYSTEM_CLOCK, lambda: not self.services.tunnels.has_session(cluster), 60, 0.01)
+        await until(lambda: not self.services.tunnels.has_session(cluster))
 
     def session(self, token: str = "token-a:admin") -> aiohttp.ClientSession:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -135,7 +136,7 @@ class World:
 
     async def known(self) -> None:
         """Until the caches know the cluster."""
-        assert await wait_until(SYSTEM_CLOCK, lambda: self.downstreams.reach(CLUSTER) is not None, 60, 0.01)
+        await until(lambda: self.downstreams.reach(CLUSTER) is not None)
 
     # --- the gateway's listener, with just enough of a door -----------------------------------------------------------
 
@@ -176,7 +177,7 @@ async def world(path: Path) -> AsyncIterator[World]:
         for crd in crds([GROUP]):
             if crd["spec"]["names"]["plural"] in KINDS:
                 await client.create(CRDS, crd)
-        assert await wait_until(SYSTEM_CLOCK, lambda: _served(management), 60)
+        await until(lambda: _served(management))
         made = await _assembled(management, client, below, there, pki, stack)
         await made.known()
         yield made

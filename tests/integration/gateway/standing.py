@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +22,7 @@ from remuda.gateway.door import Door
 from remuda.gateway.embedding import Embedded
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from remuda.management.users.tokens import Presented, Wish, make_token
+from tests.waiting import until
 
 Obj = dict[str, Any]
 
@@ -79,17 +80,6 @@ class Standing:
                 return await reader.read()
         finally:
             writer.close()
-
-
-async def until(check: Callable[[], Any], seconds: float = 60.0) -> Any:
-    async with asyncio.timeout(seconds):
-        while True:
-            found = check()
-            if isinstance(found, Awaitable):
-                found = await found
-            if found:
-                return found
-            await asyncio.sleep(0.01)
 
 
 @asynccontextmanager

@@ -11,8 +11,9 @@ from remuda.api.management_cattle_io import TOKENS, USERS
 from remuda.gateway import callers as module
 from remuda.gateway.callers import NotLetIn, user_of
 from remuda.kube.errors import ApiError
+from tests.waiting import until
 
-from .standing import Standing, standing, until
+from .standing import Standing, standing
 
 
 @pytest.fixture

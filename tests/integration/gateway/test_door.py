@@ -21,8 +21,9 @@ from remuda.gateway.routing import Who
 from remuda.kube.clock import Entropy
 from remuda.kube.errors import bad_request
 from remuda.kube.objects import GroupVersionResource
+from tests.waiting import until
 
-from .standing import Standing, standing, until
+from .standing import Standing, standing
 
 
 async def echo(asked: Asked) -> web.StreamResponse:

@@ -20,18 +20,14 @@ from remuda.gateway.credentials import Presented
 from remuda.gateway.downstreams import SECRETS, only_credential
 from remuda.gateway.impersonation import NAMESPACES
 from remuda.kube import yamlio
-from remuda.kube.clock import SYSTEM_CLOCK, Entropy, wait_until
+from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from remuda.kube.errors import ApiError, OutOfReach, unauthorized
 from remuda.kube.objects import Key
 from remuda.management.downstreams import Downstreams
 from remuda.management.settings import Settings
+from tests.waiting import until
 
 from .proxy_kit import CLUSTER, TOKENS, World, agent_token, secret, world
-
-
-async def until(predicate: object) -> None:
-    assert callable(predicate)
-    assert await wait_until(SYSTEM_CLOCK, predicate, 60, 0.01)
 
 
 async def test_a_connected_cluster_is_reached_as_its_administrator(tmp_path: Path) -> None:
@@ -97,11 +93,7 @@ async def test_a_new_token_is_used_and_the_old_one_no_more(tmp_path: Path) -> No
                 return error.code == 401
             return False
 
-        for _ in range(6000):
-            if await refused():
-                return
-            await SYSTEM_CLOCK.sleep(0.01)
-        raise AssertionError("the old token is still used")
+        await until(refused, "the old token is used no more")
 
 
 async def test_another_ca_or_endpoint_is_another_cluster_to_tls(tmp_path: Path) -> None:

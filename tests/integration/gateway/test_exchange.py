@@ -11,16 +11,12 @@ from hypothesis import strategies as st
 
 from remuda.gateway.answers import BadAnswer, Chunked, body_of, parse_head, request_head
 from remuda.gateway.pools import IDLE_SECONDS
-from remuda.kube.clock import SYSTEM_CLOCK, VirtualClock, wait_until
+from remuda.kube.clock import VirtualClock
+from tests.waiting import until
 
 from .upstreams import Serve, caller, gate, saying, upstream
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-
-
-async def until(predicate: object, seconds: float = 60) -> None:
-    assert callable(predicate)
-    assert await wait_until(SYSTEM_CLOCK, predicate, seconds, 0.01)
 
 
 # --- what comes through -------------------------------------------------------------------------------------------------

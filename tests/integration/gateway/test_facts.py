@@ -13,8 +13,9 @@ from remuda.gateway.audit import Result
 from remuda.gateway.csrf import CSRF_COOKIE, CSRF_HEADER, issue
 from remuda.kube.objects import GroupVersionResource
 from remuda.management.users.tokens import Presented
+from tests.waiting import until
 
-from .standing import Standing, standing, until
+from .standing import Standing, standing
 
 SECRETS = GroupVersionResource("", "v1", "secrets")
 NAMESPACES = GroupVersionResource("", "v1", "namespaces")

@@ -26,6 +26,7 @@ from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import labels_of
 from remuda.management.footprint import IMPERSONATION_NAMESPACE
+from tests.waiting import until
 
 from .proxy_kit import CLUSTER, MEMBER, World, world
 
@@ -163,11 +164,7 @@ async def _gone(found: World) -> bool:
 
 
 async def _until_gone(found: World) -> None:
-    for _ in range(6000):
-        if await _gone(found):
-            return
-        await SYSTEM_CLOCK.sleep(0.01)
-    raise AssertionError("the account is still there")
+    await until(lambda: _gone(found), "the account is gone")
 
 
 async def test_an_account_goes_with_its_user(tmp_path: Path) -> None:

@@ -31,8 +31,9 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 from remuda.machines.provision import archive
 from remuda.management.users.tokens import Presented
+from tests.waiting import until
 
-from .standing import Standing, standing, until
+from .standing import Standing, standing
 
 Obj = dict[str, Any]
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -16,8 +16,9 @@ from remuda.gateway.ongoing import GONE
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.objects import GroupVersionResource
 from remuda.management.users.tokens import Presented
+from tests.waiting import until
 
-from .standing import Standing, standing, until
+from .standing import Standing, standing
 
 BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterrolebindings")
 PATH = "/api/v1/namespaces?watch=true"
@@ -58,7 +59,7 @@ async def test_a_watch_ends_with_its_token(how: str) -> None:
         token, other = await place.token("u-1", 3600), await place.token("u-2", 0)
         ongoing = place.gateway.callers.ongoing
         cached = place.gateway.services.informers.of(TOKENS)
-        await until(lambda: cached.get("", token.name) and cached.get("", other.name), 60)
+        await until(lambda: cached.get("", token.name) and cached.get("", other.name))
         async with watching(place, token) as ending, watching(place, other) as going:
             assert len(ongoing) == 2
             match how:
@@ -75,16 +76,16 @@ async def test_a_watch_ends_with_its_token(how: str) -> None:
                     assert len(ongoing) == 2
                     ongoing.end_expired(SYSTEM_CLOCK.time() + 3601)
             await asyncio.wait_for(ending, 60)
-            await until(lambda: len(ongoing) == 1, 60)
+            await until(lambda: len(ongoing) == 1)
             assert not going.done()
 
             def told() -> list[str]:
                 records = [record for record in place.audit.records if record.result is not Result.STARTED]
                 return [record.why for record in records if record.token == token.name]
 
-            await until(lambda: bool(told()), 60)
+            await until(lambda: bool(told()))
             assert told() == [GONE]
-        await until(lambda: len(ongoing) == 0, 60)
+        await until(lambda: len(ongoing) == 0)
 
 
 async def test_using_a_token_ends_nothing() -> None:

@@ -19,8 +19,8 @@ from remuda.gateway import pools
 from remuda.gateway import proxy as proxying
 from remuda.gateway.impersonation import SERVICE_ACCOUNTS, account_name
 from remuda.gateway.targets import judge
-from remuda.kube.clock import SYSTEM_CLOCK, wait_until
 from remuda.management.footprint import IMPERSONATION_NAMESPACE
+from tests.waiting import until
 
 from .proxy_kit import CLUSTER, CONFIGMAPS, MEMBER, World, bind, world
 
@@ -164,18 +164,22 @@ async def test_a_cluster_that_is_not_there_yet_says_so(found: World) -> None:
     async with found.session() as session, session.get(f"http://127.0.0.1:{found.port}/k8s/clusters/gone/api") as response:
         assert response.status == 404
     await found.management.patch(CLUSTERS, CLUSTER, {"status": {"conditions": [{"type": "Provisioned", "status": "Unknown"}]}})
-    for _ in range(6000):
+
+    async def refused() -> bool:
         async with found.session() as session, session.get(found.url + "/api") as response:
-            if response.status == 503:
-                assert response.headers["Retry-After"]
-                assert "not provisioned" in await response.text()
-                break
-        await asyncio.sleep(0.01)
-    else:
-        raise AssertionError("the cluster is still served")
+            if response.status != 503:
+                return False
+            assert response.headers["Retry-After"]
+            assert "not provisioned" in await response.text()
+            return True
+
+    await until(refused, "the cluster is served no more")
     await found.cluster_status()
-    while (await ask(found, "/api"))[0] == 503:
-        await asyncio.sleep(0.01)
+
+    async def served() -> bool:
+        return (await ask(found, "/api"))[0] != 503
+
+    await until(served)
 
 
 async def test_an_agent_that_is_away_for_a_moment_is_waited_for(found: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,7 +288,7 @@ async def test_a_watch_delivers_and_leaves_nothing_behind(found: World) -> None:
             response.close()
     reach = found.downstreams.reach(CLUSTER)
     assert reach is not None
-    assert await wait_until(SYSTEM_CLOCK, lambda: reach.pool.busy == 0, 60, 0.01)
+    await until(lambda: reach.pool.busy == 0)
 
 
 async def test_connections_are_shared_by_everybody(found: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,7 +321,7 @@ async def test_three_hundred_watches_at_once(found: World, monkeypatch: pytest.M
             watch.close()
     reach = found.downstreams.reach(CLUSTER)
     assert reach is not None
-    assert await wait_until(SYSTEM_CLOCK, lambda: reach.pool.busy == 0, 60, 0.01)
+    await until(lambda: reach.pool.busy == 0)
 
 
 async def test_a_cluster_sends_nobody_to_another_one(found: World) -> None:

@@ -14,7 +14,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from remuda.apiserver.http.listener import Listener, server_context
-from remuda.kube.clock import SYSTEM_CLOCK, wait_until
+from tests.waiting import until
 
 from .proxy_kit import CLUSTER, World, world
 
@@ -84,7 +84,7 @@ async def _kubelet(found: World) -> AsyncIterator[Kubelet]:
         reach = found.downstreams.reach(CLUSTER)
         return reach is not None and reach.address == address
 
-    assert await wait_until(SYSTEM_CLOCK, moved, 60, 0.01)
+    await until(moved)
     yield made
     await listener.close(0)
 
@@ -111,7 +111,7 @@ async def test_a_websocket_goes_through_with_its_protocol(place: tuple[World, Ku
             for data in (b"hello", content, b""):
                 await socket.send_bytes(data)
                 assert await socket.receive_bytes() == data[::-1]
-        assert await wait_until(SYSTEM_CLOCK, lambda: kubelet.open == 0 and _closed(found), 60, 0.01)
+        await until(lambda: kubelet.open == 0 and _closed(found))
     headers = kubelet.seen[-1]
     assert headers["Impersonate-User"] == "u-admin" and headers["Authorization"] == "Bearer t"
 
@@ -155,7 +155,7 @@ async def test_spdy_goes_through_in_bulk_both_ways(place: tuple[World, Kubelet])
     assert await reader.readexactly(len(content)) == content
     await sending
     writer.close()
-    assert await wait_until(SYSTEM_CLOCK, lambda: _closed(found), 60, 0.01)
+    await until(lambda: _closed(found))
 
 
 async def test_many_at_once_do_not_disturb_each_other(place: tuple[World, Kubelet]) -> None:
@@ -171,7 +171,7 @@ async def test_many_at_once_do_not_disturb_each_other(place: tuple[World, Kubele
     await asyncio.gather(*(talk(number, *pair) for number, pair in enumerate(opened)))
     for _, writer in opened:
         writer.close()
-    assert await wait_until(SYSTEM_CLOCK, lambda: _closed(found), 60, 0.01)
+    await until(lambda: _closed(found))
 
 
 async def test_a_tunnel_that_is_cut_cuts_what_was_upgraded(place: tuple[World, Kubelet]) -> None:
@@ -181,7 +181,7 @@ async def test_a_tunnel_that_is_cut_cuts_what_was_upgraded(place: tuple[World, K
     with pytest.raises((EOFError, ConnectionError)):
         await reader.readexactly(1)
     writer.close()
-    assert await wait_until(SYSTEM_CLOCK, lambda: kubelet.open == 0, 60, 0.01)
+    await until(lambda: kubelet.open == 0)
     # It may be back already, if that took long.
     await found.leave()
     await found.join()

@@ -28,12 +28,13 @@ from remuda.gateway.access import ReviewedAccess
 from remuda.gateway.asking import Asked
 from remuda.gateway.targets import judge
 from remuda.gateway.theirs import Theirs
-from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng, wait_until
+from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 from remuda.management.roles.held import InformerSource
 from remuda.runtime import Informers
 from tests.unit.management.roles.kit import CRDS, NAMESPACES, WORKSPACE, namespace, provisioning_cluster
+from tests.waiting import until
 
 Obj = dict[str, Any]
 
@@ -65,7 +66,7 @@ class Watcher:
         return [(each["type"], name_in(each["object"])) for each in self.events if each["type"] != "BOOKMARK"]
 
     async def until(self, *told: tuple[str, str]) -> None:
-        assert await wait_until(SYSTEM_CLOCK, lambda: self.told == list(told), 60), self.told
+        await until(lambda: self.told == list(told), seen=lambda: self.told)
 
 
 def name_in(obj: Obj) -> str:
@@ -100,7 +101,7 @@ class Place:
             permitted = self.rbac.permitted(watching())
             return permitted.everywhere == frozenset(names)
 
-        assert await wait_until(SYSTEM_CLOCK, known, 60)
+        await until(known)
 
     async def list(self, **headers: str) -> Obj:
         whole = {name: value.replace("Metadata;", "MetadataList;") for name, value in headers.items()}
@@ -171,8 +172,8 @@ async def place(directory: Path) -> AsyncIterator[Place]:
             await asyncio.gather(*beside, return_exceptions=True)
 
         stack.push_async_callback(stop)
-        assert await wait_until(SYSTEM_CLOCK, source.is_complete, 60)
-        assert await wait_until(SYSTEM_CLOCK, lambda: rbac.authorize(watching().but(verb="create")).allowed, 60)
+        await until(source.is_complete)
+        await until(lambda: rbac.authorize(watching().but(verb="create")).allowed)
 
         failures: list[BaseException] = []
 
@@ -219,7 +220,7 @@ async def test_a_watch_after_a_list_tells_what_happens_to_what_is_theirs(tmp_pat
         await here.touch("mine", "3")
         await here.client.delete(CLUSTERS, "mine", WORKSPACE)
         await here.client.delete(CLUSTERS, "other", WORKSPACE)
-        assert await wait_until(SYSTEM_CLOCK, lambda: ("DELETED", "other") in watch.told, 60)
+        await until(lambda: ("DELETED", "other") in watch.told)
         assert watch.told[-1] == ("DELETED", "other") and watch.told.count(("DELETED", "mine")) == 1
 
 
@@ -232,7 +233,7 @@ async def test_what_became_theirs_between_list_and_watch_is_not_missed(tmp_path:
         assert [each["metadata"]["name"] for each in listed["items"]] == ["early"]
         await here.gives("late")
         watch = await here.watch(f"&resourceVersion={listed['metadata']['resourceVersion']}")
-        assert await wait_until(SYSTEM_CLOCK, lambda: len(watch.told) == 2, 60)
+        await until(lambda: len(watch.told) == 2)
         assert sorted(watch.told) == [("ADDED", "late"), ("DELETED", "early")]
 
 
@@ -257,7 +258,7 @@ async def test_a_watch_without_a_list_begins_with_what_is_theirs(tmp_path: Path)
         watch = await here.watch(streaming)
         await watch.until(("ADDED", "mine"))
         end = "k8s.io/initial-events-end"
-        assert await wait_until(SYSTEM_CLOCK, lambda: any(end in json.dumps(each) for each in watch.events), 60)
+        await until(lambda: any(end in json.dumps(each) for each in watch.events))
 
 
 async def test_bookmarks_say_where_a_watch_can_be_resumed(tmp_path: Path) -> None:
@@ -269,7 +270,7 @@ async def test_bookmarks_say_where_a_watch_can_be_resumed(tmp_path: Path) -> Non
         await here.cluster("other")
         await here.gives("mine")
         await watch.until(("ADDED", "mine"))
-        assert await wait_until(SYSTEM_CLOCK, lambda: watch.events[-1]["type"] == "BOOKMARK", 60)
+        await until(lambda: watch.events[-1]["type"] == "BOOKMARK")
         # Not the revision of what was added, which is older or newer than what the watch has come to.
         marked = watch.events[-1]["object"]
         assert marked["kind"] == "Cluster" and int(marked["metadata"]["resourceVersion"]) >= int(revision)
@@ -321,6 +322,6 @@ async def test_a_watch_ends_when_that_kubernetes_is_gone_and_does_not_fail(tmp_p
 async def test_nothing_goes_on_when_the_watcher_has_left(tmp_path: Path) -> None:
     async with place(tmp_path / "pki") as here:
         watch = await here.watch()
-        assert await wait_until(SYSTEM_CLOCK, lambda: len(here.rbac.listeners) == 1, 60)
+        await until(lambda: len(here.rbac.listeners) == 1)
         watch.response.close()
-        assert await wait_until(SYSTEM_CLOCK, lambda: not here.rbac.listeners, 60)
+        await until(lambda: not here.rbac.listeners)

@@ -30,7 +30,7 @@ from remuda.gateway.followers import KnownClients
 from remuda.gateway.proofs import Unproven, prove
 from remuda.gateway.registrations import SECRETS, Registrations
 from remuda.gateway.tunnels import MOST_SESSIONS, OneAtATime, TunnelAgents, Tunnels
-from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng, VirtualClock, rfc3339, wait_until
+from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng, VirtualClock, rfc3339
 from remuda.kube.objects import GroupVersionResource
 from remuda.management.conditions import condition_of
 from remuda.tunnel import Refused, Stream, TunnelClient
@@ -39,6 +39,7 @@ from tests.real.ports import free_port
 from tests.unit.gateway.import_kit import Management, management
 from tests.unit.gateway.test_contact import CA
 from tests.unit.gateway.test_registrations import crt_secret
+from tests.waiting import until
 
 from .listening import door
 
@@ -132,7 +133,7 @@ class Place:
             await asyncio.gather(task, return_exceptions=True)
 
         self._stack.push_async_callback(leave)
-        assert await wait_until(SYSTEM_CLOCK, lambda: len(self.tunnels.sessions(key)) > before or task.done(), 60, 0.01)
+        await until(lambda: len(self.tunnels.sessions(key)) > before or task.done())
         assert not task.done(), task.exception()
         return task
 
@@ -160,7 +161,7 @@ async def place(clock: Clock = SYSTEM_CLOCK) -> AsyncIterator[Place]:
             await made.client.create(SECRETS, crt_secret(name, crt, token=token), name)
         await made.settle()
         given = [token for *_, token in tokens]
-        assert await wait_until(SYSTEM_CLOCK, lambda: all(registrations.cluster_of(each) is not None for each in given), 60)
+        await until(lambda: all(registrations.cluster_of(each) is not None for each in given))
         address = await stack.enter_async_context(door(made))
         yield Place(made, address, stack, tunnels)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from remuda.client.inprocess import InProcessClient
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
+from tests.waiting import until
 
 Obj = dict[str, Any]
 
@@ -51,18 +52,11 @@ class Cluster:
                 return None
             raise
 
-    async def until(self, condition: Callable[[], Awaitable[Any]], seconds: float = 60.0) -> Any:
-        """Wait until the condition gives something true; that."""
-        async with asyncio.timeout(seconds):
-            while not (found := await condition()):
-                await asyncio.sleep(0.01)
-        return found
-
     async def until_gone(self, resource: GroupVersionResource, name: str, namespace: str = "") -> None:
         async def gone() -> bool:
             return await self.find(resource, name, namespace) is None
 
-        await self.until(gone)
+        await until(gone, f"{name} is gone")
 
 
 @contextlib.asynccontextmanager

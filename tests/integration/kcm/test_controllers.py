@@ -13,6 +13,7 @@ from remuda.apiserver.server import Config
 from remuda.client.inprocess import InProcessClient
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig
+from tests.waiting import until
 
 from .conftest import CONFIG_MAPS, NAMESPACES, ROOT_CA, Cluster, owner
 
@@ -49,7 +50,7 @@ async def test_a_finalizer_holds_the_namespace_and_its_conditions_say_so(cluster
         namespace = await cluster.client.get(NAMESPACES, "shop")
         return namespace if condition(namespace, "NamespaceFinalizersRemaining").get("status") == "True" else None
 
-    namespace = await cluster.until(told)
+    namespace = await until(told)
     assert namespace["status"]["phase"] == "Terminating"
     assert condition(namespace, "NamespaceFinalizersRemaining")["message"] == (
         "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances"
@@ -67,19 +68,19 @@ async def test_a_finalizer_holds_the_namespace_and_its_conditions_say_so(cluster
 
 async def test_every_namespace_gets_an_account_and_the_ca(cluster: Cluster) -> None:
     await cluster.namespace("shop")
-    await cluster.until(lambda: cluster.find(ACCOUNTS, "default", "shop"))
-    published = await cluster.until(lambda: cluster.find(CONFIG_MAPS, "kube-root-ca.crt", "shop"))
+    await until(lambda: cluster.find(ACCOUNTS, "default", "shop"))
+    published = await until(lambda: cluster.find(CONFIG_MAPS, "kube-root-ca.crt", "shop"))
     assert published["data"] == {"ca.crt": ROOT_CA}
     assert published["metadata"]["annotations"]["kubernetes.io/description"].startswith("Contains a CA bundle")
     await cluster.client.delete(ACCOUNTS, "default", "shop")
-    await cluster.until(lambda: cluster.find(ACCOUNTS, "default", "shop"))
+    await until(lambda: cluster.find(ACCOUNTS, "default", "shop"))
     await cluster.client.patch(CONFIG_MAPS, "kube-root-ca.crt", {"data": {"ca.crt": "forged"}}, "shop")
 
     async def restored() -> bool:
         found = await cluster.find(CONFIG_MAPS, "kube-root-ca.crt", "shop")
         return found is not None and found["data"] == {"ca.crt": ROOT_CA}
 
-    await cluster.until(restored)
+    await until(restored)
 
 
 async def test_a_token_secret_is_filled_and_goes_with_its_account(cluster: Cluster) -> None:
@@ -101,7 +102,7 @@ async def test_a_token_secret_is_filled_and_goes_with_its_account(cluster: Clust
         found = await cluster.find(SECRETS, "robot-token", "default")
         return found if found is not None and found.get("data", {}).get("token") else None
 
-    found = await cluster.until(filled)
+    found = await until(filled)
     assert base64.b64decode(found["data"]["namespace"]) == b"default"
     assert base64.b64decode(found["data"]["ca.crt"]).decode() == ROOT_CA
     assert base64.b64decode(found["data"]["token"]).count(b".") == 2
@@ -125,9 +126,9 @@ async def test_an_aggregated_role_has_the_rules_it_selects(cluster: Cluster) -> 
     async def has(rules: list[Obj]) -> bool:
         return ((await cluster.client.get(CLUSTER_ROLES, "sum")).get("rules") or []) == rules
 
-    await cluster.until(lambda: has([rule]))
+    await until(lambda: has([rule]))
     await cluster.client.delete(CLUSTER_ROLES, "part")
-    await cluster.until(lambda: has([]))
+    await until(lambda: has([]))
 
 
 def widgets(**spec: Any) -> Obj:
@@ -154,7 +155,7 @@ async def establish(cluster: Cluster, crd: Obj) -> Obj:
         found = await cluster.client.get(CRDS, name)
         return found if condition(found, "Established").get("status") == "True" else None
 
-    found: Obj = await cluster.until(established)
+    found: Obj = await until(established)
     return found
 
 
@@ -185,7 +186,7 @@ async def test_names_that_are_taken_are_not_accepted(cluster: Cluster) -> None:
         found = await cluster.client.get(CRDS, "gadgets.example.com")
         return found if condition(found, "NamesAccepted") else None
 
-    found = await cluster.until(refused)
+    found = await until(refused)
     assert condition(found, "NamesAccepted")["status"] == "False"
     assert condition(found, "NamesAccepted")["reason"] == "KindConflict"
     assert condition(found, "NamesAccepted")["message"] == '"Widget" is already in use'
@@ -195,7 +196,7 @@ async def test_names_that_are_taken_are_not_accepted(cluster: Cluster) -> None:
         crd = await cluster.client.get(CRDS, "gadgets.example.com")
         return condition(crd, "Established").get("status") == "True"
 
-    await cluster.until(accepted)
+    await until(accepted)
 
 
 async def test_a_crd_takes_its_objects_with_it(cluster: Cluster) -> None:
@@ -255,7 +256,7 @@ async def test_a_budget_counts_the_pods_it_protects(cluster: Cluster) -> None:
         reasons = [each["reason"] for each in dig(found, "status", "conditions") or ()]
         return [dig(found, "status", name) for name in names] == [2, 1, 3, 1] and reasons[:1] == ["SufficientPods"]
 
-    await cluster.until(counted)
+    await until(counted)
 
 
 async def test_the_controllers_numbers_are_on_the_servers_page() -> None:
@@ -265,9 +266,10 @@ async def test_the_controllers_numbers_are_on_the_servers_page() -> None:
             'workqueue_work_duration_seconds_count{name="serviceaccount-controller"',
             'workqueue_depth{name="namespace-controller",',
         )
-        async with asyncio.timeout(60):
+
+        async def complete() -> str:
             text = str(await client.raw("GET", "/metrics"))
-            while not all(word in text for word in wanted):
-                await asyncio.sleep(0.02)
-                text = str(await client.raw("GET", "/metrics"))
+            return text if all(word in text for word in wanted) else ""
+
+        text = await until(complete)
         assert text.count("# TYPE workqueue_adds_total counter") == 1

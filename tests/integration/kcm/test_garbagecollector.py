@@ -7,6 +7,7 @@ from typing import Any
 
 from remuda.apiserver.server import Server
 from remuda.kube.objects import GroupVersionResource
+from tests.waiting import until
 
 from .conftest import CONFIG_MAPS, NAMESPACES, Cluster, owner, running
 
@@ -36,7 +37,7 @@ async def test_in_the_foreground_the_owner_goes_last(cluster: Cluster) -> None:
         dependents = [await cluster.client.get(CONFIG_MAPS, name, "default") for name in ("b", "free")]
         return all("deletionTimestamp" in dependent["metadata"] for dependent in dependents)
 
-    await cluster.until(going)
+    await until(going)
     await asyncio.sleep(0.3)
     held = await cluster.find(CONFIG_MAPS, "a", "default")
     assert held is not None
@@ -70,7 +71,7 @@ async def test_one_living_owner_keeps_an_object_and_dead_references_go(cluster: 
         assert c is not None
         return [reference["name"] for reference in c["metadata"]["ownerReferences"]] == ["b"]
 
-    await cluster.until(only_b)
+    await until(only_b)
 
 
 async def test_an_owner_that_never_was_takes_its_dependents(cluster: Cluster) -> None:
@@ -92,7 +93,7 @@ async def test_an_owner_in_another_namespace_is_no_owner(cluster: Cluster) -> No
         events = (await cluster.client.list(EVENTS, "default"))["items"]
         return next((event for event in events if event["reason"] == "OwnerRefInvalidNamespace"), None)
 
-    event = await cluster.until(told)
+    event = await until(told)
     uid = a["metadata"]["uid"]
     assert event["message"] == (
         f'ownerRef [v1/ConfigMap, namespace: default, name: a, uid: {uid}] does not exist in namespace "default"'

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from remuda.kube import outbound, outbound_http
 from remuda.kube.outbound import AddressInfo, Policy, PolicyError, Refused
+from tests.waiting import until
 
 STANDARD = Policy.of()
 
@@ -222,7 +223,7 @@ async def test_a_name_is_looked_up_once_and_connected_to_as_it_was_checked() -> 
         names = Names(["127.0.0.1"], ["127.0.0.2"])
         made = await outbound.connected(Policy.of("allow:127.0.0.1/32"), "rebinding.example", port, names)
         made.close()
-        await asyncio.sleep(0.05)
+        await until(lambda: came)
         assert (names.asked, came) == (1, ["127.0.0.1"])
 
 

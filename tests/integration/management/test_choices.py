@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,20 +15,9 @@ from remuda.embedded import chosen, running
 from remuda.kube.errors import ApiError
 from remuda.management.features import FEATURES as KNOWN_FEATURES
 from remuda.management.settings import SETTINGS as KNOWN_SETTINGS
+from tests.waiting import until
 
 Obj = dict[str, Any]
-
-
-async def until(found: Callable[[], Awaitable[Any]], seconds: float = 60) -> Any:
-    async with asyncio.timeout(seconds):
-        while True:
-            try:
-                if answer := await found():
-                    return answer
-            except ApiError as error:
-                if not error.is_not_found:
-                    raise
-            await asyncio.sleep(0.02)
 
 
 @asynccontextmanager

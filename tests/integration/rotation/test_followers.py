@@ -27,12 +27,12 @@ from remuda.clusteragent.settings import Settings
 from remuda.clusteragent.trust import establish
 from remuda.gateway.certificates import Files, ServingCertificate, ca_checksum
 from remuda.kcm.rootca import RootCa
-from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng, deadline
-from remuda.kube.errors import ApiError
+from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.objects import GroupVersionResource
 from tests.integration.agent.builders import server as web_server
 from tests.integration.agent.fakeapi import KUBECONFIG
 from tests.integration.clusteragent.gate import TOKEN, Gate
+from tests.waiting import until
 
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
 SECRETS = GroupVersionResource("", "v1", "secrets")
@@ -151,15 +151,11 @@ async def test_namespaces_and_token_secrets_get_another_ca_at_once() -> None:
 
 async def _until(client: InProcessClient, resource: str, name: str, true: object) -> None:
     assert callable(true)
-    async with deadline(SYSTEM_CLOCK, 60):
-        while True:
-            try:
-                if true(await client.get(GroupVersionResource("", "v1", resource), name, "default")):
-                    return
-            except ApiError as error:
-                if not error.is_not_found:
-                    raise
-            await asyncio.sleep(0.01)
+
+    async def so() -> bool:
+        return bool(true(await client.get(GroupVersionResource("", "v1", resource), name, "default")))
+
+    await until(so)
 
 
 # --- the listener ---------------------------------------------------------------------------------------------------------------

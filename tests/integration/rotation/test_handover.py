@@ -38,6 +38,7 @@ from remuda.kube.errors import ApiError
 from tests.integration.agent.builders import server as web_server
 from tests.integration.agent.fakeapi import KUBECONFIG
 from tests.integration.clusteragent.gate import TOKEN, Gate
+from tests.waiting import until
 
 from .test_rotations import TOKEN as SERVERS_TOKEN
 from .test_rotations import begin, reached, serving, shared
@@ -109,9 +110,11 @@ async def test_a_handover_can_be_ended_later(tmp_path: Path) -> None:
         first = await rotated(server)
         pages = RotationPages(server)
         assert await pages._do(kinds.CA, Wish(finish=True, force=False, no_handover=True)) == ()
-        async with asyncio.timeout(30):
-            while await is_believed(server, first):
-                await asyncio.sleep(0.05)
+
+        async def forgotten() -> bool:
+            return not await is_believed(server, first)
+
+        await until(forgotten)
         assert await is_believed(server, server.trusted)
         with pytest.raises(ApiError, match="no old one to drop"):
             await pages._do(kinds.CA, Wish(finish=True, force=False, no_handover=True))

@@ -28,6 +28,7 @@ from remuda.kube.clock import SYSTEM_CLOCK, deadline
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 from tests.unit.shared.sharing import Line
+from tests.waiting import until
 
 Obj = dict[str, Any]
 SECRETS = GroupVersionResource("", "v1", "secrets")
@@ -64,12 +65,15 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
 
 async def reached(server: Server, kind: str, *stages: str) -> None:
     """No stage stands for the end of it."""
-    async with deadline(SYSTEM_CLOCK, 60):
-        while True:
-            found = (await record.read(server.store)).record.active.get(kind)
-            if (found.stage if found is not None else "") in (stages or ("",)):
-                return
-            await asyncio.sleep(0.01)
+    stage: str | None = None
+
+    async def there() -> bool:
+        nonlocal stage
+        found = (await record.read(server.store)).record.active.get(kind)
+        stage = found.stage if found is not None else ""
+        return stage in (stages or ("",))
+
+    await until(there, f"the stage {' or '.join(stages) or 'after the last'} of {kind}", seen=lambda: stage)
 
 
 async def make_secrets(server: Server, count: int = 3) -> InProcessClient:
@@ -339,15 +343,15 @@ async def test_with_a_directory_for_each_server_somebody_copies_the_new_key(tmp_
             await begin(one, kinds.ENCRYPTION_KEY)
             await reached(one, kinds.ENCRYPTION_KEY, SPREADING)
             assert one.rotations is not None
-            async with deadline(SYSTEM_CLOCK, 60):
-                while len(held(one, kinds.ENCRYPTION_KEY) + held(two, kinds.ENCRYPTION_KEY)) < 3:
-                    await asyncio.sleep(0.01)
-                while True:
-                    rotation = (await record.read(one.store)).record.active[kinds.ENCRYPTION_KEY]
-                    waits = one.rotations.waits(rotation, kinds.ENCRYPTION_KEY, await one.rotations.notes())
-                    if len(waits) == 1 and "copy the files of" in waits[0]:
-                        break
-                    await asyncio.sleep(0.01)
+            rotations = one.rotations
+            await until(lambda: len(held(one, kinds.ENCRYPTION_KEY) + held(two, kinds.ENCRYPTION_KEY)) >= 3)
+
+            async def waiting() -> record.Rotation | None:
+                rotation = (await record.read(one.store)).record.active[kinds.ENCRYPTION_KEY]
+                waits = rotations.waits(rotation, kinds.ENCRYPTION_KEY, await rotations.notes())
+                return rotation if len(waits) == 1 and "copy the files of" in waits[0] else None
+
+            rotation = await until(waiting)
             assert await sealed_with(one) == {"key1"}
             made_by = "keys-a" if "keys-a" in rotation.made_at else "keys-b"
             other = "keys-b" if made_by == "keys-a" else "keys-a"

@@ -14,10 +14,11 @@ from remuda.apiserver.store import Unavailable
 from remuda.client.api import JSON_PATCH
 from remuda.client.https import HttpsClient
 from remuda.client.kubeconfig import Target
-from remuda.kube.clock import SYSTEM_CLOCK, Entropy, wait_until
+from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from remuda.kube.objects import GroupVersionResource
 from tests.unit.apiserver.serving import CONFIG_MAPS, config_map, crd, crd_version, establish, widget, widgets
 from tests.unit.shared.sharing import DEPLOYMENTS, NAMESPACES, Replica, deployment, error_of, namespace, replicas
+from tests.waiting import until
 
 T = TypeVar("T")
 
@@ -39,7 +40,7 @@ class Door:
         assert self.two.behind
         asked = self.two.line.asked
         task = asyncio.ensure_future(work)
-        assert await wait_until(SYSTEM_CLOCK, lambda: self.two.line.asked > asked or task.done(), 60, 0.005)
+        await until(lambda: self.two.line.asked > asked or task.done())
         assert not task.done(), task
         self.two.line.release()
         return await task

@@ -9,7 +9,7 @@ import http.server
 import itertools
 import json
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from tests.real import need
 from tests.real.etcd import EtcdCluster
 from tests.real.ports import free_ports
 from tests.real.proxy import Proxy
+from tests.waiting import until
 
 from .conftest import new_prefix
 from .test_store_suite import fill, take
@@ -34,16 +35,6 @@ async def opened(config: EtcdConfig, **changes: int) -> AsyncIterator[EtcdStore]
         yield store
     finally:
         await store.close()
-
-
-async def until(true: Callable[[], bool] | Callable[[], Awaitable[bool]], seconds: float = 60, why: str = "in vain") -> None:
-    end = SYSTEM_CLOCK.monotonic() + seconds
-    while True:
-        found = true()
-        if found if isinstance(found, bool) else await found:
-            return
-        assert SYSTEM_CLOCK.monotonic() < end, why
-        await asyncio.sleep(0.02)
 
 
 async def persistently(store: EtcdStore, key: str, value: bytes) -> int:

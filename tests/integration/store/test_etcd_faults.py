@@ -17,9 +17,10 @@ from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from tests.real import need
 from tests.real.etcd import EtcdCluster
 from tests.real.proxy import Proxy
+from tests.waiting import until
 
 from .conftest import new_prefix
-from .test_etcd import opened, persistently, until
+from .test_etcd import opened, persistently
 from .test_store_suite import fill, take
 
 pytestmark = [pytest.mark.real, pytest.mark.replicated, pytest.mark.timeout(600)]

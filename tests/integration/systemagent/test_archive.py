@@ -12,9 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import zipfile
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from remuda.agent.selfupdate import Program
 from remuda.systemagent import build
 from tests.integration.agent.builders import file, plan_bytes, server, shell
 from tests.integration.agent.test_images import FakeRegistry, host_of
+from tests.waiting import wait_until
 
 SOURCES = sorted(Path(remuda.agent.__file__).parent.rglob("*.py"))
 
@@ -73,14 +72,6 @@ def start(host: Path) -> subprocess.Popen[bytes]:
 
 def wait_for(path: Path) -> None:
     wait_until(path.exists)
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    for _ in range(9000):
-        if true():
-            return
-        time.sleep(0.01)
-    raise AssertionError("never came")
 
 
 def test_an_agent_killed_in_the_middle_goes_on_and_ends_what_it_left(host: Path) -> None:

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from aiohttp import web
 
-from remuda.kube.clock import SYSTEM_CLOCK, Clock, Rng, wait_until
+from remuda.kube.clock import SYSTEM_CLOCK, Clock, Rng
 from remuda.tunnel import Refused, Server, TunnelClient, TunnelServer
 from remuda.tunnel.client import Allow
 from remuda.tunnel.session import Accept
+from tests.waiting import until
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 TOKEN = "right"
@@ -76,7 +77,7 @@ class Door:
         client = self.client(key, allow=allow, serve=serve)
         task = asyncio.create_task(client.run())
         self._clients.push_async_callback(stopped, task)
-        assert await wait_until(SYSTEM_CLOCK, lambda: len(self.tunnels.sessions(key)) > before, 60)
+        await until(lambda: len(self.tunnels.sessions(key)) > before)
         return client, task
 
 
@@ -127,7 +128,3 @@ async def read_exactly(stream: object, count: int) -> bytes:
         assert data, f"the end after {len(found)} of {count} bytes"
         found += data
     return bytes(found)
-
-
-async def until(predicate: Callable[[], bool], seconds: float = 60) -> None:
-    assert await wait_until(SYSTEM_CLOCK, predicate, seconds, 0.01)

@@ -10,8 +10,9 @@ from aiohttp import web
 
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.tunnel import Admit, Refused, Server, Session, TunnelClient, TunnelServer
+from tests.waiting import until
 
-from .pair import echo, listening, read_exactly, stopped, until
+from .pair import echo, listening, read_exactly, stopped
 
 
 async def nobody(request: web.Request) -> str | None:

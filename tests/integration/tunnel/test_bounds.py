@@ -16,8 +16,9 @@ from remuda.tunnel import server as server_module
 from remuda.tunnel import session as session_module
 from remuda.tunnel.frames import Kind, encode
 from remuda.tunnel.stream import CHUNK, PAUSE_ABOVE
+from tests.waiting import until
 
-from .pair import TOKEN, Door, echo, listening, read_exactly, stopped, until
+from .pair import TOKEN, Door, echo, listening, read_exactly, stopped
 
 MIB = 1 << 20
 

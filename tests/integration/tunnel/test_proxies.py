@@ -11,8 +11,9 @@ import pytest
 from remuda.client.proxies import proxy_for
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.tunnel import Server, TunnelClient
+from tests.waiting import until
 
-from .pair import TOKEN, Door, listening, stopped, until
+from .pair import TOKEN, Door, listening, stopped
 
 BOTH = {"HTTPS_PROXY": "http://secure:3128", "http_proxy": "plain:3128"}
 

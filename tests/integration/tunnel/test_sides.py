@@ -10,8 +10,9 @@ import pytest
 from remuda.kube.clock import SYSTEM_CLOCK, Rng, VirtualClock
 from remuda.tunnel import Refused, Server, TunnelClient, TunnelError
 from tests.real.ports import free_port
+from tests.waiting import until
 
-from .pair import TOKEN, Door, echo, listening, read_exactly, stopped, until
+from .pair import TOKEN, Door, echo, listening, read_exactly, stopped
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ import pytest
 
 from remuda.tunnel import NoSession, StreamClosed, StreamError
 from remuda.tunnel.stream import CHUNK, PAUSE_ABOVE, RESUME_BELOW, Stream
+from tests.waiting import until
 
-from .pair import Door, echo, listening, read_all, read_exactly, until
+from .pair import Door, echo, listening, read_all, read_exactly
 
 
 @pytest.fixture

@@ -17,8 +17,9 @@ from remuda.apiserver.pki import Pki
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.tunnel import Server, StreamError, TlsStream, TunnelClient, start_tls
 from remuda.tunnel.stream import Stream
+from tests.waiting import until
 
-from .pair import TOKEN, Door, Serve, echo, listening, read_all, read_exactly, stopped, until
+from .pair import TOKEN, Door, Serve, echo, listening, read_all, read_exactly, stopped
 
 
 @pytest.fixture(scope="module")

@@ -25,8 +25,9 @@ from remuda.tunnel import transport
 from remuda.tunnel.stream import ByteStream
 from remuda.tunnel.tls import TlsStream, start_tls
 from remuda.tunnel.transport import TunnelConnector
+from tests.waiting import until
 
-from .pair import Door, listening, until
+from .pair import Door, listening
 
 CONFIGMAPS = GroupVersionResource("", "v1", "configmaps")
 NAMESPACES = GroupVersionResource("", "v1", "namespaces")

@@ -15,8 +15,9 @@ from remuda.kube.clock import SYSTEM_CLOCK, Rng, VirtualClock
 from remuda.tunnel import Server, StreamError, TunnelClient
 from remuda.tunnel.frames import Kind, Message, decode, encode, sync_body
 from remuda.tunnel.stream import CHUNK, NEVER_ABOVE, PAUSE_ABOVE
+from tests.waiting import until
 
-from .pair import TOKEN, Door, echo, listening, read_exactly, stopped, until
+from .pair import TOKEN, Door, echo, listening, read_exactly, stopped
 
 Socket = aiohttp.ClientWebSocketResponse
 

@@ -26,6 +26,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig, uid_of
 from remuda.runtime.events import EVENTS
 from tests.unit.distro.nodes.village import NAMESPACE, Village, village
+from tests.waiting import until
 
 Obj = dict[str, Any]
 
@@ -292,14 +293,12 @@ async def test_a_process_dies_with_a_node_that_is_killed(tmp_path: Path) -> None
     )
     node = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(tmp_path))
     log = tmp_path / "0.log"
-    while not (log.exists() and log.read_text().endswith("\n")):
-        await asyncio.sleep(0.01)
+    await until(lambda: log.exists() and log.read_text().endswith("\n"))
     pid = int(log.read_text())
     assert _lives(pid)
     node.kill()
     await node.wait()
-    while _lives(pid):
-        await asyncio.sleep(0.01)
+    await until(lambda: not _lives(pid))
 
 
 async def test_children_go_with_their_process(tmp_path: Path) -> None:
@@ -309,8 +308,7 @@ async def test_children_go_with_their_process(tmp_path: Path) -> None:
     await process.start([sys.executable, "-c", child], {})
     await gone.wait()
     pid = int((tmp_path / "logs/0.log").read_text())
-    while _lives(pid):
-        await asyncio.sleep(0.01)
+    await until(lambda: not _lives(pid))
     assert process.last is not None
     assert process.last.code == 0
 

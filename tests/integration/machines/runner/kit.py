@@ -38,6 +38,7 @@ from remuda.rke.names import SECRETS
 from remuda.runtime import Elector, Manager
 from remuda.runtime.admission import install
 from tests.real.taking_up import taken_up
+from tests.waiting import until
 
 Obj = dict[str, Any]
 
@@ -152,13 +153,8 @@ class Runners:
                     found.append(int(path.name))
         return found
 
-    async def eventually(self, check: Callable[[], Awaitable[Any]], what: str = "") -> Any:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + _PATIENCE
-        while not (found := await check()):
-            assert loop.time() < until, f"it never came true: {what or check}"
-            await asyncio.sleep(0.05)
-        return found
+    async def eventually(self, check: Callable[[], Awaitable[Any]], what: str = "it") -> Any:
+        return await until(check, what, quiet=_PATIENCE)
 
     async def until(self, name: str, kind: str, status: str) -> None:
         async def so() -> bool:

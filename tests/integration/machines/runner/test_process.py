@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from remuda.machines.runner import jail
 from remuda.machines.runner.confinement import Around, Jailed, environment, jailed
 from remuda.machines.runner.directories import Directories
 from remuda.machines.runner.process import Child
+from tests.waiting import until
 
 AROUND = Around.this({})
 
@@ -128,8 +128,7 @@ async def test_killing_it_ends_all_of_its_session(tmp_path: Path) -> None:
     child = Child(spec(code, tmp_path), said.append)
     waiting = asyncio.create_task(child.ended())
     try:
-        while not said:
-            await asyncio.sleep(0.02)
+        await until(lambda: said)
         child.kill()
         assert await waiting == -signal.SIGKILL
     finally:
@@ -163,16 +162,13 @@ async def test_it_dies_with_whoever_started_it(tmp_path: Path) -> None:
 
 
 async def gone(pid: int) -> None:
-    until = time.monotonic() + 90
-    while True:
+    def ended() -> bool:
         try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
         except (FileNotFoundError, ProcessLookupError):
-            return
-        if state in "ZX":
-            return
-        assert time.monotonic() < until, f"process {pid} still runs"
-        await asyncio.sleep(0.02)
+            return True
+
+    await until(ended, f"the end of process {pid}")
 
 
 def test_what_still_runs_where_a_server_is_no_more_ends_and_nobody_else(tmp_path: Path) -> None:
