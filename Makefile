@@ -36,7 +36,7 @@ $(BIN)/python tests/real/build.py $(1) >/dev/null || { code=$$?; \
 endef
 
 .PHONY: test
-test: $(STAMP) ## unit, api and end to end on one machine; test-hosts and test-etcd are the others. Builds the real Kubernetes to compare with when there is a Go
+test: $(STAMP) ## unit, integration, api and end to end on one machine; test-hosts and test-etcd are the others. Builds the real Kubernetes to compare with when there is a Go
 	@$(call build_real,all)
 	@$(BIN)/pytest -n $(WORKERS) $(SPREAD) -m 'not replicated and not hosts' $(ARGS)
 

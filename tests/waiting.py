@@ -21,7 +21,7 @@ _LONGEST = 1.0
 
 async def until(
     found: Callable[[], Any],
-    what: str = "",
+    what: str = "what is to come true",
     *,
     quiet: float = QUIET,
     seen: Callable[[], object] | None = None,
@@ -49,7 +49,7 @@ async def until(
 
 def wait_until(
     found: Callable[[], Any],
-    what: str = "",
+    what: str = "what is to come true",
     *,
     quiet: float = QUIET,
     seen: Callable[[], object] | None = None,
@@ -80,6 +80,4 @@ class Patience:
             self._seen, self._left = text, self._quiet
             return
         self._left -= passed
-        assert self._left > 0, (
-            f"{self._what} has not come true, and nothing changed for {self._quiet:g} seconds; last seen: {text}"
-        )
+        assert self._left > 0, f"waited in vain for {self._what}: nothing changed for {self._quiet:g} seconds; last seen: {text}"

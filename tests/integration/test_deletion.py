@@ -205,7 +205,7 @@ async def _until_gone(client: Client, made: list[tuple[Served, Obj]]) -> None:
         held = {str(each[0].resource): finalizers_of(obj) for each, obj in found if obj is not None}
         return not left
 
-    await until(none_is_left, "all of them to be gone", quiet=SECONDS, seen=lambda: held, pause=0.05)
+    await until(none_is_left, "the end of all of them", quiet=SECONDS, seen=lambda: held, pause=0.05)
 
 
 def _finalizers_in_source() -> set[str]:

@@ -46,7 +46,7 @@ async def test_another_error_ends_it() -> None:
 
 
 async def test_without_any_change_it_ends_and_tells_what_it_saw() -> None:
-    with pytest.raises(AssertionError, match=r"the last horse in vain; nothing changed for 0\.05 seconds, last seen: \['a'\]"):
+    with pytest.raises(AssertionError, match=r"for the last horse: nothing changed for 0\.05 seconds; last seen: \['a'\]"):
         await until(lambda: False, "the last horse", quiet=0.05, seen=lambda: ["a"])
     with pytest.raises(AssertionError, match="last seen: 0"):
         wait_until(lambda: 0, quiet=0.05)

@@ -137,6 +137,11 @@ class Life:
     said: list[str] = field(default_factory=list)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
 
+    async def connected(self, gate: Gate) -> None:
+        """Both tunnels stand, and both sides know it: the server does a moment before the agent."""
+        await until(gate.connected)
+        await until(lambda: self.said)
+
     async def pass_time_until(self, predicate: Callable[[], bool], most: float = 300, step: float = 1.0) -> None:
         """Time passes, and what happens in between gets real time to happen."""
         for _ in range(int(most / step)):

@@ -76,7 +76,7 @@ async def test_the_api_is_dialled_and_nothing_else(gate: Gate, server: Server) -
 
 async def test_it_comes_back_to_a_server_that_was_away(gate: Gate, server: Server) -> None:
     async with living(gate, server) as life:
-        await until(gate.connected)
+        await life.connected(gate)
         await gate.close()
         for _ in range(40):
             await life.clock.advance(1)
@@ -94,7 +94,7 @@ async def test_it_learns_of_another_ca_while_it_is_connected_and_says_so(gate: G
 
     one, two = (fingerprints(each.ca_pem.decode()) for each in (gate.pki, other_pki))
     async with living(gate, server) as life:
-        await until(gate.connected)
+        await life.connected(gate)
         assert said() == one
         gate.ca += other_pki.ca_pem.decode()
         await life.pass_time_connected(gate, int(TRUST_EVERY))
@@ -139,7 +139,7 @@ async def test_a_certificate_of_another_ca_on_the_way_back_is_refused_until_the_
     gate: Gate, server: Server, pki: Pki, other_pki: Pki
 ) -> None:
     async with living(gate, server) as life:
-        await until(gate.connected)
+        await life.connected(gate)
         await gate.close()
         gate.pki = other_pki
         await gate.open()
@@ -171,8 +171,7 @@ async def test_a_new_token_is_connected_with_before_the_old_connection_is_droppe
 
     source = Mounted(tmp_path, {"CATTLE_CA_CHECKSUM": gate.checksum})
     async with living(gate, server, source) as life:
-        await until(gate.connected)
-        await until(lambda: len(life.said) == 1)
+        await life.connected(gate)
         first = gate.main[0]
         gate.tunnels.add_listener(Counting())
         counts.clear()
@@ -189,8 +188,7 @@ async def test_a_new_token_that_is_wrong_replaces_nothing(gate: Gate, server: Se
     path.write_text(TOKEN)
     source = Given(gate.url, token_file=path, ca_checksum=gate.checksum)
     async with living(gate, server, source) as life:
-        await until(gate.connected)
-        await until(lambda: len(life.said) == 1)
+        await life.connected(gate)
         standing = gate.main
         path.write_text(OTHER_TOKEN)
         await life.pass_time_until(lambda: gate.contacts[-1].token == OTHER_TOKEN)
@@ -206,8 +204,7 @@ async def test_a_new_token_that_is_wrong_replaces_nothing(gate: Gate, server: Se
 
 async def test_another_token_of_the_service_account_is_told_to_the_server(gate: Gate, server: Server) -> None:
     async with living(gate, server) as life:
-        await until(gate.connected)
-        await until(lambda: len(life.said) == 1)
+        await life.connected(gate)
         await InProcessClient(server).delete(SECRETS, "cattle-token", "cattle-system")
         await life.pass_time_until(lambda: len(life.said) == 2)
         told = {contact.introduction["token"] for contact in gate.contacts if contact.introduction}
@@ -256,7 +253,7 @@ async def test_a_tunnel_does_not_wait_for_the_api_nor_end_with_it(gate: Gate, se
     await OwnCluster(api, target, SYSTEM_CLOCK, prepared=False).introduction()
     api.refusing = "writes"
     async with living(gate, server, enter=lambda where: OwnCluster(api, where, SYSTEM_CLOCK, prepared=False)) as life:
-        await until(gate.connected)
+        await life.connected(gate)
         await life.pass_time_until(lambda: len(life.said) == 1)
         api.refusing = "all"
         await life.pass_time_connected(gate, 150)

@@ -118,7 +118,7 @@ class World:
             Rng(2),
         )
         self.agents[cluster] = (client, asyncio.create_task(client.run()))
-        await until(lambda: self.services.tunnels.has_session(cluster))
+        await until(lambda: client.session is not None and self.services.tunnels.has_session(cluster))
 
     async def leave(self, cluster: str = CLUSTER) -> None:
         _, task = self.agents.pop(cluster)

@@ -93,7 +93,7 @@ async def test_a_new_token_is_used_and_the_old_one_no_more(tmp_path: Path) -> No
                 return error.code == 401
             return False
 
-        await until(refused, "the old token is used no more")
+        await until(refused, "the end of the old token")
 
 
 async def test_another_ca_or_endpoint_is_another_cluster_to_tls(tmp_path: Path) -> None:

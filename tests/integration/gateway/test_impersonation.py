@@ -164,7 +164,7 @@ async def _gone(found: World) -> bool:
 
 
 async def _until_gone(found: World) -> None:
-    await until(lambda: _gone(found), "the account is gone")
+    await until(lambda: _gone(found), "the end of the account")
 
 
 async def test_an_account_goes_with_its_user(tmp_path: Path) -> None:

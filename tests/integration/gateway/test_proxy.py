@@ -173,7 +173,7 @@ async def test_a_cluster_that_is_not_there_yet_says_so(found: World) -> None:
             assert "not provisioned" in await response.text()
             return True
 
-    await until(refused, "the cluster is served no more")
+    await until(refused, "the end of the cluster")
     await found.cluster_status()
 
     async def served() -> bool:

@@ -56,7 +56,7 @@ class Cluster:
         async def gone() -> bool:
             return await self.find(resource, name, namespace) is None
 
-        await until(gone, f"{name} is gone")
+        await until(gone, f"the end of {name}")
 
 
 @contextlib.asynccontextmanager

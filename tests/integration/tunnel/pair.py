@@ -72,12 +72,12 @@ class Door:
     async def join(
         self, key: str = "c-test", *, allow: Allow = lambda *_: True, serve: Accept | None = None
     ) -> tuple[TunnelClient, asyncio.Task[None]]:
-        """A client that is connected; it leaves with the door."""
+        """A client that is connected, as both sides know; it leaves with the door."""
         before = len(self.tunnels.sessions(key))
         client = self.client(key, allow=allow, serve=serve)
         task = asyncio.create_task(client.run())
         self._clients.push_async_callback(stopped, task)
-        await until(lambda: len(self.tunnels.sessions(key)) > before)
+        await until(lambda: client.session is not None and len(self.tunnels.sessions(key)) > before)
         return client, task
 
 

@@ -153,7 +153,7 @@ class Runners:
                     found.append(int(path.name))
         return found
 
-    async def eventually(self, check: Callable[[], Awaitable[Any]], what: str = "it") -> Any:
+    async def eventually(self, check: Callable[[], Awaitable[Any]], what: str = "what is to come true") -> Any:
         return await until(check, what, quiet=_PATIENCE)
 
     async def until(self, name: str, kind: str, status: str) -> None:
