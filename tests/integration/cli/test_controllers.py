@@ -6,9 +6,10 @@ import pytest
 
 from remuda.client import oneshot
 from remuda.kube.objects import dig
+from tests.waiting import wait_until
 
 from .running import Shell
-from .test_serve import eventually, serving
+from .test_serve import serving
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_serve_has_cluster_api_s_core_with_its_rules_and_conversion(shell: Shell
             except oneshot.NoAnswer:
                 return False
 
-        eventually(there)
+        wait_until(there)
         served.process.terminate()
         assert served.ends() == (0, "")
 
