@@ -5,12 +5,12 @@ A new binding reaches kube-apiserver's authorizer a moment after it is stored, s
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+from . import recording
 from .harness import SIDES, Body, Both, Pair, compare_answers
 
 Obj = dict[str, Any]
@@ -137,27 +137,24 @@ def attributes_of(pair: Pair, granted: Obj) -> Obj:
     return {"resourceAttributes": asked}
 
 
-def wait_allowed(pair: Pair, user: str, asked: Obj, allowed: bool = True, seconds: float = 90.0) -> None:
+def wait_allowed(pair: Pair, user: str, asked: Obj, allowed: bool = True) -> None:
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {"user": user, **asked}}
-    end = time.monotonic() + seconds
-    while True:
+    for attempt in recording.attempts(f"{user} {asked}"):
         both = pair.post(SAR, review, compare=False)
-        states = [both[side].json["status"].get("allowed", False) for side in SIDES]
-        if all(state is allowed for state in states):
+        states = {side: both[side].json["status"].get("allowed", False) for side in SIDES}
+        if all(state is allowed for state in states.values()):
             return
-        assert time.monotonic() < end, f"{user} {asked}: ours and real say {states}"
-        time.sleep(0.02)
+        attempt.saw(states)
 
 
-def until(send: Callable[[], Both], status: int, seconds: float = 90.0) -> Both:
+def until(send: Callable[[], Both], status: int) -> Both:
     """Send until both answer so: kube-apiserver remembers for some seconds what it found out about a token."""
-    end = time.monotonic() + seconds
-    while True:
+    for attempt in recording.attempts(f"status {status}"):
         both = send()
         if both.ours.status == both.real.status == status:
             return both
-        assert time.monotonic() < end, (both.ours.body, both.real.body)
-        time.sleep(0.1)
+        attempt.saw({side: both[side].body for side in SIDES})
+    raise AssertionError
 
 
 def account(name: str, **fields: Any) -> Obj:

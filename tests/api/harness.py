@@ -29,6 +29,7 @@ from tests.real import need
 from tests.real.etcd import Chaos, EtcdCluster
 from tests.real.ports import free_port
 
+from . import recording
 from .masks import masked
 
 OURS, REAL = "ours", "real"
@@ -127,6 +128,20 @@ class Endpoint:
                     raise
         raise AssertionError
 
+    def fresh(self) -> Endpoint:
+        """The same with a connection of its own."""
+        other = Endpoint.__new__(Endpoint)
+        other.__dict__.update({**self.__dict__, "_connection": None})
+        return other
+
+    def signed(self, ca: Path, cert: Path, key: Path, *, verify: bool = True) -> Endpoint:
+        """The same server for a client with another certificate."""
+        other = Endpoint(self.url, ca, cert, key)
+        if not verify:
+            other.context.check_hostname = False
+            other.context.verify_mode = ssl.CERT_NONE
+        return other
+
     @staticmethod
     def _exchange(
         connection: http.client.HTTPSConnection, method: str, path: str, body: bytes | None, headers: dict[str, str]
@@ -157,10 +172,94 @@ class Endpoint:
             connection.close()
 
 
+class Truth(Endpoint):
+    """The real server: what it says is recorded, or comes from the recording, and then there is no `live` one."""
+
+    def __init__(self, live: Endpoint | None) -> None:
+        self.live = live
+        self.url = live.url if live is not None else "https://127.0.0.1:6443"
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        anonymous: bool = False,
+        again: bool = True,
+    ) -> Answer:
+        def live() -> Any:
+            assert self.live is not None
+            answer = self.live.request(method, path, body, headers, anonymous, again)
+            return [answer.status, answer.headers, answer.warnings, recording.packed(answer.raw)]
+
+        status, found, warnings, raw = recording.current().take(f"{method} {path}", _sent(body, headers), live)
+        return Answer(status, found, warnings, recording.unpacked(raw))
+
+    @contextmanager
+    def stream(self, path: str, headers: dict[str, str] | None = None) -> Iterator[Any]:
+        tape, key = recording.current(), f"WATCH {path}"
+        if tape.plays:
+            yield Told(tape.take(key, _sent(None, headers), lambda: None))
+            return
+        assert self.live is not None
+        with self.live.stream(path, headers) as response:
+            shown = {name: value for name, value in response.headers.items() if name.lower() != "date"}
+            kept: Any = tape.take(key, _sent(None, headers), lambda: {"status": response.status, "headers": shown, "read": []})
+            yield Telling(response, kept["read"])
+
+    def fresh(self) -> Endpoint:
+        assert self.live is not None
+        return self.live.fresh()
+
+    def signed(self, ca: Path, cert: Path, key: Path, *, verify: bool = True) -> Endpoint:
+        return Truth(None if self.live is None else self.live.signed(ca, cert, key, verify=verify))
+
+
+def _sent(body: bytes | None, headers: dict[str, str] | None) -> str:
+    kept = {name: value for name, value in (headers or {}).items() if name.lower() not in ("authorization", "if-none-match")}
+    return recording.sent(body, **kept)
+
+
+class Telling:
+    """A stream of the real server; what is read of it is kept."""
+
+    def __init__(self, response: http.client.HTTPResponse, kept: list[Any]) -> None:
+        self._response, self._kept = response, kept
+        self.status, self.headers = response.status, response.headers
+
+    def readline(self) -> bytes:
+        return self._keep(self._response.readline())
+
+    def read(self) -> bytes:
+        return self._keep(self._response.read())
+
+    def _keep(self, data: bytes) -> bytes:
+        self._kept.append(recording.packed(data))
+        return data
+
+
+class Told:
+    """The same out of a recording."""
+
+    def __init__(self, kept: Any) -> None:
+        self.status = int(kept["status"])
+        self.headers = http.client.HTTPMessage()
+        for name, value in kept["headers"].items():
+            self.headers[name] = value
+        self._left = [recording.unpacked(each) for each in kept["read"]]
+
+    def read(self) -> bytes:
+        assert self._left, "more is read of a watch than was recorded"
+        return self._left.pop(0)
+
+    readline = read
+
+
 class Watch:
     """A watch on one server; `next(n)` reads n events."""
 
-    def __init__(self, response: http.client.HTTPResponse) -> None:
+    def __init__(self, response: Any) -> None:
         self._response = response
         self.status = response.status
 
@@ -278,6 +377,7 @@ class Pair:
         left, right = masked(found[OURS]), masked(found[REAL])
         if ignore is not None:
             left, right = ignore(left), ignore(right)
+        recording.current().compared(f"WATCH {paths[REAL]}", right)
         assert left == right, difference(left, right, f"WATCH {path}")
         return found
 
@@ -285,23 +385,20 @@ class Pair:
         self,
         path: Body,
         done: Callable[[Answer], bool],
-        seconds: float = 90.0,
+        quiet: float = 90.0,
         compare: bool = True,
         ignore: Callable[[Any], Any] | None = None,
         headers: dict[str, str] | None = None,
     ) -> Both:
         """Poll until `done` holds on both sides, then compare these answers: the next ones may be others again."""
-        end = time.monotonic() + seconds
-        while True:
+        for attempt in recording.attempts(str(path), quiet):
             both = self.send("GET", path, headers=headers, compare=False)
             if done(both.ours) and done(both.real):
                 if compare:
                     compare_answers(both, f"GET {path if not callable(path) else path(REAL)}", ignore)
                 return both
-            if time.monotonic() > end:
-                states = {side: (both[side].status, both[side].body, done(both[side])) for side in SIDES}
-                raise AssertionError(f"{path} did not get there: {json.dumps(states, indent=1, default=str)}")
-            time.sleep(0.05)
+            attempt.saw({side: (both[side].status, both[side].body, done(both[side])) for side in SIDES})
+        raise AssertionError
 
 
 def settled(body: Any) -> Any:
@@ -324,6 +421,7 @@ def compare_answers(both: Both, what: str, ignore: Callable[[Any], Any] | None =
         return {"status": answer.status, "body": body, "warnings": masked(answer.warnings)}
 
     left, right = shown(both.ours), shown(both.real)
+    recording.current().compared(what, right)
     assert left == right, difference(left, right, what)
 
 

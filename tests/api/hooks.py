@@ -13,7 +13,6 @@ import json
 import re
 import ssl
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -23,7 +22,8 @@ from typing import Any
 from tests.real.pki import Authority
 from tests.real.ports import free_port
 
-from .harness import ON_ETCD, REAL, SIDES, Body, Both, Pair, difference
+from . import recording
+from .harness import ON_ETCD, OURS, REAL, SIDES, Body, Both, Pair, difference
 from .masks import masked
 
 Obj = dict[str, Any]
@@ -126,13 +126,15 @@ class InStep(Pair):
         return super().send(method, path, *args, **kwargs)
 
     def _catch_up(self, collection: str) -> None:
-        end = time.monotonic() + 90
         for side in SIDES:
             ask = self.endpoints[side].request
             newest = ask("GET", f"{collection}?limit=1").json["metadata"]["resourceVersion"]
             # A read at a revision waits for it, a few seconds at a time.
-            while ask("GET", f"{collection}/none?resourceVersion={newest}").status == 504:
-                assert time.monotonic() < end, f"{side}: the cache of {collection} does not get to {newest}"
+            for attempt in recording.attempts(f"{side}: the cache of {collection} at {newest}"):
+                found = ask("GET", f"{collection}/none?resourceVersion={newest}").status
+                if found != 504:
+                    break
+                attempt.saw(found)
 
 
 def _once(asked: list[Obj]) -> list[Obj]:
@@ -161,13 +163,20 @@ class Hooks:
 
     def asked(self, path: str | None = None) -> dict[str, list[Obj]]:
         """What each side asked, probes left out."""
-        return {
-            side: [copy.deepcopy(body) for where, body in server.asked if where != "/probe" and path in (None, where)]
-            for side, server in self.servers.items()
-        }
+        return self._by_side(
+            f"webhooks asked {path}",
+            lambda server: [copy.deepcopy(body) for where, body in server.asked if where != "/probe" and path in (None, where)],
+        )
 
     def paths(self) -> dict[str, list[str]]:
-        return {side: [where for where, _ in server.asked if where != "/probe"] for side, server in self.servers.items()}
+        return self._by_side("webhooks' paths", lambda server: [where for where, _ in server.asked if where != "/probe"])
+
+    def queries(self) -> dict[str, list[str]]:
+        return self._by_side("webhooks' queries", lambda server: list(server.queries))
+
+    def _by_side(self, what: str, read: Callable[[HookServer], Any]) -> dict[str, Any]:
+        """What each side's webhooks know; those of the real side as it was recorded."""
+        return {OURS: read(self.servers[OURS]), REAL: recording.value(what, lambda: read(self.servers[REAL]))}
 
     def forget(self) -> None:
         for server in self.servers.values():
@@ -182,6 +191,7 @@ class Hooks:
             # Each side's administrator has a certificate, and so a name, of its own.
             each["request"].pop("userInfo", None) if "request" in each else None
         told = [_once(side) if ON_ETCD else side for side in (ours, real)]
+        recording.current().compared(f"webhooks asked {path}", real)
         assert told[0] == told[1], difference(*told, "what the webhook was asked")
         if count is not None:
             assert len(real) == count, [each.get("request", each) for each in real]
@@ -216,16 +226,15 @@ class Hooks:
 
     def _wait(self, pair: Pair, full: str) -> None:
         probe = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe", "labels": {**PROBE, "of": full}}}
-        end = time.monotonic() + 90
         for server in self.servers.values():
             server.asked.clear()
-        while True:
+        for attempt in recording.attempts("a webhook configuration that has an effect"):
             pair.post("/api/v1/namespaces/{ns}/configmaps?dryRun=All", probe, compare=False)
-            if all(any(path == "/probe" for path, _ in server.asked) for server in self.servers.values()):
+            probed = self._by_side("webhooks probed", lambda server: any(path == "/probe" for path, _ in server.asked))
+            if all(probed.values()):
                 self.forget()
                 return
-            assert time.monotonic() < end, "a webhook configuration had no effect"
-            time.sleep(0.02)
+            attempt.saw(probed)
 
     def clean(self) -> None:
         for pair, path in self._registered:

@@ -15,13 +15,15 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 
+from . import recording
 from .harness import OURS, REAL, SIDES
 from .masks import HOST, REVISION_TEXT, TOKEN, UUID, masked
 
@@ -124,6 +126,8 @@ class Kubectl:
     editor: str = ""
     count: int = 0
     extra: dict[str, str] = field(default_factory=dict)
+    # Manifests by the name of their file.
+    written: dict[str, str] = field(default_factory=dict)
 
     def __call__(
         self,
@@ -135,8 +139,8 @@ class Kubectl:
         seconds: float = SECONDS,
     ) -> dict[str, Said]:
         """Run on both and compare; `shape` cuts down what is printed to what is to be compared."""
-        started = {side: self.start(side, *args, piped=stdin is not None) for side in SIDES}
-        said = {side: _finished(process, stdin, seconds) for side, process in started.items()}
+        started = {side: self.start(side, *args, piped=stdin is not None) for side in self._sides()}
+        said = self._recorded(args, stdin, {side: _finished(process, stdin, seconds) for side, process in started.items()})
         if compare:
             self.compare(said, args, shape)
         if code is not None:
@@ -144,7 +148,26 @@ class Kubectl:
         return said
 
     def on(self, side: str, *args: str, stdin: str | None = None) -> Said:
-        return _finished(self.start(side, *args, piped=stdin is not None), stdin, SECONDS)
+        said = {}
+        if side in self._sides():
+            said = {side: _finished(self.start(side, *args, piped=stdin is not None), stdin, SECONDS)}
+        return said[OURS] if side == OURS else self._recorded(args, stdin, said)[REAL]
+
+    @staticmethod
+    def _sides() -> tuple[str, ...]:
+        """Where it really runs."""
+        return (OURS,) if recording.current().plays else SIDES
+
+    def _recorded(self, args: Iterable[str], stdin: str | None, said: dict[str, Said]) -> dict[str, Said]:
+        """With what was said on the real side, which is recorded or comes from the recording."""
+        files = [self.written[arg] for arg in args if arg in self.written]
+        sent = recording.sent("\n".join([stdin or "", *files]))
+        key = "kubectl " + " ".join(arg.replace(str(self.directory), "<directory>") for arg in args)
+
+        def live() -> list[Any]:
+            return [said[REAL].code, said[REAL].out, said[REAL].err]
+
+        return {**said, REAL: Said(*recording.current().take(key, sent, live))}
 
     def with_token(self, side: str, token: str, *args: str) -> Said:
         """As the bearer of a token, and without the administrator's certificate."""
@@ -159,6 +182,7 @@ class Kubectl:
         if "--show-managed-fields" in args and "yaml" in args:
             shape = in_order_of_managers
         shown = {side: _shown(said[side], shape) for side in SIDES}
+        recording.current().compared("kubectl " + " ".join(args), shown[REAL])
         assert shown[OURS] == shown[REAL], difference(shown, "kubectl " + " ".join(args))
 
     def start(self, side: str, *args: str, piped: bool = False, told: Path | None = None) -> subprocess.Popen[str]:
@@ -196,6 +220,7 @@ class Kubectl:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = yaml.safe_dump_all(objects, sort_keys=False).replace("{ns}", self.ns)
         path.write_text(text)
+        self.written[name] = text
         return name
 
     def apply(self, *objects: object) -> None:
@@ -204,41 +229,39 @@ class Kubectl:
             said = self.on(side, "create", "-f", "-", stdin=yaml.safe_dump_all(objects).replace("{ns}", self.ns))
             assert said.code == 0, f"{side}: {said.err}"
 
-    def until(self, *args: str, shows: str, seconds: float = SECONDS) -> None:
+    def until(self, *args: str, shows: str) -> None:
         """Poll until the output holds `shows` on both."""
-        end = time.monotonic() + seconds
-        while True:
+        for attempt in recording.attempts(f"kubectl {' '.join(args)} shows {shows!r}"):
             said = self(*args, compare=False)
             if all(shows in each.out + each.err for each in said.values()):
                 return
-            if time.monotonic() > end:
-                raise AssertionError(f"kubectl {' '.join(args)} never showed {shows!r}: {said}")
+            attempt.saw(said)
 
     @contextmanager
     def meanwhile(self, *args: str, shape: Shape = same_text) -> Iterator[None]:
         """Start on both, do the block when they wait for what it does, then wait for their end and compare."""
         told = {side: self.directory / f"{side}.told" for side in SIDES}
-        started = {side: self.start(side, *args, told=told[side]) for side in SIDES}
+        started = {side: self.start(side, *args, told=told[side]) for side in self._sides()}
         try:
             _until_they_follow(started, told)
             yield
             said = {side: _finished(process, None, SECONDS) for side, process in started.items()}
         finally:
             _end(started.values())
-        for side in SIDES:
+        for side in started:
             said[side].err += _DOING.sub("", told[side].read_text())
-        self.compare(said, args, shape)
+        self.compare(self._recorded(args, None, said), args, shape)
 
     def watch(self, *args: str, act: list[Callable[[], object]], first: int, shape: Shape = same_text) -> list[str]:
         """Follow on both: `first` lines before acting, then one more line for each act; the lines are compared."""
         told = {side: self.directory / f"{side}.told" for side in SIDES}
-        started = {side: self.start(side, *args, told=told[side]) for side in SIDES}
-        lines: dict[str, list[str]] = {side: [] for side in SIDES}
+        started = {side: self.start(side, *args, told=told[side]) for side in self._sides()}
+        lines: dict[str, list[str]] = {side: [] for side in started}
         try:
             feeds = {side: _lines(process) for side, process in started.items()}
 
             def read(count: int) -> None:
-                for side in SIDES:
+                for side in started:
                     for _ in range(count):
                         try:
                             lines[side].append(feeds[side].get(timeout=60))
@@ -253,8 +276,9 @@ class Kubectl:
                 read(1)
         finally:
             _end(started.values())
-        self.compare({side: Said(0, "".join(lines[side]), "") for side in SIDES}, args, shape)
-        return lines[REAL]
+        said = self._recorded(args, None, {side: Said(0, "".join(lines[side]), "") for side in started})
+        self.compare(said, args, shape)
+        return said[REAL].out.splitlines(keepends=True)
 
 
 # What kubectl tells of its own doing, with more words than usual.

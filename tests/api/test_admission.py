@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from .builders import CMS, NAMESPACES, PODS, cm, namespace, pod, with_meta
 from .callers import until
 from .harness import SIDES, Pair
+from .recording import attempts
 
 PRIORITY = "/apis/scheduling.k8s.io/v1/priorityclasses"
 NODES = "/api/v1/nodes"
@@ -90,13 +90,12 @@ def test_only_one_class_is_the_default(pair: Pair) -> None:
 
 def until_given(pair: Pair, priority: int) -> None:
     """Both give this priority to a pod that asks for none: kube-apiserver hears of a class a moment after it is stored."""
-    end = time.monotonic() + 90
-    while True:
+    for attempt in attempts(f"priority {priority}"):
         both = pair.post(PODS + "?dryRun=All", pod("probe"), compare=False)
-        if all(both[side].json["spec"].get("priority") == priority for side in SIDES):
+        given = {side: both[side].json["spec"].get("priority") for side in SIDES}
+        if set(given.values()) == {priority}:
             return
-        assert time.monotonic() < end, (both.ours.body, both.real.body)
-        time.sleep(0.02)
+        attempt.saw(given)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from tests.real import pki
 from tests.real.cluster import RealCluster
 
 from .callers import Caller, acting, issue, until, with_token
-from .harness import OURS, REAL, SIDES, Endpoint, Pair, RemudaProcess, compare_answers
+from .harness import OURS, REAL, SIDES, Pair, RemudaProcess, compare_answers
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
@@ -55,7 +55,7 @@ def certified(pair: Pair, real: RealCluster, remuda: RemudaProcess, tmp_path: Pa
             directory = tmp_path / side
             directory.mkdir(exist_ok=True)
             signed = Signed(directory, *sources[side]).client("client", user, groups)
-            endpoints[side] = Endpoint(pair.endpoints[side].url, sources[side][0], signed.cert, signed.key)
+            endpoints[side] = pair.endpoints[side].signed(sources[side][0], signed.cert, signed.key)
         return Caller(endpoints, pair.ns)
 
     return make
@@ -87,10 +87,7 @@ def test_a_certificate_of_another_ca_is_nobody(pair: Pair, tmp_path: Path) -> No
     stranger = pki.Authority(tmp_path, "other-ca").client("client", "jane", ("system:masters",))
     statuses = []
     for side in SIDES:
-        endpoint = pair.endpoints[side]
-        other = Endpoint(endpoint.url, tmp_path / "ca.crt", stranger.cert, stranger.key)
-        other.context.check_hostname = False
-        other.context.verify_mode = ssl.CERT_NONE
+        other = pair.endpoints[side].signed(tmp_path / "ca.crt", stranger.cert, stranger.key, verify=False)
         try:
             statuses.append(other.request("GET", f"/api/v1/namespaces/{pair.ns}/secrets").status)
         except (ssl.SSLError, ConnectionError, OSError):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from .callers import until
 from .definitions import CRDS, Obj, crd, defined, instance, path_of, version
 from .harness import Endpoint, Pair
 
@@ -305,15 +306,7 @@ def test_rules_ratchet(pair: Pair) -> None:
 
 
 def _await_refusal(pair: Pair, given: Obj, spec: Obj) -> None:
-    import time
-
-    end = time.monotonic() + 90
-    while True:
-        both = pair.post(path_of(given) + "?dryRun=All", instance(given, "probe", spec=spec), compare=False)
-        if both.ours.status == both.real.status == 422:
-            return
-        assert time.monotonic() < end, both
-        time.sleep(0.1)
+    until(lambda: pair.post(path_of(given) + "?dryRun=All", instance(given, "probe", spec=spec), compare=False), 422)
 
 
 def test_a_rule_that_costs_too_much_at_run_time(pair: Pair) -> None:

@@ -23,6 +23,9 @@ from .builders import CMS, MINE, NAMESPACES, cm, namespace
 from .harness import OURS, REAL, Both, Endpoint, Pair, RemudaProcess, backing
 from .masks import masked
 
+# It compacts the real server's etcd, so there is nothing to record.
+pytestmark = pytest.mark.live
+
 SIDES = (OURS, REAL)
 NS = "compaction"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,8 @@ from typing import Any
 import pytest
 
 from .callers import until
-from .harness import APPLY, JSON_PATCH, SIDES, Pair, difference
+from .conftest import new_pair
+from .harness import APPLY, JSON_PATCH, SIDES, Endpoint, Pair, difference
 from .hooks import Hooks, Obj, Raw, closed_port
 from .masks import masked
 
@@ -89,15 +89,15 @@ def crd_of(group: str, client_config: Obj, storage: str = "v1", **webhook: Any) 
 class Notes:
     """A served CRD with its conversion webhook on both sides."""
 
-    def __init__(self, pair: Pair, hooks: Hooks, group: str, **webhook: Any) -> None:
+    def __init__(self, pair: Pair, hooks: Hooks, group: str) -> None:
         self.pair, self.hooks, self.group = pair, hooks, group
         self.v1, self.v2 = (f"/apis/{self.group}/{version}/namespaces/{{ns}}/notes" for version in ("v1", "v2"))
         self.crd = f"{CRDS}/notes.{self.group}"
+
+    def define(self, **webhook: Any) -> None:
+        pair, hooks = self.pair, self.hooks
         hooks.on("/convert", convert)
         both = pair.post(CRDS, lambda side: crd_of(self.group, hooks.client_config(side, "/convert"), **webhook), compare=False)
-        if both.ours.status == both.real.status == 409:
-            # One definition serves all tests that do not change it.
-            return
         assert both.ours.status == both.real.status == 201, (both.ours.body, both.real.body)
         for path in (self.v1, self.v2):
             pair.eventually(path, lambda answer: answer.status == 200, compare=False)
@@ -109,9 +109,19 @@ class Notes:
         self.hooks.on("/convert", answer)
 
 
+@pytest.fixture(scope="module")
+def shared(endpoints: dict[str, Endpoint], server: Hooks) -> str:
+    """The group of one definition for all tests that do not change it."""
+    pair = new_pair(endpoints)
+    made = Notes(pair, server, f"s{pair.ns}.example.com")
+    made.define()
+    return made.group
+
+
 @pytest.fixture
-def notes(pair: Pair, server: Hooks) -> Iterator[Notes]:
-    made = Notes(pair, server, f"shared-{os.getpid()}.example.com")
+def notes(pair: Pair, server: Hooks, shared: str) -> Iterator[Notes]:
+    made = Notes(pair, server, shared)
+    server.on("/convert", convert)
     server.forget()
     yield made
     server.on("/convert", convert)
@@ -123,6 +133,7 @@ def notes(pair: Pair, server: Hooks) -> Iterator[Notes]:
 def own_notes(pair: Pair, server: Hooks) -> Iterator[Notes]:
     """For tests that change the definition."""
     made = Notes(pair, server, f"c{pair.ns}.example.com")
+    made.define()
     server.forget()
     yield made
     server.on("/convert", convert)
@@ -379,7 +390,8 @@ def test_a_conversion_is_checked(pair: Pair, conversion: Obj) -> None:
 
 
 def test_an_older_form_of_conversion_review(pair: Pair, server: Hooks) -> None:
-    notes = Notes(pair, server, f"c{pair.ns}.example.com", conversionReviewVersions=["v1beta1", "v1"])
+    notes = Notes(pair, server, f"c{pair.ns}.example.com")
+    notes.define(conversionReviewVersions=["v1beta1", "v1"])
     pair.post(notes.v1, notes.note("n", text="a/b"))
     pair.get(notes.v2 + "/n")
     for side in SIDES:

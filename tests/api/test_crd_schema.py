@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from .callers import until
 from .definitions import Obj, crd, defined, instance, patched_apart, path_of, version
 from .harness import JSON_PATCH, Endpoint, Pair
 
@@ -305,18 +306,8 @@ def test_ratcheting_after_a_schema_got_harder(pair: Pair) -> None:
 
 def _until_refused(pair: Pair, given: Obj) -> None:
     """Both servers know the new schema."""
-    import time
-
-    end = time.monotonic() + 90
     body = instance(given, "probe", spec={"short": "long"})
-    while any(answer.status != 422 for answer in _tried(pair, given, body)):
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
-def _tried(pair: Pair, given: Obj, body: Obj) -> list[Any]:
-    both = pair.post(path_of(given) + "?dryRun=All", body, compare=False)
-    return [both.ours, both.real]
+    until(lambda: pair.post(path_of(given) + "?dryRun=All", body, compare=False), 422)
 
 
 def test_status_is_checked_by_its_own_schema(pair: Pair, kind: Obj) -> None:

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from .builders import deployment
 from .harness import OURS, REAL
 from .kubectl import Kubectl
+from .recording import attempts
 from .zoo import SERVER_ADDRESS, await_server_address, service
 
-TLS = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout tls.key -out tls.crt -subj /CN=a -days 2"
+
+def write_certificate(directory: Path) -> None:
+    """`tls.crt` and `tls.key`, the same in each run."""
+    key = Ed25519PrivateKey.from_private_bytes(bytes(32))
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a")])
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, start, start + timedelta(days=36500)).sign(key, None)
+    (directory / "tls.crt").write_bytes(made.public_bytes(Encoding.PEM))
+    (directory / "tls.key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
 
 
 @pytest.mark.parametrize(
@@ -65,7 +78,7 @@ TLS = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -key
 def test_create_generator(kubectl: Kubectl, args: str, what: str) -> None:
     (kubectl.directory / "note.txt").write_text("a note\n")
     if " tls " in args and "tls.crt" in args:
-        subprocess.run(shlex.split(TLS), cwd=kubectl.directory, check=True, capture_output=True)
+        write_certificate(kubectl.directory)
     kubectl("create", *shlex.split(args), code=0 if what else 1)
     if not what:
         return
@@ -244,12 +257,12 @@ def test_an_address_can_be_had_again_after_its_service_is_gone(kubectl: Kubectl)
     kubectl("delete", "-f", "a.yaml", code=0)
     # At once on ours; the real one's repair loop may hold the address for a minute.
     assert kubectl.on(OURS, "create", "-f", "a.yaml").code == 0
-    end = time.monotonic() + 150
-    while (
-        (said := kubectl.on(REAL, "create", "-f", "a.yaml")).code and "already allocated" in said.err and time.monotonic() < end
-    ):
-        time.sleep(1)
-    assert said.code == 0, said.err
+    for attempt in attempts("the real one's repair loop", quiet=150, pause=1):
+        said = kubectl.on(REAL, "create", "-f", "a.yaml")
+        if said.code == 0:
+            break
+        assert "already allocated" in said.err, said.err
+        attempt.saw(said)
     kubectl("delete", "-f", "a.yaml", code=0)
 
 

@@ -10,6 +10,7 @@ import pytest
 from .builders import CMS, MINE, NAMESPACES, PODS, cm, namespace, pod, with_meta
 from .harness import OURS, REAL, Pair, difference, told
 from .masks import masked
+from .recording import current
 
 SIDES = (OURS, REAL)
 
@@ -41,6 +42,7 @@ def whole_stream(pair: Pair, path: Any) -> dict[str, list[Any]]:
         assert ours.status == real.status == 200
         found = {side: told(response.read().splitlines()) for side, response in ((OURS, ours), (REAL, real))}
     left, right = masked(found[OURS]), masked(found[REAL])
+    current().compared(f"WATCH {paths[REAL]}", right)
     assert left == right, difference(left, right, f"WATCH {path}")
     return found
 

@@ -128,7 +128,7 @@ def test_a_body_that_is_too_large_for_other_verbs(pair: Pair, method: str) -> No
 
 
 def test_a_body_that_says_it_is_compressed(pair: Pair) -> None:
-    body = gzip.compress(json.dumps(cm("a")).encode())
+    body = gzip.compress(json.dumps(cm("a")).encode(), mtime=0)
     both = pair.post(CMS, body, headers={"Content-Encoding": "gzip"}, compare=False)
     assert both.ours.status >= 400 and both.real.status >= 400
 
