@@ -36,9 +36,15 @@ $(BIN)/python tests/real/build.py $(1) >/dev/null || { code=$$?; \
 endef
 
 .PHONY: test
-test: $(STAMP) ## unit, integration, api and end to end on one machine; test-hosts and test-etcd are the others. Builds the real Kubernetes to compare with when there is a Go
+test: $(STAMP) ## unit, integration, API against recorded answers of kube-apiserver, scenarios, a story of each thing Remuda can do. The others: test-real, test-hosts, test-etcd
+	@$(call build_real,kubernetes etcd)
+	@$(BIN)/pytest -n $(WORKERS) $(SPREAD) -m 'not live and not replicated and not hosts' $(ARGS)
+
+.PHONY: test-real
+test-real: $(STAMP) ## the API tests against a real kube-apiserver, and what needs programs of others. RECORD=1 records new answers, ACCEPT=1 changed ones
 	@$(call build_real,all)
-	@$(BIN)/pytest -n $(WORKERS) $(SPREAD) -m 'not replicated and not hosts' $(ARGS)
+	@REMUDA_TRUTH=$(if $(filter 1,$(RECORD)),record,live) ACCEPT=$(ACCEPT) $(BIN)/pytest -n $(WORKERS) $(SPREAD) \
+	  -m 'not story and not replicated and not hosts' $(if $(filter tests%,$(ARGS)),,tests/api tests/e2e tests/real) $(ARGS)
 
 .PHONY: test-hosts
 HOSTS := $(shell grep -lr 'mark.hosts' tests --include='test_*.py')

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import again, lookout, sampling
+from tests import again, lookout, sampling, tiers
 
 from .fuzz import budget
 
@@ -43,6 +43,14 @@ def pytest_configure(config: pytest.Config) -> None:
     os.close(handle)
     os.environ[_ENVIRONMENT] = name
     config.stash[_reported] = Path(name)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    tiers.mark(item)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    return tiers.scheduler(config, log)
 
 
 @pytest.hookimpl(trylast=True)
