@@ -26,10 +26,10 @@ from remuda.runtime.admission import AdmittedType
 
 from . import names
 from .customization_rules import CUSTOMIZATIONS, customization_errors
+from .host_write_rules import refusal
 from .last_etcd_rules import admitted as last_etcd_rules
 from .last_etcd_rules import last_etcd_errors
 from .layout import VARIABLES
-from .plansecrets import refusal
 from .pool_rules import pool_errors
 from .snapshot_specs import SnapshotSpecError, cluster_spec
 from .version_changes import Running, change_problem, form_problem, goes_back

@@ -39,6 +39,7 @@ from remuda.runtime.patching import Patch
 from .accounts import ensure_token, shown, text_of, token_secrets
 from .bootstrapdata import UserdataError, bootstrap_data
 from .etcdmgmt import EtcdMembers
+from .host_write_rules import is_overfull
 from .machineobjects import Made, bootstrap_account, bootstrap_secret, correction, plan_objects, successor
 from .names import (
     ACCOUNT_LABEL,
@@ -59,7 +60,7 @@ from .names import (
     bootstrap_name,
     plan_name,
 )
-from .plansecrets import is_locked, is_overfull
+from .plansecrets import is_locked
 from .preterminate import Situation, Step, decide
 from .views import PLAN_FIELDS, Views
 

@@ -24,6 +24,7 @@ from remuda.kube.objects import (
 from remuda.kube.objectsets import PREFIX as OBJECTSET
 from remuda.kube.owners import reference, with_owner
 
+from .host_write_rules import is_overfull, kept_data
 from .names import (
     ACCOUNT_ROLE,
     BACKUP,
@@ -53,7 +54,6 @@ from .names import (
     bootstrap_name,
     plan_name,
 )
-from .plansecrets import is_overfull, kept_data
 
 Obj = dict[str, Any]
 

@@ -5,8 +5,8 @@ functions of the Secret: `decode`, `with_plan`, `with_retry`, `settled`. Agents 
 `plan-state`, and older ones, which leave it at `pending` for ever and are judged by checksums.
 
 What the agent writes comes from a host that may lie. It is bounded before it is unpacked, and what can't be read is a problem
-that is told, not an error: one host must not stop the plans of all others. What it may write at all is a closed list
-(:func:`refusal`), which :mod:`.admission` holds.
+that is told, not an error: one host must not stop the plans of all others. What it may write at all is a closed list:
+:mod:`.host_write_rules`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
 from remuda.kube import jsonio
 from remuda.kube.clock import rfc3339
@@ -39,27 +39,6 @@ _LONGEST_OUTPUT = 16 << 20
 _UNREADABLE = "probe-statuses can not be read"
 _MOST_PROBES, _LONGEST_PROBE_NAME = 256, 253
 _QUESTION = b"\n"
-# What the agent of a host writes, and how many bytes of each at most (protocols.md §1.14; `failure-reason` and `agent` are our
-# own agent's). It packs each output into 192 KiB; the original does not limit them.
-_OUTPUT = 256 << 10
-HOST_KEYS: Final[Mapping[str, int]] = {
-    "plan-state": 64,
-    "plan-revision": 64,
-    "applied-checksum": 256,
-    "applied-output": _OUTPUT,
-    "applied-periodic-output": _OUTPUT,
-    "probe-statuses": 64 << 10,
-    "failed-checksum": 256,
-    "failed-output": _OUTPUT,
-    "failure-count": 64,
-    "failure-reason": 16 << 10,
-    "success-count": 64,
-    "last-apply-time": 256,
-    "agent": 8 << 10,
-}
-# All of them together. A Secret holds a mebibyte: the rest is for the plan and its applied copy, which the server must be able to
-# write whatever the host wrote before.
-HOST_SHARE: Final = 640 << 10
 # Only these travel from a plan's machine to its Secret.
 _COPIED = re.compile(r"^(rke\.cattle\.io|(machine\.)?cluster\.x-k8s\.io)/")
 
@@ -212,6 +191,11 @@ def checked(secret: Obj) -> Obj:
     return secret
 
 
+def told_state(secret: Obj) -> str:
+    """The text of `plan-state`, also one that is no :class:`State`."""
+    return _Reader(secret).text("plan-state")
+
+
 def decode(secret: Obj) -> Delivered | None:
     """What was given to the machine; None when nothing was yet. Raises PlanSecretError for a Secret of another type."""
     reader = _Reader(checked(secret))
@@ -331,68 +315,6 @@ def unpacked(data: bytes) -> bytes:
     return found
 
 
-# --- what a host may write ----------------------------------------------------------------------------------------------
-
-
-def refusal(old: Obj, new: Obj) -> str:
-    """Why a host may not write its Secret so; "" when it may. The host answers under :data:`HOST_KEYS` and changes nothing else:
-    not the plan or its limits, no label, annotation, owner or finalizer, and not whether the Secret can be written at all."""
-    for field_name in ("type", "immutable"):
-        if (old.get(field_name) or None) != (new.get(field_name) or None):
-            return f"the host does not set {field_name}"
-    for field_name in ("labels", "annotations", "ownerReferences", "finalizers"):
-        if (old["metadata"].get(field_name) or None) != (new["metadata"].get(field_name) or None):
-            return f"the host does not set metadata.{field_name}"
-    before: Obj = old.get("data") or {}
-    after: Obj = new.get("data") or {}
-    changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
-    for key in changed:
-        if key not in HOST_KEYS:
-            return "the host writes only what its agent answers to a plan"
-        if _length(after.get(key)) > HOST_KEYS[key]:
-            return f"{key} is longer than {HOST_KEYS[key]} bytes"
-    if "plan-state" in changed and _Reader(new).text("plan-state") not in _FROM_HOST:
-        return "plan-state is none that a host sets"
-    if changed and sum(_length(after.get(key)) for key in HOST_KEYS) > HOST_SHARE:
-        return f"all answers together are longer than {HOST_SHARE} bytes"
-    return ""
-
-
-_FROM_HOST = frozenset({"", State.IN_PROGRESS, State.SUCCEEDED, State.FAILED})
-
-
-def is_locked(secret: Obj) -> bool:
-    """Whether no plan can be written into it any more."""
-    return secret.get("immutable") is True
-
-
-def is_overfull(secret: Obj) -> bool:
-    """Whether what its host wrote leaves too little room for plans."""
-    data: Obj = secret.get("data") or {}
-    return sum(_length(value) for key, value in data.items() if key not in _SERVER_KEYS) > HOST_SHARE
-
-
-_SERVER_KEYS = frozenset({"plan", "appliedPlan", "max-failures", "failure-threshold", "probe-period-seconds"})
-
-
-def kept_data(secret: Obj) -> dict[str, str]:
-    """The data of a Secret that is repaired: the server's own, and of the host's answers those within their bounds."""
-    data: Obj = secret.get("data") or {}
-    kept = {key: value for key, value in data.items() if key in _SERVER_KEYS}
-    free = HOST_SHARE
-    for key, most in HOST_KEYS.items():
-        length = _length(data.get(key))
-        if key in data and length <= min(most, free):
-            kept[key] = data[key]
-            free -= length
-    return kept
-
-
-def _length(value: Any) -> int:
-    """How many bytes a base64 text stands for, at most."""
-    return len(value) // 4 * 3 if isinstance(value, str) else 0
-
-
 # --- writing ------------------------------------------------------------------------------------------------------------
 
 
@@ -505,6 +427,11 @@ def has_failed_to_apply(secret: Obj) -> bool:
     return reader.text("max-failures") == str(UNLIMITED) or (
         bool(reader.raw("max-failures")) and reader.text("failure-count") == reader.text("max-failures")
     )
+
+
+def is_locked(secret: Obj) -> bool:
+    """Whether no plan can be written into it any more."""
+    return secret.get("immutable") is True
 
 
 def is_in_use(secret: Obj) -> bool:

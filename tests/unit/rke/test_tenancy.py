@@ -17,8 +17,9 @@ from remuda.kube.objects import annotations_of, labels_of
 from remuda.rke.admission import admitted
 from remuda.rke.bootstrap import Bootstraps
 from remuda.rke.etcdmgmt import DistributionsMembers
+from remuda.rke.host_write_rules import HOST_KEYS, HOST_SHARE, kept_data, refusal
 from remuda.rke.names import INIT_NODE, JOIN_URL, JOINED_TO, SECRETS, SERVICE_ACCOUNTS, bootstrap_name, plan_name
-from remuda.rke.plansecrets import HOST_KEYS, HOST_SHARE, decode, kept_data, refusal
+from remuda.rke.plansecrets import decode
 from remuda.runtime import Reconciler
 from remuda.runtime.admission import install as install_admission
 from remuda.runtime.webhooks import Address, validating_configuration
