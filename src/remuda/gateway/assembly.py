@@ -10,13 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
-from remuda.apiserver.admission import Attributes
 from remuda.apiserver.authn import Authenticator
 from remuda.apiserver.authz.rbac import Rbac
 from remuda.apiserver.http.lines import DEFAULT_ROOM, Lines, Room
@@ -26,7 +25,6 @@ from remuda.client.api import Client
 from remuda.fleet.fleetworkspace import FleetWorkspaces
 from remuda.fleet.fleetworkspace import standing as workspaces
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng
-from remuda.kube.errors import FieldError
 from remuda.kube.outbound import Policy
 from remuda.machines.admission import admitted as admitted_machines
 from remuda.machines.nodedrivers.admission import admitted as admitted_drivers
@@ -52,7 +50,7 @@ from remuda.provisioning.references.admission import admitted as admitted_refere
 from remuda.rke.admission import admitted as admitted_providers
 from remuda.rke.hosts import Hosts
 from remuda.runtime import Informers, Manager, Pauses, Reconciler, Registry
-from remuda.runtime.admission import AdmittedType
+from remuda.runtime.admission import AdmittedType, merged
 from remuda.tunnel import TunnelServer
 
 from .agentfiles import AgentFiles
@@ -293,46 +291,4 @@ def admitted_types(
             *admitted_drivers(source, rbac),
             *admitted_credentials(source, rbac, clock),
         )
-    )
-
-
-def merged(types: Iterable[AdmittedType]) -> tuple[AdmittedType, ...]:
-    """One for each kind: rooms have rules of their own for the same one, and a webhook has one address."""
-    by_kind: dict[tuple[str, str, str], list[AdmittedType]] = {}
-    for each in types:
-        by_kind.setdefault((each.group, each.resource, each.kind), []).append(each)
-    return tuple(found[0] if len(found) == 1 else _together(found) for found in by_kind.values())
-
-
-def _together(types: list[AdmittedType]) -> AdmittedType:
-    def default(attributes: Attributes) -> dict[str, Any] | None:
-        changed = None
-        for each in types:
-            seen = attributes if changed is None else replace(attributes, obj=changed)
-            found = each.default(seen) if each.default is not None else None
-            changed = found if found is not None else changed
-        return changed
-
-    async def mutate(attributes: Attributes) -> dict[str, Any] | None:
-        changed = None
-        for each in types:
-            seen = attributes if changed is None else replace(attributes, obj=changed)
-            found = await each.mutate(seen) if each.mutate is not None else None
-            changed = found if found is not None else changed
-        return changed
-
-    def validate(attributes: Attributes) -> Iterable[FieldError]:
-        asked = [each for each in types if each.validate is not None and attributes.operation in each.validated_operations]
-        return [error for each in asked for error in each.errors(attributes)]
-
-    first = types[0]
-    return AdmittedType(
-        first.group,
-        first.version,
-        first.resource,
-        first.kind,
-        default if any(each.default is not None for each in types) else None,
-        validate if any(each.validate is not None for each in types) else None,
-        validates_deletion=any(each.validates_deletion for each in types),
-        mutate=mutate if any(each.mutate is not None for each in types) else None,
     )

@@ -7,8 +7,8 @@ request in another version is converted before and, if it was changed, back afte
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from remuda.apiserver.admission import CREATE, DELETE, UPDATE, Attributes
@@ -67,6 +67,10 @@ class AdmittedType:
     def validated_operations(self) -> tuple[str, ...]:
         return (CREATE, UPDATE, DELETE) if self.validates_deletion else (CREATE, UPDATE)
 
+    def concerns(self, attributes: Attributes) -> bool:
+        """Whether it is about objects of the request's namespace."""
+        return not self.namespaces or attributes.namespace in self.namespaces
+
     def defaulted(self, attributes: Attributes) -> Obj | None:
         """The object with defaults in the request's own version; None when nothing is to be added."""
         if self.default is None or attributes.obj is None:
@@ -116,6 +120,104 @@ class AdmittedType:
         if self.convert is None or obj.get("apiVersion") == api_version:
             return obj
         return self.convert(obj, api_version)
+
+
+def merged(types: Iterable[AdmittedType]) -> tuple[AdmittedType, ...]:
+    """One for each kind: packages have rules of their own for the same one, and a webhook has one address. Raises ValueError."""
+    by_kind: dict[tuple[str, str, str], list[AdmittedType]] = {}
+    for each in types:
+        by_kind.setdefault((each.group, each.resource, each.kind), []).append(each)
+    return tuple(found[0] if len(found) == 1 else _together(found) for found in by_kind.values())
+
+
+def _together(types: Sequence[AdmittedType]) -> AdmittedType:
+    return AdmittedType(**{field.name: _MERGED[field.name](types) for field in fields(AdmittedType)})
+
+
+def _same(name: str) -> Callable[[Sequence[AdmittedType]], Any]:
+    def found(types: Sequence[AdmittedType]) -> Any:
+        values = {value for each in types if (value := getattr(each, name)) is not None}
+        if len(values) > 1:
+            raise ValueError(f"the rules of {types[0].resource}.{types[0].group} differ in {name}")
+        return next(iter(values), None)
+
+    return found
+
+
+def _one_default(types: Sequence[AdmittedType]) -> Default | None:
+    asked = [(each, each.default) for each in types if each.default is not None]
+
+    def default(attributes: Attributes) -> Obj | None:
+        changed: Obj | None = None
+        for each, one in asked:
+            if each.concerns(attributes):
+                found = one(attributes if changed is None else replace(attributes, obj=changed))
+                changed = changed if found is None else found
+        return changed
+
+    return default if asked else None
+
+
+def _one_mutate(types: Sequence[AdmittedType]) -> Mutate | None:
+    asked = [(each, each.mutate) for each in types if each.mutate is not None]
+
+    async def mutate(attributes: Attributes) -> Obj | None:
+        changed: Obj | None = None
+        for each, one in asked:
+            if each.concerns(attributes):
+                found = await one(attributes if changed is None else replace(attributes, obj=changed))
+                changed = changed if found is None else found
+        return changed
+
+    return mutate if asked else None
+
+
+def _one_validate(types: Sequence[AdmittedType]) -> Validate | None:
+    asked = [(each, each.validate) for each in types if each.validate is not None]
+
+    def validate(attributes: Attributes) -> Iterable[FieldError]:
+        return [error for each, one in asked if _validates(each, attributes) for error in one(attributes)]
+
+    return validate if asked else None
+
+
+def _one_verify(types: Sequence[AdmittedType]) -> Verify | None:
+    asked = [(each, each.verify) for each in types if each.verify is not None]
+
+    async def verify(attributes: Attributes) -> Iterable[FieldError]:
+        return [error for each, one in asked if _validates(each, attributes) for error in await one(attributes)]
+
+    return verify if asked else None
+
+
+def _validates(of: AdmittedType, attributes: Attributes) -> bool:
+    return of.concerns(attributes) and attributes.operation in of.validated_operations
+
+
+def _all_namespaces(types: Sequence[AdmittedType]) -> tuple[str, ...]:
+    limited = all(each.namespaces for each in types)
+    return tuple(sorted({name for each in types for name in each.namespaces})) if limited else ()
+
+
+def _any_condition(types: Sequence[AdmittedType]) -> str:
+    return " || ".join(f"({each.only_if})" for each in types) if all(each.only_if for each in types) else ""
+
+
+# How each field of several types becomes one. A field that is not here fails at the first merge.
+_MERGED: Mapping[str, Callable[[Sequence[AdmittedType]], Any]] = {
+    "group": _same("group"),
+    "version": _same("version"),
+    "resource": _same("resource"),
+    "kind": _same("kind"),
+    "default": _one_default,
+    "validate": _one_validate,
+    "convert": _same("convert"),
+    "validates_deletion": lambda types: any(each.validates_deletion for each in types),
+    "verify": _one_verify,
+    "namespaces": _all_namespaces,
+    "mutate": _one_mutate,
+    "only_if": _any_condition,
+}
 
 
 class _Converter:
