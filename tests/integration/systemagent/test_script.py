@@ -373,6 +373,71 @@ def test_a_damaged_agent_is_not_installed(tmp_path: Path) -> None:
     assert not (tmp_path / "host/usr/local/bin/rancher-system-agent").exists()
 
 
+class Changing(FakeApi):
+    """A server whose archive is another one with each download, until there are none left; a later one says its checksum."""
+
+    def __init__(self, archives: list[bytes], said: bytes = b"") -> None:
+        super().__init__()
+        self.archives, self.said = archives, said
+        self.taken = 0
+
+    def __call__(self, request: BaseHTTPRequestHandler, body: bytes) -> tuple[int, dict[str, str], bytes] | None:
+        if request.path == f"/assets/{ARCHIVE}":
+            self.taken += 1
+            return 200, {}, self.archives[min(self.taken, len(self.archives)) - 1]
+        if request.path == "/assets/sha256sum.txt":
+            return (200, {}, self.said) if self.said else (503, {}, b"")
+        return 404, {}, b""
+
+
+def downloaded(sh: list[str], directory: Path, api: Changing, checksum: str, **given: str) -> subprocess.CompletedProcess[str]:
+    """The script's own function that fetches the agent; it ends after five more tries, which the script never does."""
+    names = ("fetch", "place", "download", "current_checksum")
+    text = install_script()
+    lines = [line for line in text.splitlines() if line.startswith(("info() ", "has_checksum() ", "sum_of() "))]
+    script = "\n".join(["set -e", *lines, functions(*names)])
+    script += 'again() { echo "$1" >&2; tries=$((tries + 1)); [ "$tries" -lt 6 ] || exit 9; }\n'
+    with server(api) as url:
+        script += f'place "the agent" "{url}/assets/{ARCHIVE}" "" "{checksum}" "{directory}/agent"\n'
+        env = {"PATH": os.environ["PATH"], "SCRATCH": str(directory), "CATTLE_SERVER": url, **given}
+        return subprocess.run(sh, input=script, env=env, capture_output=True, text=True, check=False, timeout=60)
+
+
+def sum_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+needs_curl = pytest.mark.skipif(not shutil.which("curl"), reason="no curl here")
+
+
+@needs_curl
+def test_another_archive_than_the_one_wanted_is_asked_for_again(sh: list[str], tmp_path: Path) -> None:
+    """As of several servers that are upgraded one after the other."""
+    done = downloaded(sh, tmp_path, Changing([b"old", b"half", b"new"]), sum_of(b"new"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "agent").read_bytes() == b"new"
+    assert done.stderr.count(f"the agent has another checksum than {sum_of(b'new')} and is not installed") == 2
+
+
+@needs_curl
+def test_an_archive_that_never_fits_is_never_in_place(sh: list[str], tmp_path: Path) -> None:
+    api = Changing([b"bad"], said=f"{sum_of(b'good')}  {ARCHIVE}\n".encode())
+    assert downloaded(sh, tmp_path, api, sum_of(b"good")).returncode == 9
+    assert api.taken > 5
+    assert not (tmp_path / "agent").exists() and not (tmp_path / "agent.new").exists()
+
+
+@needs_curl
+@pytest.mark.parametrize("theirs", [False, True])
+def test_an_upgraded_server_says_what_its_archive_has_but_no_users_checksum_changes(
+    sh: list[str], tmp_path: Path, theirs: bool
+) -> None:
+    said = f"{sum_of(b'uninstaller')}  system-agent-uninstall.sh\n{sum_of(b'new')}  {ARCHIVE}\n"
+    given = {"CATTLE_AGENT_BINARY_CHECKSUM": sum_of(b"old")} if theirs else {}
+    done = downloaded(sh, tmp_path, Changing([b"new"], said=said.encode()), sum_of(b"old"), **given)
+    assert (done.returncode, (tmp_path / "agent").exists()) == ((9, False) if theirs else (0, True)), done.stderr
+
+
 @pytest.mark.parametrize("place", ["/", "/etc", "relative", "/var/lib/../.."])
 def test_the_uninstaller_does_not_take_the_host_along(tmp_path: Path, place: str) -> None:
     env = {"PATH": "/nonexistent:/usr/bin:/bin", "CATTLE_HOST_ROOT": str(tmp_path), "CATTLE_AGENT_VAR_DIR": place}
