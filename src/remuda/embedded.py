@@ -122,6 +122,12 @@ async def running(
                 on_gateway(gateway)
         if listen:
             await _listen(stack, server, gateway, tls)
+        if gateway is not None:
+            from remuda.machines.assembly import power_on
+
+            ports = embedding.machine_ports(server, gateway, job_runner)
+            powering = asyncio.create_task(power_on(ports, choice.of(MACHINE_CONTROLLERS)), name="hosts of this machine")
+            stack.push_async_callback(_ended, powering)
         if controllers:
             alone = not server.store.shared
             starting = Starting()

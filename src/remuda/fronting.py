@@ -32,7 +32,7 @@ from remuda.gateway.theirs import Theirs
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.errors import ApiError
 from remuda.machines import CONTROLLERS as MACHINE_CONTROLLERS
-from remuda.machines.assembly import CLUSTER
+from remuda.machines.assembly import CLUSTER, power_on
 from remuda.machines.assembly import Ports as MachinePorts
 from remuda.machines.runner.controller import Ground as Processes
 from remuda.machines.runner.grant import cluster_of
@@ -128,6 +128,8 @@ class AttachedGateway(Attached):
         if machines:
             await ensure_manager_role(self._client)
         self._add_provisioning(gateway, machines, told)
+        hosts = power_on(self._machine_ports(gateway), self.settings.choice.of(MACHINE_CONTROLLERS))
+        await stack.enter_async_context(beside(hosts))
         behind = Kubernetes(self._target, self._clock, access, self._shown(access))
         stack.callback(behind.close)
         await stack.enter_async_context(beside(gateway.run()))

@@ -19,6 +19,7 @@ from .machineprovision.controller import MachineProvision
 from .nodedrivers.dynamicschema import DynamicSchemas
 from .nodedrivers.nodedriver import NodeDrivers
 from .nodedrivers.sources import Sources
+from .runner import power
 from .runner.controller import Ground, JobRunner
 from .sealed.controller import MachineSecrets
 
@@ -44,6 +45,12 @@ class MachineControllers:
         for each in _all(manager, ports, access, only):
             if each.controller.name in only:
                 manager.add(each)
+
+
+async def power_on(ports: Ports, only: Collection[str] = CONTROLLERS) -> None:
+    """Start the hosts that this process keeps, when it starts; nothing where others run the Jobs."""
+    if ports.runner == LOCAL and JobRunner.controller.name in only:
+        await power.power_on(ports.ground)
 
 
 def _all(manager: Manager, ports: Ports, access: Access, only: Collection[str]) -> Iterable[Reconciler]:

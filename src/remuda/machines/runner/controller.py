@@ -40,7 +40,7 @@ from .confinement import Around, environment, jailed, on_this_machine, secrets, 
 from .directories import Directories
 from .grant import granted, kubeconfig, revoked
 from .output import Output
-from .process import Child
+from .process import Child, named
 
 log = logger(__name__)
 
@@ -198,34 +198,9 @@ class JobRunner:
             async with asyncio.TaskGroup() as group:
                 group.create_task(workers.run())
                 group.create_task(logs.sweep(self._client, self._clock))
-                group.create_task(self._power_on())
         finally:
             self._queue = None
             self._directories.close()
-
-    async def _power_on(self) -> None:
-        """Start the hosts of `local` that ran when this machine was switched off."""
-        hosts = self._ground.hosts
-        if hosts is None or not hosts.is_dir():
-            return
-        try:
-            await self._power_on_all(hosts)
-        except OSError as error:
-            log.warning("hosts can't be started: %s", error)
-
-    async def _power_on_all(self, hosts: Path) -> None:
-        output = Output()
-        directory = await asyncio.to_thread(self._directories.make, {}, 0)
-        variables = environment(self._around, str(directory), {}, self._ground.environment)
-        variables |= on_this_machine("local", hosts, self._ground.environment)
-        argv = [*self._ground.program, "power-on"]
-        child = Child(jailed(argv, variables, str(directory), self._around, driver="local", slot=0), output.feed)
-        try:
-            if code := await child.ended():
-                log.warning("hosts can't be started (%s): %s", _named(code), output.last(LONGEST))
-        finally:
-            child.close()
-            await asyncio.to_thread(self._directories.discard, directory)
 
     async def _one(self, key: Key) -> Result:
         """One process for a Job, from its beginning to its end."""
@@ -296,7 +271,7 @@ class JobRunner:
         if code == 0:
             await self._told(job, jobstatus.succeeded(job, now))
             return DONE
-        words = output.last(LONGEST - 256) or f"its process ended with {_named(code)} and said nothing"
+        words = output.last(LONGEST - 256) or f"its process ended with {named(code)} and said nothing"
         if code is None:
             words += f"\n{Reason.TIMED_OUT}: its process took longer than {PATIENCE / 60:.0f} minutes"
         failure = failure_of(words)
@@ -384,7 +359,7 @@ class JobRunner:
             await asyncio.gather(flushing, return_exceptions=True)
         output.end()
         if code:
-            output.line(f"--- ended with {_named(code)}")
+            output.line(f"--- ended with {named(code)}")
         await logs.keep(self._client, infra, owner, output, self._clock.time())
         return code
 
@@ -440,7 +415,3 @@ def _says_another(new: Obj | None, old: Obj | None) -> bool:
 
 def _is_plain(name: str) -> bool:
     return "/" not in name and name not in ("", ".", "..")
-
-
-def _named(code: int | None) -> str:
-    return f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"

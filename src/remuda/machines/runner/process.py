@@ -114,3 +114,8 @@ class Child:
         if found:
             self._sink(found)
         return found
+
+
+def named(code: int | None) -> str:
+    """How a process has ended, in words."""
+    return f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
