@@ -312,6 +312,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "S44": (
         f"{_REFERENCES}::test_an_object_of_another_user_is_as_one_that_is_not_there",
+        f"{_REFERENCES}::test_a_new_object_of_another_user_under_the_same_name_is_as_one_that_is_not_there",
         "tests/unit/machines/test_admission.py::test_whose_a_config_is_is_told_to_those_who_may_read_it",
         "tests/unit/machines/test_admission.py::test_which_clusters_name_a_config_is_told_to_those_who_may_read_them",
         "tests/unit/rke/test_admission.py::test_a_snapshot_that_is_to_be_restored_has_to_be_there_and_the_cluster_s_own",

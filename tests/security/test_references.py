@@ -311,6 +311,19 @@ async def test_another_object_under_the_same_name_is_refused_until_it_is_accepte
                 assert await here.use(user) == "", str(here.field)
 
 
+async def test_a_new_object_of_another_user_under_the_same_name_is_as_one_that_is_not_there() -> None:
+    async with stands(BOUND) as every:
+        for here in every:
+            await here.object(maker="u-one")
+            await here.let_read("u-one")
+            assert await here.cluster("u-one") == "" and await here.use() == "", str(here.field)
+            await here.remove()
+            await here.take_right("u-one")
+            gone = await here.use()
+            await here.object(maker="u-two")
+            assert await here.use() == gone != "", str(here.field)
+
+
 async def test_a_right_that_an_author_loses_is_the_cluster_s_no_more() -> None:
     async with stands(FIELDS) as every:
         for here in every:

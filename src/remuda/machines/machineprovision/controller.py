@@ -76,6 +76,8 @@ _TRIES = 5
 _MARKS = (("metadata", "deletionTimestamp"), ("metadata", "annotations"))
 _OF_MACHINES = (("spec", "bootstrap"), ("spec", "infrastructureRef"), *_MARKS)
 _OF_CLUSTERS = (("spec", "paused"), ("status", "initialization"), *_MARKS)
+# And of the clusters that users ask for: which credentials they name, and which objects those are bound to.
+_OF_WANTED = (("spec", "cloudCredentialSecretName"), ("spec", "rkeConfig", "machinePools"), ("status", "references"))
 
 
 def jobs_of(manager: Manager) -> Informer:
@@ -137,6 +139,7 @@ class MachineProvision:
                 Watch(JOBS, infrastructure_of_job, labels=JOB_LABELS, transform=without_managed_fields),
                 Watch(capi.MACHINES, infrastructure_of, _machine_matters),
                 Watch(capi.CLUSTERS, self._of_cluster, _cluster_matters),
+                Watch(provisioning.CLUSTERS, self._of_cluster, _wanted_matters),
             ),
             concurrency=8,
             lane=self._lane,
@@ -466,3 +469,7 @@ def _machine_matters(new: Obj | None, old: Obj | None) -> bool:
 
 def _cluster_matters(new: Obj | None, old: Obj | None) -> bool:
     return new is None or old is None or any(dig(new, *path) != dig(old, *path) for path in _OF_CLUSTERS)
+
+
+def _wanted_matters(new: Obj | None, old: Obj | None) -> bool:
+    return new is None or old is None or any(dig(new, *path) != dig(old, *path) for path in _OF_WANTED)

@@ -316,7 +316,7 @@ def _decoded(value: Any) -> str:
 
 
 def _wait(infra: Obj, name: str, why: str, code: Code) -> Wait:
-    return Wait(code, subject_of(infra), Actor.USER, Ref("", "Secret", namespace_of(infra), name.rpartition(":")[2]), why)
+    return Wait(code, subject_of(infra), Actor.USER, Ref("", "Secret", *_credential_key(infra, name)), why)
 
 
 def _is_machine(owner: Obj) -> bool:

@@ -2,8 +2,8 @@
 
 A reference is bound to one object: the controller of clusters finds the object once, when the author of the reference may read
 it, and keeps its uid in the cluster's status. From then on another object of the same name is refused, and so is the same one
-when its author may not read it any more. A refusal has the words for an object that is not there, unless the cluster had it
-already: a user who may not read an object does not learn that it exists.
+when its author may not read it any more. A refusal has the words for an object that is not there, unless the cluster had that
+very object, or its author may read the new one: a user who may not read an object does not learn that it exists.
 
 An address that a machine config names for its driver (:mod:`.addresses`) is used with a credential only while the user who wrote
 the address may `get` the credential.
@@ -147,6 +147,9 @@ class Named:
         if not standing.uid:
             return "" if standing.first else absent(standing.reference, standing.author)
         if standing.uid != uid_of(obj):
+            if await self._without_right(standing, obj):
+                # As if the new one were not there: it may be another user's.
+                return absent(standing.reference, standing.author)
             return _replaced(standing.reference)
         # A reference from before there were records has no author who could lose a right.
         lost = await self._without_right(standing, obj) if standing.entries else ""

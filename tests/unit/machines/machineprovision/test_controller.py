@@ -301,6 +301,22 @@ async def test_a_credential_is_used_only_if_the_cluster_uses_it() -> None:
         assert "s3cret" not in str(await made.job())
 
 
+async def test_a_machine_that_waits_for_its_credential_goes_on_as_soon_as_the_cluster_is_given_it() -> None:
+    async with papers() as made:
+        new = await made.credential(token="t")
+        await made.cluster(CREDENTIAL)
+        key = "/secrets/cattle-global-data/cc-paper"
+        await made.world.patch(CLUSTERS, DEMO, {"status": {"references": {key: {"uid": "of-another"}}}}, FLEET, "status")
+        await made.machine(credential=CREDENTIAL)
+        await made.world.settle(1)
+        found = next(each for each in (await made.get())["status"]["conditions"] if each["type"] == "Ready")
+        assert "is not the object" in found["message"]
+        bound = {"status": {"references": {key: {"uid": uid_of(new)}}}}
+        await made.world.patch(CLUSTERS, DEMO, bound, FLEET, "status")
+        await made.world.settle(1)
+        assert await made.job() is not None
+
+
 async def test_as_pods_jobs_get_their_credential_from_a_secret() -> None:
     async with papers(local=False) as made:
         await made.world.setting("delete-machine-on-failure-after", "1h")

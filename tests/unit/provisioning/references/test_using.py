@@ -78,7 +78,7 @@ async def test_a_cluster_from_before_keeps_what_it_finds_the_first_time() -> Non
         assert await it.of(wanted).refusal(KEY, found) == "", "also before it was looked at"
         wanted = await it.bound(wanted)
         assert await it.of(wanted).refusal(KEY, found) == ""
-        assert "is not the object that this cluster was given" in await it.of(wanted).refusal(KEY, await it.replaced())
+        assert await it.of(wanted).refusal(KEY, await it.replaced()) == "there is no Secret fleet/s that u-gone may use"
 
 
 async def test_what_was_not_there_then_is_for_the_cluster_s_maker_to_have_a_right_to() -> None:
@@ -100,6 +100,18 @@ async def test_a_secret_that_names_the_cluster_is_meant_for_it() -> None:
         wanted = await it.bound(cluster(User("u-one")))
         assert await it.of(wanted).refusal(KEY, found) == ""
         assert "is not the object" in await it.of(wanted).refusal(KEY, await it.replaced(**mark)), "and only that one"
+
+
+async def test_a_new_object_of_the_same_name_is_told_of_only_to_an_author_who_may_read_it() -> None:
+    async with here() as it:
+        mark = {"rke.cattle.io/object-authorized-for-clusters": "demo"}
+        found = await it.secret(**mark)
+        wanted = await it.bound(cluster(User("u-one")))
+        assert await it.of(wanted).refusal(KEY, found) == ""
+        gone = await it.of(wanted).refusal(KEY, None)
+        theirs = await it.replaced()
+        assert await it.of(wanted).refusal(KEY, theirs) == gone, "as if there were none"
+        assert "is not the object" in await it.of(wanted).refusal(KEY, await it.replaced(**mark))
 
 
 async def test_but_not_for_a_cluster_of_that_name_elsewhere() -> None:
