@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,16 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 
+_PAUSE_SECONDS = 5.0
+# A registration command is `curl … | sudo sh -s - …`: it succeeds also when curl gets nothing, and runs the half of a script. So
+# the second shell gets the whole script, or is told to end with curl's exit status and this.
+_CURL_FAILED = 100
+_TELLING_CURL = f"""curl() {{
+    if script=$(command curl "$@"); then printf '%s\\n' "$script"; else printf 'exit %d\\n' "$(({_CURL_FAILED} + $?))"; fi
+}}
+"""
+# Of those, what does not pass: no such option or URL, a certificate that is not trusted, no curl.
+_LASTING = frozenset({1, 2, 3, 51, 60, 77, 127})
 _COLUMNS = (Column("NAME"), Column("STATE"), Column("ADDRESS"), Column("UNITS"), Column("AGE"), Column("ROOT", wide=True))
 _timeout_option = click.option(
     "--timeout",
@@ -187,14 +198,12 @@ def exec_(name: str, words: tuple[str, ...], data_dir: Path) -> None:
 def join(name: str, cluster: str, namespace: str, roles: tuple[str, ...], data_dir: Path, remote: Remote) -> None:
     """Run the registration command of a cluster in a host.
 
-    Without a role it gets all of them.
+    Without a role it gets all of them. A server that is away meanwhile is waited for.
     """
     with _explained():
         host = _running(data_dir, name)
         words = [f"--{role}" for role in dict.fromkeys(roles)] or ["--all-roles"]
-        code = _run_in(host, f"{_registration_command(remote, namespace, cluster)} {' '.join(words)}", remote.target.ca)
-        if code != 0:
-            raise Failure(f"the registration command has failed in host {name} ({code})")
+        _register(host, f"{_registration_command(remote, namespace, cluster)} {' '.join(words)}", remote.target.ca)
         click.echo(f"host {name} has joined {cluster}", err=True)
 
 
@@ -203,6 +212,20 @@ def _registration_command(remote: Remote, namespace: str, cluster: str) -> str:
 
     wanted = remote.run(lambda client: looking.find(client, namespace, cluster))
     return registering.commands(remote, states.identifier_of(wanted), cluster, "nodeCommand")
+
+
+def _register(host: Host, command: str, ca: bytes | None) -> None:
+    """Run a registration command until it is done. A server that is away is waited for, as the install script waits for it."""
+    from remuda.kube.clock import SYSTEM_CLOCK
+
+    while code := _run_in(host, _TELLING_CURL + command, ca):
+        curl = code - _CURL_FAILED
+        if curl in _LASTING:
+            raise Failure(f"host {host.name} can't get the install script from the server (curl says {curl})")
+        if curl <= 0:
+            raise Failure(f"the registration command has failed in host {host.name} ({code})")
+        click.echo(f"the server does not give the install script (curl says {curl}); again in {_PAUSE_SECONDS:g} s", err=True)
+        asyncio.run(SYSTEM_CLOCK.sleep(_PAUSE_SECONDS))
 
 
 def _run_in(host: Host, script: str, ca: bytes | None) -> int:

@@ -169,7 +169,8 @@ def _failed(snapshot: Snapshot, machine: Obj) -> Decision:
     left = (time_of(condition.get("lastTransitionTime")) or 0.0) + snapshot.pause - snapshot.now
     if left <= 0:
         return Decision(Step.GIVE_UP)
-    why = "it could not be made; another takes its place in a while"
+    said = dig(snapshot.infra, "status", "failureMessage")
+    why = f"it could not be made{f' ({said})' if said else ''}; another takes its place in a while"
     return Decision(Step.NOTHING, (Wait(Code.PROVISIONING, subject_of(snapshot.infra), Actor.USER, None, why),), left)
 
 
