@@ -135,11 +135,12 @@ def said(ranch: Ranch, hosts: Hosts) -> str:
 def test_hosts_are_let_in_however_often_the_server_is_killed(tmp_path: Path) -> None:
     with _ranch(mortal_server, tmp_path) as ranch:
         pools, random, killer = Pools(ranch), dice("registration kills"), Killer(ranch.gateway)
-        for name in ("servers", "workers"):
-            pools.config(name)
         try:
             for number in range(ROUNDS):
                 began = time.monotonic()
+                # They belong to the cluster that uses them, and go with it.
+                for name in ("servers", "workers"):
+                    pools.config(name)
                 ranch.want(
                     FROM, machinePools=[pool("servers", 1, "etcd", "controlplane", "worker"), pool("workers", 1, "worker")]
                 )
