@@ -185,8 +185,11 @@ def ca(finish: bool, force: bool, no_handover: bool, until_trusted: bool, no_wai
     if until_trusted and (no_wait or force):
         raise click.UsageError(f"--until-trusted does not go with {'--no-wait' if no_wait else '--force'}")
     body = {**_wanted(finish), **({"force": True} if force else {}), **({"noHandover": True} if no_handover else {})}
-    if finish and until_trusted:
+    if until_trusted and (finish or _key(server.ask("GET"), "ca")["stage"] == "keeping"):
         _until_trusted(server, timeout)
+        if not finish:
+            # The rotation was begun before.
+            return
     _rotate(server, "ca", body, no_wait, timeout)
     if until_trusted and not finish:
         _until_trusted(server, timeout)

@@ -86,6 +86,12 @@ def test_until_trusted_shows_how_many_there_are_and_then_goes_on(asked: Asked, c
     assert counted == [f"ca: {number} of 30 hosts and cluster agents trust the new CA" for number in (10, 20, 30)]
 
 
+def test_until_trusted_waits_for_a_rotation_that_was_begun_before(asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(rotate.command, ["ca", "--until-trusted"]) == Code.OK
+    assert asked.bodies == [] and asked.stage == "keeping"
+    assert capsys.readouterr().err.splitlines()[-1] == "ca: 30 of 30 hosts and cluster agents trust the new CA"
+
+
 def test_until_trusted_ends_with_its_time_and_drops_nothing(asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(rotate.command, ["ca", "--finish", "--until-trusted", "--timeout", "0s"]) == Code.TIMEOUT
     assert asked.bodies == []

@@ -212,7 +212,8 @@ def _would_be_cut_off(trust: Trust) -> ApiError:
         409,
         "Conflict",
         f"{len(behind)} of {trust.total} hosts and cluster agents don't trust the new CA yet "
-        f"({', '.join(each.name for each in behind[:_NAMED])}{others}): wait for them, or leave them behind with --force",
+        f"({', '.join(each.name for each in behind[:_NAMED])}{others}): wait for them with --until-trusted, or leave them behind "
+        "with --force",
         {"causes": causes},
     )
 
