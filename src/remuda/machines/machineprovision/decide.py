@@ -36,7 +36,7 @@ from remuda.management.conditions import FALSE, TRUE, UNKNOWN, condition_of
 from ..errors import Reason
 from .names import CAPI_MACHINE, FINALIZER, FORCE_REMOVE, INFRA_REMOVE, JOB_UID
 from .objects import is_pods
-from .outcome import Ended, Outcome
+from .outcome import Ended, Outcome, failure_of
 from .status import CREATE_ERROR, CREATE_JOB, DELETE_JOB, reason_of, status_of
 
 Obj = dict[str, Any]
@@ -170,7 +170,9 @@ def _failed(snapshot: Snapshot, machine: Obj) -> Decision:
     if left <= 0:
         return Decision(Step.GIVE_UP)
     said = dig(snapshot.infra, "status", "failureMessage")
-    why = f"it could not be made{f' ({said})' if said else ''}; another takes its place in a while"
+    failure = failure_of(said) if isinstance(said, str) and said else None
+    told = f" ({failure.reason}: {failure.message})" if failure is not None else ""
+    why = f"it could not be made{told}; another takes its place in a while"
     return Decision(Step.NOTHING, (Wait(Code.PROVISIONING, subject_of(snapshot.infra), Actor.USER, None, why),), left)
 
 

@@ -123,7 +123,7 @@ def test_a_machine_that_could_not_be_made_stays_as_long_as_said_and_goes() -> No
     waiting = decide(seen(broken, job(), failed(), pause=60.0))
     assert (waiting.step, waiting.after) == (Step.NOTHING, 60.0)
     assert waiting.waits[0].evidence == "it could not be made; another takes its place in a while"
-    told = {**broken, "status": {**broken["status"], "failureMessage": "AuthFailed: no such token"}}
+    told = {**broken, "status": {**broken["status"], "failureMessage": "AuthFailed: no such token\n--- ended with exit status 3"}}
     (wait,) = decide(seen(told, job(), failed(), pause=60.0)).waits
     assert wait.evidence == "it could not be made (AuthFailed: no such token); another takes its place in a while"
     assert step(seen(broken, job(), failed(), pause=60.0, now=NOW + 61)) is Step.GIVE_UP
