@@ -267,4 +267,4 @@ class UserApi:
         name, held = name_of(user), self._services.holdings
         may = name == asked.user.name if held is None else held.may_stand_for(asked.user, name)
         if not may:
-            raise Refused(403, "Forbidden", "you are not allowed to do this", f"{name} may do more than {asked.user.name}")
+            raise Refused(403, "Forbidden", "the user may do more than you", f"{name} may do more than {asked.user.name}")

@@ -178,7 +178,8 @@ async def test_who_manages_users_is_no_administrator_by_it() -> None:
             ("PUT", "/v3/users/user-admin", {"enabled": False}),
             ("DELETE", "/v3/users/user-admin", None),
         ):
-            assert (await here.ask(method, path, body, token=manager)).status == 403
+            answer = await here.ask(method, path, body, token=manager)
+            assert (answer.status, answer.message) == (403, "the user may do more than you")
         assert here.audit[-1].why == "user-admin may do more than u-mgr"
         assert (
             await here.ask("POST", "/v3/users/u-abcde?action=setpassword", {"newPassword": BETTER}, token=manager)

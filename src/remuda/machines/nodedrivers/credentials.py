@@ -35,6 +35,7 @@ from remuda.runtime.admission import AdmittedType
 from ..credentials import environment
 from ..driver import Surroundings
 from ..errors import DriverError, Reason
+from ..finding import missing_extra
 from ..options import Options
 from .builtin import python_driver
 from .schemas import credential_name
@@ -189,7 +190,8 @@ class Rules:
         except DriverError as error:
             return _refusal(credential, error, attributes)
         except ImportError as error:
-            attributes.warnings.append(f"the provider of {credential.driver} could not be asked whether it takes this: {error}")
+            why = missing_extra(found, error).message
+            attributes.warnings.append(f"the provider of {credential.driver} could not be asked whether it takes this: {why}")
         except OSError as error:
             told = outbound.told(error, f"the provider of {credential.driver}")
             attributes.warnings.append(f"{told}: it could not be asked whether it takes this")
