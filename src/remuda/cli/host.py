@@ -28,7 +28,7 @@ _PAUSE_SECONDS = 5.0
 # the second shell gets the whole script, or is told to end with curl's exit status and this.
 _CURL_FAILED = 100
 _TELLING_CURL = f"""curl() {{
-    if script=$(command curl "$@"); then printf '%s\\n' "$script"; else printf 'exit %d\\n' "$(({_CURL_FAILED} + $?))"; fi
+    if script=$(command curl -sS "$@"); then printf '%s\\n' "$script"; else printf 'exit %d\\n' "$(({_CURL_FAILED} + $?))"; fi
 }}
 """
 # Of those, what does not pass: no such option or URL, a certificate that is not trusted, no curl.
