@@ -12,6 +12,8 @@ import pytest
 
 from tests import again
 
+pytestmark = pytest.mark.story
+
 ROOT = Path(again.__file__).parents[1]
 _FLAKY = """
 from pathlib import Path

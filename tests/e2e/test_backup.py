@@ -192,6 +192,7 @@ class Client:
         assert told["object"]["code"] == 410
 
 
+@pytest.mark.story
 def test_a_server_moves_from_sqlite_to_etcd_to_sqlite_and_nobody_is_left_behind(
     start: Callable[..., Saved], etcd: EtcdCluster, tmp_path: Path
 ) -> None:

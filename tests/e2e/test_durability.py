@@ -53,6 +53,7 @@ def _post(connection: ssl.SSLSocket, path: str, mark: str) -> None:
     assert received.startswith(b"HTTP/1.1 201"), received
 
 
+@pytest.mark.story
 @pytest.mark.timeout(600)
 def test_a_write_is_synced_between_its_receipt_and_its_acknowledgement(serve: Callable[..., Served], tmp_path: Path) -> None:
     trace = tmp_path / "trace"
@@ -179,6 +180,7 @@ def _foreign(path: Path) -> None:
     connection.close()
 
 
+@pytest.mark.story
 @pytest.mark.parametrize("how", DAMAGE)
 def test_a_damaged_database_is_refused_with_what_to_do(stopped: Served, how: str) -> None:
     DAMAGE[how](stopped.directory / "state.db")
@@ -199,6 +201,7 @@ def test_damage_in_the_middle_is_found_after_a_crash(stopped: Served) -> None:
     assert re.search(r"backup|restore", told, re.IGNORECASE), told
 
 
+@pytest.mark.story
 def test_a_second_server_on_the_data_directory_is_refused(served: Served) -> None:
     other = Served(served.directory)
     told = refusal(other)

@@ -24,6 +24,8 @@ from tests.api.harness import JSON_PATCH, MERGE, Answer, Endpoint
 from .conftest import SOAK
 from .serving import Served, config_map, eventually, make_namespace, send
 
+pytestmark = pytest.mark.story
+
 ROUNDS = 40 if SOAK else 4
 WRITERS = 6
 _CUT = (OSError, http.client.HTTPException)

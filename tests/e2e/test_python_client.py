@@ -73,6 +73,7 @@ def deployment(name: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.story
 def test_typed_reads_and_writes(core: Any, ns: str) -> None:
     made = core.create_namespaced_config_map(ns, config_map("one", a="1"))
     made.data["b"] = "2"
@@ -195,6 +196,7 @@ def test_server_side_apply_and_its_conflicts(core: Any, ns: str) -> None:
     assert apply("alice", b="3").data == {"a": "2", "b": "3"}
 
 
+@pytest.mark.story
 def test_custom_resources_and_the_dynamic_client(api: Any, ns: str) -> None:
     plural = f"things{uuid.uuid4().hex[:6]}"
     schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": {"size": {"type": "integer"}}}}}

@@ -162,6 +162,7 @@ def all_is_there(endpoint: Endpoint, written: dict[str, str]) -> None:
         assert base64.b64decode(found[name]["data"]["text"]).decode() == text
 
 
+@pytest.mark.story
 def test_no_request_fails_while_all_keys_are_replaced(served: Served, tmp_path: Path) -> None:
     load = Load(served, tmp_path)
     before = (served.directory / "pki" / "ca.crt").read_text()

@@ -16,6 +16,8 @@ import pytest
 
 from .serving import Served, config_map, eventually, make_namespace, send
 
+pytestmark = pytest.mark.story
+
 WATCHES = 200
 # A server waits for a handshake for some seconds only, so not all of them begin theirs at once.
 HANDSHAKES = 8

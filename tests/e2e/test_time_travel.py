@@ -23,6 +23,8 @@ from tests.real.etcd import EtcdCluster
 
 from .serving import Served, config_map, eventually, make_namespace, send
 
+pytestmark = pytest.mark.story
+
 Obj = dict[str, Any]
 
 MERGE = "application/merge-patch+json"

@@ -63,6 +63,7 @@ def test_a_token_does_not_stay_on_the_command_line(gateway: Gateway, downstream:
     assert b"BEGIN CERTIFICATE" in base64.b64decode(told["caCert"])
 
 
+@pytest.mark.story
 def test_a_token_that_is_rotated_is_taken_up_without_a_gap(gateway: Gateway, downstream: Embedded, tmp_path: Path) -> None:
     cluster = registered(gateway, "c-rotat")
     (tmp_path / "url").write_text(gateway.url)

@@ -12,6 +12,8 @@ import pytest
 
 from .harness import Gateway, kubectl, until
 
+pytestmark = pytest.mark.story
+
 WANTED, MANAGED = "clusters.provisioning", "clusters.management"
 IMPORT = """\
 apiVersion: provisioning.cattle.io/v1

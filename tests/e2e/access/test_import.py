@@ -17,6 +17,8 @@ import yaml
 from .harness import MANAGED, Agent, Cluster, Embedded, Gateway, until
 from .test_agent import ended
 
+pytestmark = pytest.mark.story
+
 Obj = dict[str, Any]
 
 

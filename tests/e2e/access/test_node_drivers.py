@@ -23,7 +23,10 @@ SECRETS = "/api/v1/namespaces/cattle-global-data/secrets"
 JSON_PATCH = {"Content-Type": "application/merge-patch+json"}
 
 
-BOTH = ("embedded", pytest.param("kubernetes", marks=[pytest.mark.real, pytest.mark.timeout(600)]))
+BOTH = (
+    pytest.param("embedded", marks=pytest.mark.story),
+    pytest.param("kubernetes", marks=[pytest.mark.real, pytest.mark.timeout(600)]),
+)
 
 
 @pytest.fixture(scope="module", params=BOTH)

@@ -29,7 +29,9 @@ pytestmark = pytest.mark.timeout(600)
 SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 
 
-@pytest.fixture(scope="module", params=["embedded", pytest.param("kubernetes", marks=pytest.mark.real)])
+@pytest.fixture(
+    scope="module", params=[pytest.param("embedded", marks=pytest.mark.story), pytest.param("kubernetes", marks=pytest.mark.real)]
+)
 def api(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
     if request.param == "kubernetes":
         found: Place = request.getfixturevalue("place")

@@ -16,7 +16,7 @@ from tests.real import need
 
 from .harness import Gateway, Imported, Person, kubectl, until
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.story, pytest.mark.real, pytest.mark.timeout(300)]
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 

@@ -53,7 +53,11 @@ def served(directory: Path) -> Iterator[Gateway]:
         yield started
 
 
-@pytest.fixture(scope="module", params=[served, pytest.param(fronted, marks=pytest.mark.real)], ids=["embedded", "kubernetes"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(served, marks=pytest.mark.story), pytest.param(fronted, marks=pytest.mark.real)],
+    ids=["embedded", "kubernetes"],
+)
 def gateway(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
     with request.param(tmp_path_factory.mktemp("registering")) as started:
         started.announced()

@@ -12,6 +12,8 @@ import pytest
 
 from .harness import CLUSTERS, MANAGED, Gateway, Imported, Person, kubectl, until
 
+pytestmark = pytest.mark.story
+
 Obj = dict[str, Any]
 
 BINDINGS = "/apis/management.cattle.io/v3/namespaces/{}/clusterroletemplatebindings"

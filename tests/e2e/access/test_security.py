@@ -24,6 +24,8 @@ from tests.api.harness import Answer
 from .harness import PASSWORD, Agent, Cluster, Embedded, Gateway, Imported, Person, to_its_end, until
 from .test_agent import ended
 
+pytestmark = pytest.mark.story
+
 Obj = dict[str, Any]
 
 _numbers = count()

@@ -11,6 +11,8 @@ import pytest
 
 from .harness import CLUSTERS, MANAGED, Gateway, Person, until
 
+pytestmark = pytest.mark.story
+
 Obj = dict[str, Any]
 MERGE, APPLY, JSON = "application/merge-patch+json", "application/apply-patch+yaml", "application/json-patch+json"
 CREATOR, MARK = "field.cattle.io/creatorId", "objectset.rio.cattle.io/owner-name"

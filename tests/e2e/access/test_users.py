@@ -197,6 +197,7 @@ def test_nothing_is_sent_to_a_server_that_nobody_trusts(server: Gateway, tmp_pat
     assert not (stranger.directory / "config" / "remuda" / "logins.json").exists()
 
 
+@pytest.mark.story
 def test_a_user_from_beginning_to_end(server: Gateway, home: Home, tmp_path: Path) -> None:
     home.run("user", "create", "jo", "--display-name", "Jo Doe", "--password-stdin", stdin="a password for jo\n")
     (jo,) = [user for user in json.loads(home.run("user", "list", "-o", "json")) if user["username"] == "jo"]

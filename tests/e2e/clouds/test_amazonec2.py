@@ -94,6 +94,7 @@ def tags_of(described: dict[str, Any]) -> dict[str, str]:
 # What is made
 
 
+@pytest.mark.story
 async def test_without_options_it_is_the_newest_ubuntu_in_the_default_network_with_a_key_and_a_group_of_its_own(
     bench: Bench,
 ) -> None:
@@ -573,6 +574,7 @@ async def test_whoever_is_killed_while_removing_goes_on_until_nothing_is_left(be
     assert step >= 8
 
 
+@pytest.mark.story
 async def test_the_whole_program_makes_and_removes_it(bench: Bench, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("#!/bin/sh\necho install\n")
@@ -659,6 +661,7 @@ async def test_a_machine_of_rancher_machine_is_removed_with_its_key(bench: Bench
     assert bench.amazon.left() == {}
 
 
+@pytest.mark.story
 async def test_no_secret_is_kept_or_said(bench: Bench) -> None:
     held = bench.held(secret_key="hush-hush-hush")
     await held.create(bench.driver)

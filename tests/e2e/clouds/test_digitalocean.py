@@ -21,6 +21,8 @@ from ..conftest import SOAK
 from .ocean import TOKEN, Ocean, refused
 from .rig import OWNER, Answer, Fault, Held, Kill, Way, surroundings, survives
 
+pytestmark = pytest.mark.story
+
 KEY: dict[str, bytes] = {}
 MAKE, LOOK = "POST /v2/droplets", "GET /v2/droplets/ID"
 

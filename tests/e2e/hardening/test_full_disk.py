@@ -68,6 +68,7 @@ def housed(disk: Disk, tmp_path: Path) -> Iterator[Callable[..., Housed]]:
         each.end()
 
 
+@pytest.mark.story
 def test_a_full_disk_refuses_writes_and_nothing_else(disk: Disk, housed: Callable[..., Housed]) -> None:
     """Database, audit log and log on one disk that fills up under writers, and is freed again."""
     served = housed(Whole, log_on_disk=True)

@@ -21,6 +21,8 @@ from tests.e2e.serving import eventually
 
 from .conftest import HostKit, command_of
 
+pytestmark = pytest.mark.story
+
 NOTIFIER = """#!/usr/bin/env python3
 import os, signal, socket, sys, time
 def tell(text):

@@ -141,6 +141,7 @@ def _file(path: str, text: str) -> Obj:
     return {"path": path, "content": base64.b64encode(text.encode()).decode(), "uid": -1, "gid": -1}
 
 
+@pytest.mark.story
 @pytest.mark.real
 async def test_a_plan_installs_upgrades_and_takes_away(kit: HostKit, registry: Standing) -> None:
     host = await asyncio.to_thread(kit.create, "one")

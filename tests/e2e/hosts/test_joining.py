@@ -51,6 +51,7 @@ class _Answering(BaseHTTPRequestHandler):
         return
 
 
+@pytest.mark.story
 def test_a_server_that_is_away_is_waited_for(
     kit: HostKit, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

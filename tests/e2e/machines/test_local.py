@@ -103,6 +103,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         made.clean_up()
 
 
+@pytest.mark.story
 def test_a_machine_outlives_its_job_and_comes_back_when_the_power_does(site: Site) -> None:
     done = site.create()
     assert done.returncode == 0, done.stderr
@@ -121,6 +122,7 @@ def test_a_machine_outlives_its_job_and_comes_back_when_the_power_does(site: Sit
     assert site.remove().returncode == 0
 
 
+@pytest.mark.story
 def test_a_script_that_fails_is_the_reason(site: Site) -> None:
     site.script.write_text("echo one; echo 'the server is not ours' >&2; exit 7")
     done = site.create()

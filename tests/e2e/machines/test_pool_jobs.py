@@ -81,6 +81,7 @@ async def applied(client: Client) -> None:
     await eventually(lambda: made(CLUSTERS, cluster), "the cluster is declared")
 
 
+@pytest.mark.story
 async def test_a_pool_gets_its_host_and_loses_it(tmp_path: Path, hosts: Hosts) -> None:
     async with running(Config(data_dir=tmp_path / "data", port=0), choice=chosen("*")) as server:
         client = InProcessClient(server, manager="kubectl")

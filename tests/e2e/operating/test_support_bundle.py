@@ -17,7 +17,7 @@ import pytest
 from tests.e2e.access.harness import MANAGEMENT, PASSWORD, Gateway
 from tests.e2e.serving import eventually
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.story, pytest.mark.timeout(600)]
 
 Obj = dict[str, Any]
 CHOSEN = "Tr0ub4dor&3 of somebody"
