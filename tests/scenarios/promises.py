@@ -104,7 +104,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
     ),
     "an agent is killed in the middle of a plan": (
         f"{_MIDDLE}test_an_agent_that_is_killed_in_the_middle_takes_up_its_plan_again",
-        "unit/agent/test_remote.py::test_an_agent_killed_around_any_write_runs_the_plan_once",
+        "integration/agent/test_remote.py::test_an_agent_killed_around_any_write_runs_the_plan_once",
         _SPLIT,
     ),
     "a plan fails three times and then heals": (
