@@ -1,8 +1,8 @@
 """Which part of a long tier one check runs.
 
 The commit chooses, so that every test has its turn and a repeated check is the same. `REMUDA_STORIES=3:COMMIT` keeps three of the
-tests that bring up whole hosts, `REMUDA_SHARE=10:COMMIT` one in ten of `tests/api` and, of the tests marked `live`, one file in
-ten: they share what they start. Without them everything runs.
+tests that bring up whole hosts, `REMUDA_SHARE=10:COMMIT` one in ten of `tests/api` and one in ten of the files whose tests share
+what they start: those marked `live` or `together`. Without them everything runs.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
         kept -= hosts - stories(hosts, *wanted)
     if (wanted := _wanted(_SHARE)) is not None:
         compared = {item.nodeid for item in items if item.nodeid.startswith("tests/api/")}
-        kept -= compared - share(compared, *wanted)
         live = {item.nodeid for item in items if item.get_closest_marker("live")} - compared
-        files = share({test.partition("::")[0] for test in live}, *wanted)
-        kept -= {test for test in live if test.partition("::")[0] not in files}
+        together = live | {item.nodeid for item in items if item.get_closest_marker("together")}
+        kept -= (alone := compared - together) - share(alone, *wanted)
+        files = share({test.partition("::")[0] for test in together}, *wanted)
+        kept -= {test for test in together if test.partition("::")[0] not in files}
     left_out = [item for item in items if item.nodeid not in kept]
     if left_out:
         config.hook.pytest_deselected(items=left_out)

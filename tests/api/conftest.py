@@ -22,6 +22,12 @@ from .kubectl import Kubectl, write_config
 from .recording import MODE, RECORD, RECORDED, SHELF, Tape, current, of_fixture
 
 _passed = pytest.StashKey[bool]()
+# Files of which some tests were left out.
+_partly: set[Path] = set()
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    _partly.update(item.path for item in items)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -62,8 +68,7 @@ def shelf(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if MODE == RECORD:
         path = request.node.path
-        options = request.config
-        chosen = any(map(options.getoption, ("keyword", "markexpr"))) or any("::" in each for each in options.args)
+        chosen = path in _partly or any("::" in each for each in request.config.args)
         there = {item.nodeid.partition("::")[2] for item in request.session.items if item.path == path}
         SHELF.write(path.stem, None if chosen else there)
 

@@ -167,7 +167,7 @@ def test_two_services_never_share_an_address(kubectl: Kubectl) -> None:
 
 
 # Each test takes another: kube-apiserver's repair loop may hold an address for a minute after its service is gone.
-ADDRESSES = iter(range(100, 200))
+FIRST_ADDRESS = {"test_service_addresses": 100, "test_service_addresses_on_dry_run": 120}
 TAKEN = "{taken}"
 
 
@@ -183,8 +183,8 @@ class Crowded:
 
 
 @pytest.fixture
-def crowded(kubectl: Kubectl) -> Iterator[Crowded]:
-    address = f"10.96.0.{next(ADDRESSES)}"
+def crowded(kubectl: Kubectl, request: pytest.FixtureRequest) -> Iterator[Crowded]:
+    address = f"10.96.0.{FIRST_ADDRESS[request.node.originalname] + request.node.callspec.indices['spec']}"
     taken = [service("one", clusterIP=address), service("two", type="NodePort", ports=[{"port": 80, "nodePort": 30081}])]
     kubectl.apply(*taken)
     yield Crowded(kubectl, address)

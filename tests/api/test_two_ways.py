@@ -48,7 +48,7 @@ from .ways import (
     pod,
 )
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.together]
 
 ADMIN = User("remuda-admin", groups=("system:masters", "system:authenticated"))
 _numbers = itertools.count(1)
