@@ -22,7 +22,7 @@ from remuda.machines.orphans import Place, Search, found_at, place_of, without_m
 from remuda.machines.sealed.vault import opened
 from remuda.management.settings import OUTBOUND, Settings
 from remuda.provisioning.graph.names import MACHINE_API_VERSION, resource_of
-from remuda.provisioning.provisioningcluster.configs import GLOBAL_CREDENTIALS, SECRETS
+from remuda.provisioning.secret import GLOBAL, SECRETS
 
 from ..exits import Code, Failure
 
@@ -90,7 +90,7 @@ async def _of_driver(
     places = set[Place]()
     for each in (*machines, *templates):
         try:
-            places.add(place_of(driver, await opened(client, each, driver.file_fields), GLOBAL_CREDENTIALS))
+            places.add(place_of(driver, await opened(client, each, driver.file_fields), GLOBAL))
         except ApiError as error:
             result.problems.append(f"{driver.name}: the sealed fields of {name_of(each)} can't be read: {error.message}")
     if elsewhere is not None and elsewhere.driver == driver.name:
@@ -142,5 +142,5 @@ def elsewhere_of(driver: str, credential: str, options: tuple[str, ...]) -> Plac
     if any("=" not in each for each in options):
         raise ValueError("--set takes FIELD=VALUE, as in region=us-west-2")
     namespace, colon, name = credential.partition(":")
-    key = (Key(namespace, name) if colon else Key(GLOBAL_CREDENTIALS, credential)) if credential else None
+    key = (Key(namespace, name) if colon else Key(GLOBAL, credential)) if credential else None
     return Place(driver, key, json.dumps(said, sort_keys=True))

@@ -26,8 +26,8 @@ from remuda.kube.errors import ApiError, FieldError, forbidden_field, invalid
 from remuda.kube.objects import dig, name_of, namespace_of, with_path, without_path
 from remuda.management.roles.held import Holdings
 from remuda.provisioning.graph import Unrenderable
-from remuda.provisioning.graph.names import CONFIG_API_VERSION, CONFIG_GROUP, MACHINE_GROUP, SEALED_DIGESTS
-from remuda.provisioning.graph.pools import sealed_digests, template_digest
+from remuda.provisioning.graph.names import CONFIG_GROUP, MACHINE_GROUP, SEALED_DIGESTS
+from remuda.provisioning.graph.pools import config_of, pools_written, sealed_digests, template_digest
 from remuda.provisioning.references.addresses import Address, listed, written
 from remuda.rke.names import SECRETS
 from remuda.runtime.admission import AdmittedType
@@ -188,10 +188,8 @@ class Sealing:
     def _users(self, attributes: Attributes, config: Obj) -> Iterator[tuple[Obj, Obj]]:
         """The pools that refer to a config, each with its cluster."""
         for cluster in self._source.list(provisioning.GROUP, "clusters", attributes.namespace):
-            for pool in dig(cluster, "spec", "rkeConfig", "machinePools") or ():
-                named = pool.get("machineConfigRef") or {}
-                version = named.get("apiVersion") or CONFIG_API_VERSION
-                if (version, named.get("kind"), named.get("name")) == (CONFIG_API_VERSION, attributes.kind, name_of(config)):
+            for pool in pools_written(cluster):
+                if config_of(pool) == (attributes.kind, name_of(config)):
                     yield cluster, pool
 
 

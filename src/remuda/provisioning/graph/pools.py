@@ -98,6 +98,14 @@ def has_config(pool: Obj) -> bool:
     return (dig(pool, "machineConfigRef", "apiVersion") or CONFIG_API_VERSION) == CONFIG_API_VERSION
 
 
+def config_of(pool: Obj) -> tuple[str, str]:
+    """The kind and the name of the machine config that a pool names; empty when it names none."""
+    named = pool.get("machineConfigRef")
+    if not isinstance(named, dict) or not has_config(pool):
+        return "", ""
+    return str(named.get("kind") or ""), str(named.get("name") or "")
+
+
 def credential_of(wanted: Obj, pool: Obj) -> str:
     return pool.get("cloudCredentialSecretName") or dig(wanted, "spec", "cloudCredentialSecretName") or ""
 

@@ -45,7 +45,6 @@ Obj = dict[str, Any]
 
 DYNAMIC_SCHEMAS = GroupVersionResource(management.GROUP, management.VERSION, "dynamicschemas")
 SECRETS = GroupVersionResource("", "v1", "secrets")
-GLOBAL_CREDENTIALS = "cattle-global-data"
 _BY_CONFIG = "machine configs"
 
 

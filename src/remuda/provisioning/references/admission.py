@@ -31,7 +31,7 @@ from remuda.management.roles.names import CREATOR
 from remuda.runtime.admission import AdmittedType
 
 from ..graph.names import ADDRESS_AUTHORS, CONFIG_API_VERSION, CONFIG_GROUP, resource_of
-from ..graph.pools import credential_of, has_config, pools_written
+from ..graph.pools import config_of, credential_of, pools_written
 from ..secret import SECRETS
 from . import addresses, authors
 from .addresses import Address
@@ -194,7 +194,7 @@ class Rules:
         seen: set[Key] = set()
         for cluster in self._source.list(provisioning.GROUP, "clusters", attributes.namespace):
             for pool in pools_written(cluster):
-                if _config_of(pool) != (attributes.kind, name_of(config)) or not (credential := credential_of(cluster, pool)):
+                if config_of(pool) != (attributes.kind, name_of(config)) or not (credential := credential_of(cluster, pool)):
                     continue
                 secret, named = credential_key(credential, attributes.namespace), name_of(cluster)
                 if secret not in seen and self._held.may(
@@ -210,9 +210,9 @@ class Rules:
 
     def _pool_errors(self, attributes: Attributes, obj: Obj, old: Obj | None) -> Iterator[FieldError]:
         """Of pools that a write gives another config or credential, those whose credential would go to another's address."""
-        before = {(_config_of(pool), credential_of(old or {}, pool)) for pool in pools_written(old)}
+        before = {(config_of(pool), credential_of(old or {}, pool)) for pool in pools_written(old)}
         for index, pool in enumerate(pools_written(obj)):
-            (kind, name), credential = _config_of(pool), credential_of(obj, pool)
+            (kind, name), credential = config_of(pool), credential_of(obj, pool)
             if not kind or not name or not credential or ((kind, name), credential) in before:
                 continue
             config = self._usable_config(attributes, kind, name)
@@ -230,14 +230,6 @@ class Rules:
         if found is None or annotations_of(found).get(CREATOR) == attributes.user.name:
             return found
         return found if self._held.may(attributes.user, "get", resource, name, attributes.namespace) else None
-
-
-def _config_of(pool: Obj) -> tuple[str, str]:
-    """The kind and the name of the machine config that a pool names; empty when it names none."""
-    named = pool.get("machineConfigRef")
-    if not isinstance(named, dict) or not has_config(pool):
-        return "", ""
-    return str(named.get("kind") or ""), str(named.get("name") or "")
 
 
 def _marked(obj: Obj, annotation: str, text: str) -> Obj:
