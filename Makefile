@@ -95,9 +95,18 @@ soak: $(STAMP) ## the tests that take samples, in full; takes long. ARGS=tests/f
 .PHONY: venv
 venv: $(STAMP) ## the virtual environment in .venv; does nothing when pyproject.toml is unchanged
 
-$(STAMP): pyproject.toml scripts/venv.sh
-	@scripts/venv.sh $(PYTHON) $(VENV) test,lint
+# Exact versions, so that a check says the same on every machine and on every day.
+PINS := scripts/constraints.txt
+
+$(STAMP): pyproject.toml scripts/venv.sh $(PINS)
+	@scripts/venv.sh $(PYTHON) $(VENV) test,lint $(PINS)
 	@touch $@
+
+.PHONY: pins
+pins: ## take the newest versions of what tests and linters need that pyproject.toml allows
+	@rm -f $(STAMP) && scripts/venv.sh $(PYTHON) $(VENV) test,lint && $(BIN)/pip install --quiet --upgrade --upgrade-strategy eager --editable '.[test,lint]'
+	@$(BIN)/pip freeze --exclude-editable >$(PINS)
+	@touch $(STAMP)
 
 # Whoever only wants to have a look needs little.
 $(DEMO): pyproject.toml scripts/venv.sh

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Make (or complete) the virtual environment: scripts/venv.sh PYTHON DIRECTORY EXTRAS.
+# Make (or complete) the virtual environment: scripts/venv.sh PYTHON DIRECTORY EXTRAS [CONSTRAINTS].
 #
 # Debian's python3 comes without ensurepip, so `python3 -m venv` alone fails on a bare machine. In order: the plain way; a
 # bare environment filled by a pip that is already somewhere, or by the one in a package of Debian's; as root, Debian's own way;
 # else a sentence saying what to do.
 set -euo pipefail
 
-python=$1 venv=$2 extras=$3
+python=$1 venv=$2 extras=$3 constraints=${4:-}
 cd "$(dirname "$0")/.."
 
 if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
@@ -57,4 +57,4 @@ if ! usable && ! plain && ! borrowed && ! unpacked && ! packaged; then
   exit 1
 fi
 
-exec "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable ".[$extras]"
+exec "$venv/bin/python" -m pip install --quiet --disable-pip-version-check ${constraints:+--constraint "$constraints"} --editable ".[$extras]"

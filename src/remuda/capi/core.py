@@ -71,7 +71,7 @@ def cluster_key_of(obj: Obj) -> Key:
 
 
 class Core:
-    def __init__(self, manager: Manager, workloads: Workloads, options: Options = Options()) -> None:  # noqa: B008 - a constant
+    def __init__(self, manager: Manager, workloads: Workloads, options: Options = Options()) -> None:
         self.manager = manager
         self.client = manager.client
         self.clock = manager.clock

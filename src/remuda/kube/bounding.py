@@ -23,7 +23,7 @@ class Bounds:
     total: int = 16 << 10
 
 
-def bounded(value: Any, bounds: Bounds = Bounds()) -> tuple[Any, bool]:  # noqa: B008 - a constant
+def bounded(value: Any, bounds: Bounds = Bounds()) -> tuple[Any, bool]:
     """The value within its bounds, and whether anything was left out. What fits is the same object."""
     cutting = _Cutting(bounds)
     found = cutting.of(value, bounds.depth)

@@ -239,7 +239,7 @@ class SharedCertificates:
         namespace: str,
         name: str,
         names: Sequence[str],
-        lives: Lives = Lives(),  # noqa: B008 - a constant
+        lives: Lives = Lives(),
     ) -> None:
         """`names` are the host names and addresses under which the webhooks are called."""
         self._client = client

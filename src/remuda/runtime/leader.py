@@ -86,7 +86,7 @@ class Elector:
         namespace: str,
         name: str,
         identity: str,
-        term: Term = Term(),  # noqa: B008 - a constant
+        term: Term = Term(),
         registry: Registry | None = None,
     ) -> None:
         self.name = name

@@ -278,7 +278,7 @@ class SimulatedHosts:
         clusters: SimulatedClusters,
         downstreams: SimulatedDownstreams,
         rng: Rng,
-        times: Times = Times(),  # noqa: B008 - a constant
+        times: Times = Times(),
     ) -> None:
         self.server = server
         self.clock: Clock = server.config.clock

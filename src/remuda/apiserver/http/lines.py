@@ -84,7 +84,7 @@ class Lines:
     def __init__(
         self,
         clock: Clock,
-        patience: Patience = Patience(),  # noqa: B008 - a constant
+        patience: Patience = Patience(),
         room: Room = DEFAULT_ROOM,
     ) -> None:
         self._clock = clock
