@@ -17,6 +17,8 @@ SPREAD := --dist loadfile --no-loadscope-reorder
 # More for pytest or the demo, for example: make test ARGS='tests/unit -k patch'
 ARGS ?=
 
+# Tests start hundreds of processes: each would compile the whole program anew where the environment forbids to keep bytecode.
+unexport PYTHONDONTWRITEBYTECODE
 # A Go that `make test-deps` put into the virtual environment must be found by what runs from it.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
