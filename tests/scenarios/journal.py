@@ -30,6 +30,7 @@ async def life(seed: int) -> tuple[Journal, str]:
         reading = asyncio.create_task(_read(world, digest.update))
         try:
             await _live(world)
+            assert not reading.done(), reading.result()
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
@@ -37,7 +38,7 @@ async def life(seed: int) -> tuple[Journal, str]:
 
 
 async def _read(world: EmbeddedWorld, update: Callable[[bytes], None]) -> None:
-    async with world.server.store.watch(0) as batches:
+    async with world.server.store.watch(world.begins) as batches:
         async for batch in batches:
             for event in batch:
                 update(f"{event.revision} {event.key} ".encode() + (event.kv.value if event.kv else b"-"))

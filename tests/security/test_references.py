@@ -29,7 +29,8 @@ from remuda.rke import admission as providers
 from remuda.rke.planner.render import needs
 from remuda.runtime.admission import install
 from remuda.sim import jobs
-from tests.unit.management.roles.kit import CRDS, WORKSPACE, House, house, provisioning_cluster
+from remuda.sim.beginning import CRDS
+from tests.unit.management.roles.kit import WORKSPACE, House, house, provisioning_cluster
 
 Obj = dict[str, Any]
 

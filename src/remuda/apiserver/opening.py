@@ -52,7 +52,7 @@ async def open_store(config: Config) -> Store:
             await opened.close()
             raise
     if config.data_dir is None:
-        return MemoryStore(config.clock)
+        return MemoryStore(config.clock, config.base)
     # A restore that was cut off after its last decision.
     complete(config.data_dir)
     return await SqliteStore.open(config.data_dir / "state.db", config.clock, history_seconds=config.history_seconds)

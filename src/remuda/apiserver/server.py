@@ -66,7 +66,7 @@ from .rotation.pages import RotationPages
 from .rotation.places import Place
 from .rotation.rotations import Rotations
 from .store import HistoryStore, Store
-from .store.memory import MemoryStore
+from .store.memory import Base, MemoryStore
 from .store.sqlite import SqliteStore
 from .subresources import Subresources
 from .upkeep import Upkeep
@@ -106,6 +106,8 @@ class Config:
     window_seconds: int = 300
     # The default roles of Kubernetes. A server that only trusted callers reach can do without their 140 objects.
     default_roles: bool = True
+    # What a server in memory begins with, and shares with others that begin so: all that they write is their own.
+    base: Base | None = field(default=None, repr=False)
     # Keys and certificates that the server does not keep itself: for one in memory that is to listen.
     pki: Pki | None = None
     # How Secrets are sealed by one whose keys are not kept by the server either.

@@ -20,6 +20,7 @@ from remuda.kube import yamlio
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.objects import GroupVersionResource, Key
 
+from .beginning import EMPTY
 from .kubelet import Kubelet
 
 Obj = dict[str, Any]
@@ -95,6 +96,7 @@ class SimulatedClusters:
         server = await Server.open(
             Config(
                 data_dir=None,
+                base=await EMPTY.base(),
                 host=self._host,
                 port=0,
                 clock=self._clock,

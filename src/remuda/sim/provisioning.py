@@ -26,7 +26,6 @@ from remuda.api import (
     provisioning_cattle_io,
     rke_cattle_io,
 )
-from remuda.api.installation import established, install
 from remuda.apiserver.server import Config, Server
 from remuda.capi.assembly import CoreControllers
 from remuda.capi.assembly import admitted_types as core_types
@@ -48,6 +47,7 @@ from remuda.runtime import Informers, Manager
 from remuda.runtime.admission import install as install_admission
 
 from . import jobs
+from .beginning import Beginning
 from .clusters import Line, SimulatedClusters
 from .distribution import Distribution
 from .downstreams import SimulatedDownstreams
@@ -191,6 +191,10 @@ class ProvisioningWorld:
         return sorted((each for each in listed["items"] if dig(each, "spec", "clusterName") == cluster), key=name_of)
 
 
+_BEGINNING = Beginning(lambda: crds(GROUPS))
+_WITH_POOLS = Beginning(lambda: (*crds(GROUPS), *jobs.crds(*jobs.FIELDS)))
+
+
 @contextlib.asynccontextmanager
 async def provisioning(
     *,
@@ -203,7 +207,8 @@ async def provisioning(
     """With `pods` the clusters have what runs them (:class:`.clusters.SimulatedClusters`). With `pools` Jobs make machines, and
     :mod:`.jobs` does their work."""
     clock = VirtualClock()
-    server = await Server.open(Config(data_dir=None, clock=clock, rng=Rng(seed), entropy=Entropy(seed)))
+    base = await (_WITH_POOLS if pools else _BEGINNING).base()
+    server = await Server.open(Config(data_dir=None, base=base, clock=clock, rng=Rng(seed), entropy=Entropy(seed)))
     world = ProvisioningWorld(server, clock, seed, times, pods)
     keeper = InProcessClient(server, manager="kube-controller-manager")
     informers = Informers(InProcessClient(server, manager="remuda"), clock, Rng(seed))
@@ -217,11 +222,10 @@ async def provisioning(
         vault = Vault(InProcessClient(server, manager="remuda"), clock, server.config.entropy)
         install_admission(admitted_types(server.source, server.rbac, vault), server.hooks, server.converters)
         install_admission(core_types(contracts), server.hooks, server.converters)
-        made = asyncio.create_task(_install(world, pools))
-        while not made.done():
-            await world.settle(0.1)
-        made.result()
+        await world.settle()
         if pools:
+            for schema in (jobs.schema(*jobs.FIELDS), jobs.offered()):
+                await world.client.create(management_cattle_io.DYNAMIC_SCHEMAS, schema)
             world.jobs = SimulatedJobs(InProcessClient(server, manager="jobs"), world.hosts, clock, Rng(seed))
             running.append(asyncio.create_task(world.jobs.run(), name="jobs"))
             world.besides.append(running[-1])
@@ -237,15 +241,6 @@ async def provisioning(
         await asyncio.gather(*running, return_exceptions=True)
         await world.clusters.close()
         await server.close()
-
-
-async def _install(world: ProvisioningWorld, pools: bool) -> None:
-    client = InProcessClient(world.server, manager="remuda")
-    wanted = [*crds(GROUPS), *(jobs.crds(*jobs.FIELDS) if pools else ())]
-    await established(client, world.clock, await install(client, world.clock, wanted, in_process=True))
-    if pools:
-        for schema in (jobs.schema(*jobs.FIELDS), jobs.offered()):
-            await client.create(management_cattle_io.DYNAMIC_SCHEMAS, schema)
 
 
 async def _workspace(world: ProvisioningWorld) -> bool:

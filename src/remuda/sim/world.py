@@ -35,6 +35,7 @@ from remuda.kube.objects import GroupVersionResource, Key, dig, namespace_of
 from remuda.runtime import Manager
 from remuda.runtime.admission import install
 
+from .beginning import Beginning
 from .bootstrap import Configs
 from .clusters import SimulatedClusters
 from .controlplane import ControlPlanes
@@ -252,6 +253,8 @@ class EmbeddedWorld(World):
         self.core: CoreControllers | None = None
         # Revision, key, and whether it was deleted.
         self.journal: list[tuple[int, str, bool]] = []
+        # The revision that the journal follows.
+        self.begins = server.store.revision
 
     def start_core(self, through: Callable[[Client], Client] = lambda client: client) -> None:
         """`through`: what is put between the core and its API, if anything."""
@@ -270,9 +273,12 @@ class EmbeddedWorld(World):
 
     async def keep_journal(self) -> None:
         """Note every write to the management API, in order, until cancelled: the same seed gives the same journal."""
-        async with self.server.store.watch(0) as batches:
+        async with self.server.store.watch(self.begins) as batches:
             async for batch in batches:
                 self.journal += [(event.revision, event.key, event.kv is None) for event in batch]
+
+
+_BEGINNING = Beginning(lambda: (*core_crds(), *crds()), (NAMESPACE,), default_roles=False)
 
 
 @contextlib.asynccontextmanager
@@ -291,7 +297,10 @@ async def embedded(
     """
     clock = clock or VirtualClock()
     entropy = Entropy(seed)
-    server = await Server.open(Config(data_dir=data_dir, clock=clock, rng=Rng(seed), entropy=entropy, default_roles=False))
+    base = await _BEGINNING.base() if data_dir is None else None
+    server = await Server.open(
+        Config(data_dir=data_dir, base=base, clock=clock, rng=Rng(seed), entropy=entropy, default_roles=False)
+    )
     clusters = SimulatedClusters(clock, Rng(seed), entropy, pods=pods)
     world = EmbeddedWorld(server, clusters, weather=weather, seed=seed, options=options)
     install(admitted(converter(world.land.contracts)), server.hooks, server.converters)
@@ -300,7 +309,7 @@ async def embedded(
     if data_dir is None:
         running.append(asyncio.create_task(world.keep_journal()))
     try:
-        await world.prepare([*core_crds(), *crds()])
+        await world.prepare([*core_crds(), *crds()] if base is None else [])
         await world.settle(1)
         running.append(asyncio.create_task(world.manager.run(), name="the providers"))
         world.start_core()

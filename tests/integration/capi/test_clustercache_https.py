@@ -25,7 +25,8 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key
 from remuda.kube.outbound import Policy
 from remuda.runtime import Manager
-from tests.unit.capi.kit import CRDS, NAMESPACE, NAMESPACES, core_object
+from remuda.sim.beginning import CRDS, NAMESPACES
+from tests.unit.capi.kit import NAMESPACE, core_object
 from tests.waiting import until
 
 Obj = dict[str, Any]

@@ -33,7 +33,8 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 from remuda.management.roles.held import InformerSource
 from remuda.runtime import Informers
-from tests.unit.management.roles.kit import CRDS, NAMESPACES, WORKSPACE, namespace, provisioning_cluster
+from remuda.sim.beginning import CRDS, NAMESPACES
+from tests.unit.management.roles.kit import WORKSPACE, namespace, provisioning_cluster
 from tests.waiting import until
 
 Obj = dict[str, Any]

@@ -23,6 +23,7 @@ from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, namespace_of
 from remuda.runtime import Informer, Informers, Manager, Reconciler, Watch
+from remuda.sim.beginning import BARE, Beginning
 
 Obj = dict[str, Any]
 
@@ -43,8 +44,6 @@ PROVIDER_KINDS = {
     "TestRemediation": INFRA,
     "TestRemediationTemplate": INFRA,
 }
-CRDS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 NAMESPACE = "herd"
 
 
@@ -119,7 +118,13 @@ class MemoryWorkloads:
         found = self.clusters.get(key)
         if found is None:
             server = await Server.open(
-                Config(data_dir=None, clock=self._clock, rng=self._rng, entropy=Entropy(len(self.clusters)))
+                Config(
+                    data_dir=None,
+                    base=await BARE.base(),
+                    clock=self._clock,
+                    rng=self._rng,
+                    entropy=Entropy(len(self.clusters)),
+                )
             )
             client = InProcessClient(server, manager="workload")
             found = self.clusters[key] = MemoryWorkload(server, Informers(client, self._clock, self._rng), client)
@@ -261,6 +266,9 @@ def machine_spec(name: str, cluster: str = "c1", *, template: bool = True, versi
     }
 
 
+_BEGINNING = Beginning(lambda: (*crds(), *(provider_crd(group, kind) for kind, group in PROVIDER_KINDS.items())), (NAMESPACE,))
+
+
 @contextlib.asynccontextmanager
 async def world(
     *make: Callable[[Core], Reconciler],
@@ -269,13 +277,11 @@ async def world(
 ) -> AsyncIterator[World]:
     """A world in which the given controllers (each made from the Core) and kube-controller-manager's run."""
     clock, rng = VirtualClock(), Rng(seed)
-    server = await Server.open(Config(data_dir=None, clock=clock, rng=rng, entropy=Entropy(seed)))
+    base = await _BEGINNING.base()
+    server = await Server.open(Config(data_dir=None, base=base, clock=clock, rng=rng, entropy=Entropy(seed)))
     made = World(server, clock, rng, options)
     keeper = asyncio.create_task(kcm.run(InProcessClient(server, manager="kube-controller-manager"), clock, rng))
     try:
-        for crd in (*crds(), *(provider_crd(group, kind) for kind, group in PROVIDER_KINDS.items())):
-            await made.create(CRDS, crd)
-        await made.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         await made.settle(1)
         for each in make:
             made.manager.add(each(made.core))

@@ -12,10 +12,10 @@ from remuda.capi.core import Options
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
+from remuda.sim.beginning import CRDS
 
 from .kit import (
     CONTROL,
-    CRDS,
     INFRA,
     NAMESPACE,
     TEST_CLUSTERS,

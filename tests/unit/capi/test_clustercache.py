@@ -27,8 +27,9 @@ from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.errors import ApiError, OutOfReach
 from remuda.kube.objects import GroupVersionResource, Key
 from remuda.runtime import DONE, Controller, Manager, Result
+from remuda.sim.beginning import BARE, Beginning
 
-from .kit import CRDS, NAMESPACE, NAMESPACES, core_object
+from .kit import NAMESPACE, core_object
 
 Obj = dict[str, Any]
 SECRETS = GroupVersionResource("", "v1", "secrets")
@@ -171,11 +172,15 @@ class Ranch:
             await asyncio.gather(self._running, return_exceptions=True)
 
 
+_BEGINNING = Beginning(crds, (NAMESPACE,))
+
+
 @contextlib.asynccontextmanager
 async def ranch(options: CacheOptions = CacheOptions()) -> AsyncIterator[Ranch]:  # noqa: B008 - a constant
     clock, rng = VirtualClock(), Rng(1)
-    server = await Server.open(Config(data_dir=None, clock=clock, rng=rng, entropy=Entropy(1)))
-    fleet = Fleet(await Server.open(Config(data_dir=None, clock=clock, rng=rng, entropy=Entropy(2))), clock)
+    server = await Server.open(Config(data_dir=None, base=await _BEGINNING.base(), clock=clock, rng=rng, entropy=Entropy(1)))
+    workload = await Server.open(Config(data_dir=None, base=await BARE.base(), clock=clock, rng=rng, entropy=Entropy(2)))
+    fleet = Fleet(workload, clock)
     manager = Manager(InProcessClient(server, manager="manager"), clock, rng)
     cache = ClusterCache(manager, fleet, options)
     manager.beside(cache.run)
@@ -183,9 +188,6 @@ async def ranch(options: CacheOptions = CacheOptions()) -> AsyncIterator[Ranch]:
     manager.add(made.sleeper)
     keeper = asyncio.create_task(kcm.run(InProcessClient(server, manager="kube-controller-manager"), clock, rng))
     try:
-        for crd in crds():
-            await made.client.create(CRDS, crd)
-        await made.client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         await made.settle(1)
         made.start()
         await made.settle(1)

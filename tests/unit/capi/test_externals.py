@@ -6,8 +6,9 @@ from remuda.api.cluster_x_k8s_io import CLUSTERS
 from remuda.capi.cluster import Clusters
 from remuda.capi.core import Options
 from remuda.kube.objects import Key, dig
+from remuda.sim.beginning import NAMESPACES
 
-from .kit import INFRA, NAMESPACE, NAMESPACES, TEST_CLUSTERS, core_object, thing, world
+from .kit import INFRA, NAMESPACE, TEST_CLUSTERS, core_object, thing, world
 
 
 async def test_who_looks_after_one_namespace_reads_nothing_of_others() -> None:

@@ -14,10 +14,10 @@ from remuda.capi.workloads import NODES
 from remuda.kube.conditions import LEGACY
 from remuda.kube.objects import GroupVersionResource, dig, labels_of, owner_references_of, resource_version_of
 from remuda.kube.owners import reference
+from remuda.sim.beginning import CRDS
 
 from .kit import (
     BOOTSTRAP,
-    CRDS,
     INFRA,
     TEST_CONFIGS,
     TEST_CONTROL_PLANES,

@@ -14,8 +14,9 @@ from remuda.kube.clock import rfc3339
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.objects import GroupVersionResource, name_of
 from remuda.kube.owners import reference
+from remuda.sim.beginning import CRDS
 
-from .kit import CRDS, INFRA, NAMESPACE, World, core_object, thing, world
+from .kit import INFRA, NAMESPACE, World, core_object, thing, world
 
 Obj = dict[str, Any]
 

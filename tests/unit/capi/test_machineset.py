@@ -11,9 +11,9 @@ from remuda.capi.core import Options
 from remuda.capi.machineset.parallel import AT_ONCE
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.objects import dig, is_being_deleted, name_of, uid_of, with_path
+from remuda.sim.beginning import CRDS
 
 from .kit import (
-    CRDS,
     TEST_CONFIG_TEMPLATES,
     TEST_CONFIGS,
     TEST_CONTROL_PLANES,

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from remuda.api.management_cattle_io import API_VERSION, FLEET_WORKSPACES
 from remuda.fleet.fleetworkspace import FleetWorkspaces, standing
 from remuda.runtime import Reconciler
-from tests.unit.management.clusters.kit import NAMESPACES, Obj, Parts, world
+from remuda.sim.beginning import NAMESPACES
+from tests.unit.management.clusters.kit import Obj, Parts, world
 
 
 def everything(parts: Parts) -> Iterable[Reconciler]:

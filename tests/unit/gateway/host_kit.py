@@ -33,8 +33,9 @@ from remuda.rke.assembly import machine_controllers
 from remuda.rke.hosts import Hosts
 from remuda.rke.names import bootstrap_name, request_name
 from remuda.runtime import Informers, Reconciler
+from remuda.sim.beginning import NAMESPACES
 from remuda.tunnel import TunnelServer
-from tests.unit.management.clusters.kit import CA, ENVIRONMENT, NAMESPACES, SECRETS, Parts
+from tests.unit.management.clusters.kit import CA, ENVIRONMENT, SECRETS, Parts
 from tests.unit.provisioning.kit import mirror
 from tests.unit.rke.kit import DEMO, FLEET, Machines, machines
 

@@ -16,14 +16,12 @@ from remuda.client.inprocess import InProcessClient
 from remuda.gateway.asking import Asked
 from remuda.gateway.services import Services
 from remuda.kube.clock import Clock, Entropy, Rng, VirtualClock
-from remuda.kube.objects import GroupVersionResource
 from remuda.management.settings import Settings
 from remuda.runtime import Informers
+from remuda.sim.beginning import NAMESPACES, Beginning
 from remuda.tunnel import TunnelServer
 
 Obj = dict[str, Any]
-CRDS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 
 
 class Everybody:
@@ -86,19 +84,20 @@ async def _served(made: Management, definitions: list[Obj]) -> None:
     raise AssertionError(f"not served: {missing()}")
 
 
+_BEGINNING = Beginning(lambda: crds([GROUP]))
+
+
 @contextlib.asynccontextmanager
 async def management(
     environment: Mapping[str, str] | None = None, ca: str = "", clock: Clock | None = None
 ) -> AsyncIterator[Management]:
     clock, rng = clock or VirtualClock(), Rng(1)
-    server = await Server.open(Config(data_dir=None, clock=clock, rng=rng, entropy=Entropy(1)))
+    server = await Server.open(Config(data_dir=None, base=await _BEGINNING.base(), clock=clock, rng=rng, entropy=Entropy(1)))
     made = Management(server, clock, rng, environment or {}, ca)
     keeper = asyncio.create_task(kcm.run(InProcessClient(server, manager="kube-controller-manager"), clock, rng))
     running = asyncio.create_task(made.informers.run())
     try:
         definitions = crds([GROUP])
-        for crd in definitions:
-            await made.client.create(CRDS, crd)
         await _served(made, definitions)
         yield made
     finally:

@@ -14,7 +14,8 @@ from remuda.kube.objects import name_of
 from remuda.machines.machineconfigcleanup import MachineConfigCleanup, is_left_behind, next_night
 from remuda.runtime import Reconciler
 from remuda.sim import jobs
-from tests.unit.management.clusters.kit import CRDS, NAMESPACES, Parts, world
+from remuda.sim.beginning import CRDS, NAMESPACES
+from tests.unit.management.clusters.kit import Parts, world
 
 Obj = dict[str, Any]
 FLEET = "fleet-default"

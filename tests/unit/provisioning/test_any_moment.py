@@ -16,8 +16,9 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key
 from remuda.management.users.tokens import Presented, owns
 from remuda.provisioning.cluster.identity import user_name
+from remuda.sim.beginning import NAMESPACES
 from tests.scenarios.soaking import SOAK, dice
-from tests.unit.management.clusters.kit import NAMESPACES, SECRETS, Obj, Parts, World, world
+from tests.unit.management.clusters.kit import SECRETS, Obj, Parts, World, world
 
 from .kit import FLEET, connect, demo, everything, managed, others
 

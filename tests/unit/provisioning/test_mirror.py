@@ -10,7 +10,8 @@ from remuda import __version__
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.management.conditions import condition_of, is_true
-from tests.unit.management.clusters.kit import EVENTS, NAMESPACES, Obj, world
+from remuda.sim.beginning import NAMESPACES
+from tests.unit.management.clusters.kit import EVENTS, Obj, world
 
 from .kit import FLEET, connect, demo, everything, managed, others
 

@@ -15,7 +15,8 @@ from remuda.api.cluster_x_k8s_io import GROUP as CAPI_GROUP
 from remuda.api.cluster_x_k8s_io import MACHINES
 from remuda.kube.objectsets import marks
 from remuda.management.conditions import condition_of, is_true
-from tests.unit.management.clusters.kit import CRDS, NAMESPACES, SECRETS, Obj, World, world
+from remuda.sim.beginning import CRDS, NAMESPACES
+from tests.unit.management.clusters.kit import SECRETS, Obj, World, world
 
 from .kit import FLEET, connect, demo, everything, others
 

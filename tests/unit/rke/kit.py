@@ -21,8 +21,9 @@ from remuda.kube.owners import reference
 from remuda.rke.names import SECRETS, plan_name
 from remuda.rke.plansecrets import with_plan
 from remuda.runtime import Reconciler
+from remuda.sim.beginning import Beginning
 from tests.unit.capi.kit import MemoryWorkloads
-from tests.unit.management.clusters.kit import CRDS, NAMESPACES, Parts, World
+from tests.unit.management.clusters.kit import Parts, World
 
 Obj = dict[str, Any]
 FLEET = "fleet-default"
@@ -99,18 +100,18 @@ class Machines(World):
         return await self.patch(SECRETS, plan_name(name), patch, FLEET)
 
 
+_BEGINNING = Beginning(lambda: crds([management.GROUP, provisioning.GROUP, capi.GROUP, rke.GROUP]), (FLEET,))
+
+
 @contextlib.asynccontextmanager
 async def machines(*make: Make, begin: bool = True) -> AsyncIterator[Machines]:
     """`make` gives the reconcilers of one life of the controllers."""
     clock = VirtualClock()
-    server = await Server.open(Config(data_dir=None, clock=clock, rng=Rng(1), entropy=Entropy(1)))
+    server = await Server.open(Config(data_dir=None, base=await _BEGINNING.base(), clock=clock, rng=Rng(1), entropy=Entropy(1)))
     made = Machines(server, clock, make)
     keeping = InProcessClient(server, manager="kube-controller-manager")
     keeper = asyncio.create_task(kcm.run(keeping, clock, Rng(2), tokens=server.issuer))
     try:
-        for crd in crds([management.GROUP, provisioning.GROUP, capi.GROUP, rke.GROUP]):
-            await made.create(CRDS, crd)
-        await made.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": FLEET}})
         await made.settle()
         if begin:
             made.begin()

@@ -30,8 +30,9 @@ from remuda.rke.names import (
 from remuda.rke.plans import Plan, checksum, encode
 from remuda.rke.plansecrets import decode
 from remuda.runtime import Reconciler
+from remuda.sim.beginning import NAMESPACES
 from tests.scenarios.soaking import SOAK, dice
-from tests.unit.management.clusters.kit import NAMESPACES, Parts
+from tests.unit.management.clusters.kit import Parts
 from tests.unit.provisioning.kit import mirror
 from tests.unit.provisioning.test_any_moment import Mortal, through
 

@@ -31,7 +31,8 @@ from remuda.rke.plansecrets import decode, packed
 from remuda.rke.releasedata import SETTING, ReleaseData, fetcher
 from remuda.rke.runtimes import REMUDA, Runtime
 from remuda.runtime import Reconciler
-from tests.unit.management.clusters.kit import CRDS, NAMESPACES, Parts
+from remuda.sim.beginning import CRDS, NAMESPACES
+from tests.unit.management.clusters.kit import Parts
 
 from .kit import DEMO, FLEET, Machines, machines
 

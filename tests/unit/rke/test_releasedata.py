@@ -15,7 +15,8 @@ from remuda.rke import runtimes
 from remuda.rke.releasedata import CONFIG_MAPS, NAME, SETTING, ReleaseData, StoredReleases, source_of
 from remuda.rke.releases import built_in
 from remuda.runtime import Reconciler
-from tests.unit.management.clusters.kit import EVENTS, NAMESPACES, Parts, World, world
+from remuda.sim.beginning import NAMESPACES
+from tests.unit.management.clusters.kit import EVENTS, Parts, World, world
 
 URL = "https://releases.test/data.json"
 EVERY_HOUR = json.dumps({"url": URL, "refresh-interval-minutes": "60"})

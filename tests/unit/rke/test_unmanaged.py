@@ -37,7 +37,8 @@ from remuda.rke.names import (
 from remuda.rke.refusals import refusals_of
 from remuda.rke.unmanaged import Unmanaged
 from remuda.runtime import Reconciler
-from tests.unit.management.clusters.kit import NAMESPACES, Parts
+from remuda.sim.beginning import NAMESPACES
+from tests.unit.management.clusters.kit import Parts
 from tests.unit.provisioning.kit import mirror
 
 from .kit import DEMO, FLEET, Machines, machines

@@ -12,8 +12,8 @@ from remuda.cli.machines import looking
 from remuda.client.api import Client
 from remuda.kube.errors import ApiError
 from remuda.machines.machineprovision.names import CONFIG_MAPS, LOG, log_name
+from remuda.sim.beginning import NAMESPACES
 from tests.unit.machines.machineprovision.kit import PAPERS, Papers, papers
-from tests.unit.management.clusters.kit import NAMESPACES
 from tests.unit.rke.kit import DEMO, FLEET
 
 Obj = dict[str, Any]

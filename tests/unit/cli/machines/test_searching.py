@@ -13,7 +13,8 @@ from remuda.hosts.hosts import Hosts
 from remuda.kube.objects import GroupVersionResource
 from remuda.machines.drivers.local import HOSTS_VARIABLE
 from remuda.machines.nodedrivers.crds import definitions
-from tests.unit.management.clusters.kit import CRDS, NAMESPACES, world
+from remuda.sim.beginning import CRDS, NAMESPACES
+from tests.unit.management.clusters.kit import world
 
 MACHINES = GroupVersionResource("rke-machine.cattle.io", "v1", "localmachines")
 

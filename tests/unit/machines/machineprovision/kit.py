@@ -23,7 +23,8 @@ from remuda.machines.runner import jobstatus
 from remuda.management.conditions import condition_of
 from remuda.rke.names import SECRETS
 from remuda.runtime import Reconciler
-from tests.unit.management.clusters.kit import CRDS, NAMESPACES, Parts
+from remuda.sim.beginning import CRDS, NAMESPACES
+from tests.unit.management.clusters.kit import Parts
 from tests.unit.rke.kit import DEMO, FLEET, Machines, machines
 
 Obj = dict[str, Any]

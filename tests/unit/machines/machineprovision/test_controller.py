@@ -22,7 +22,8 @@ from remuda.machines.machineprovision.names import (
     state_name,
 )
 from remuda.rke.names import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
-from tests.unit.management.clusters.kit import EVENTS, NAMESPACES
+from remuda.sim.beginning import NAMESPACES
+from tests.unit.management.clusters.kit import EVENTS
 from tests.unit.rke.kit import DEMO, FLEET
 
 from .kit import CLUSTERS, CREDENTIAL, PAPERS, Papers, papers

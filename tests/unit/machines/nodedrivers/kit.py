@@ -14,7 +14,8 @@ from remuda.machines.nodedrivers.nodedriver import NodeDrivers
 from remuda.machines.nodedrivers.sources import Sources
 from remuda.runtime import Reconciler
 from remuda.runtime.admission import AdmittedType
-from tests.unit.management.clusters.kit import CRDS, Parts, World, world
+from remuda.sim.beginning import CRDS
+from tests.unit.management.clusters.kit import Parts, World, world
 
 Obj = dict[str, Any]
 CONFIGS = GroupVersionResource("rke-machine-config.cattle.io", "v1", "azureconfigs")

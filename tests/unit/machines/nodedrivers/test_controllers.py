@@ -12,7 +12,8 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, labels_of, name_of, owner_references_of
 from remuda.machines.nodedrivers.builtin import builtin
 from remuda.management.conditions import condition_of, is_true
-from tests.unit.management.clusters.kit import CRDS, World
+from remuda.sim.beginning import CRDS
+from tests.unit.management.clusters.kit import World
 
 from .kit import CONFIGS, MACHINES, config, drivers_world, kinds, machine, node_driver
 

@@ -28,8 +28,8 @@ from remuda.machines.sealed.vault import KEY_IN, KEY_NAME, TYPE, Vault, read
 from remuda.management.roles.held import Holdings
 from remuda.runtime import Manager
 from remuda.runtime.admission import install
+from remuda.sim.beginning import CRDS
 from tests.unit.machines.nodedrivers.kit import controllers
-from tests.unit.management.clusters.kit import CRDS
 from tests.unit.management.roles.kit import SECRETS, WORKSPACE, House, house, person, refused
 
 Obj = dict[str, Any]

@@ -21,11 +21,10 @@ from remuda.kube.objects import GroupVersionResource, dig, namespace_of
 from remuda.management.clusters.server import Server as KnownServer
 from remuda.runtime import Manager, Reconciler
 from remuda.runtime.admission import AdmittedType, install
+from remuda.sim.beginning import Beginning
 
 Obj = dict[str, Any]
 
-CRDS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 SECRETS = GroupVersionResource("", "v1", "secrets")
 EVENTS = GroupVersionResource("", "v1", "events")
 URL, CA = "https://remuda.test:8443", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
@@ -126,19 +125,19 @@ class World:
         return base64.b64decode(dig(secret, "data", key) or "").decode()
 
 
+_BEGINNING = Beginning(lambda: crds([management.GROUP, provisioning.GROUP]), ("fleet-default",))
+
+
 @contextlib.asynccontextmanager
 async def world(
     *make: Callable[[Parts], Iterable[Reconciler]], admitted: Iterable[AdmittedType] = (), begin: bool = True
 ) -> AsyncIterator[World]:
     """`make` gives the reconcilers of one life of the controllers."""
     clock = VirtualClock()
-    server = await Server.open(Config(data_dir=None, clock=clock, rng=Rng(1), entropy=Entropy(1)))
+    server = await Server.open(Config(data_dir=None, base=await _BEGINNING.base(), clock=clock, rng=Rng(1), entropy=Entropy(1)))
     made = World(server, clock, make)
     keeper = asyncio.create_task(kcm.run(InProcessClient(server, manager="kube-controller-manager"), clock, Rng(2)))
     try:
-        for crd in crds([management.GROUP, provisioning.GROUP]):
-            await made.create(CRDS, crd)
-        await made.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fleet-default"}})
         await made.settle()
         install(admitted, server.hooks, server.converters)
         if begin:

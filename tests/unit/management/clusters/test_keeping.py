@@ -11,8 +11,9 @@ from remuda.kube.objects import GroupVersionResource, dig
 from remuda.management.clusters import ManagedClusters, RegistrationTokens, standing
 from remuda.management.conditions import condition_of
 from remuda.runtime import Reconciler
+from remuda.sim.beginning import NAMESPACES
 
-from .kit import NAMESPACES, SECRETS, Obj, Parts, World, world
+from .kit import SECRETS, Obj, Parts, World, world
 
 ID = "c-m-bcdfg245"
 ROLES = GroupVersionResource("rbac.authorization.k8s.io", "v1", "roles")

@@ -10,8 +10,9 @@ from remuda.management.clusters import ManagedClusters, RegistrationTokens
 from remuda.management.clusters.commands import commands
 from remuda.management.clusters.server import ca_checksum
 from remuda.runtime import Reconciler
+from remuda.sim.beginning import NAMESPACES
 
-from .kit import CA, EVENTS, NAMESPACES, SECRETS, URL, Obj, Parts, World, world
+from .kit import CA, EVENTS, SECRETS, URL, Obj, Parts, World, world
 
 ID = "c-m-bcdfg245"
 ALPHABET = set("bcdfghjklmnpqrstvwxz2456789")

@@ -17,8 +17,9 @@ from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.errors import ApiError, unavailable
 from remuda.kube.objects import GroupVersionResource
 from remuda.management.health import controllers
+from remuda.sim.beginning import FURNISHED, NAMESPACES
 
-from ..clusters.kit import NAMESPACES, Parts, World, world
+from ..clusters.kit import Parts, World, world
 
 Obj = dict[str, Any]
 ID = "c-m-bcdfg245"
@@ -109,7 +110,7 @@ class Place:
 
 @contextlib.asynccontextmanager
 async def below(clock: Clock) -> AsyncIterator[Server]:
-    server = await Server.open(Config(data_dir=None, clock=clock, rng=Rng(5), entropy=Entropy(5)))
+    server = await Server.open(Config(data_dir=None, base=await FURNISHED.base(), clock=clock, rng=Rng(5), entropy=Entropy(5)))
     keeper = asyncio.create_task(kcm.run(InProcessClient(server, manager="kube-controller-manager"), clock, Rng(6)))
     try:
         yield server

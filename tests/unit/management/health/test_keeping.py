@@ -12,8 +12,9 @@ from remuda.api.management_cattle_io import NODES as MANAGEMENT_NODES
 from remuda.management.health import keeping, nodesync
 from remuda.management.health.following import NODES, PODS
 from remuda.management.health.machines import machine_name
+from remuda.sim.beginning import NAMESPACES
 
-from ..clusters.kit import NAMESPACES, SECRETS
+from ..clusters.kit import SECRETS
 from .kit import DEPLOYED, ID, Place, place
 from .test_facts import node
 

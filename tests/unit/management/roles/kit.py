@@ -32,11 +32,10 @@ from remuda.kube.objects import GroupVersionResource, namespace_of
 from remuda.management.roles import admitted_types, controllers
 from remuda.runtime import Manager
 from remuda.runtime.admission import install
+from remuda.sim.beginning import FURNISHED, NAMESPACES, Beginning
 
 Obj = dict[str, Any]
 
-CRDS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
-NAMESPACES = GroupVersionResource("", "v1", "namespaces")
 SECRETS = GroupVersionResource("", "v1", "secrets")
 WORKSPACE = "fleet-default"
 
@@ -69,7 +68,9 @@ class MemoryDownstreams:
     async def connect(self, cluster: str) -> Client:
         server = self.servers.get(cluster)
         if server is None:
-            server = self.servers[cluster] = await Server.open(Config(data_dir=None, clock=self._clock))
+            server = self.servers[cluster] = await Server.open(
+                Config(data_dir=None, base=await FURNISHED.base(), clock=self._clock)
+            )
             keeping = kcm.run(InProcessClient(server, manager="kube-controller-manager"), self._clock, Rng(2))
             self._tasks.append(asyncio.create_task(keeping))
         self._connected[cluster] = Connection(InProcessClient(server, manager="agent"))
@@ -211,19 +212,23 @@ def cluster_binding(cluster: str, template: str, user: str = "", group: str = ""
     return {**made, **({"userName": user} if user else {}), **({"groupPrincipalName": group} if group else {})}
 
 
+_WORKSPACES = (WORKSPACE, "fleet-local", "cattle-global-data")
+_BEGINNINGS = {
+    False: Beginning(lambda: crds([GROUP, PROVISIONING_GROUP, CAPI_GROUP]), _WORKSPACES),
+    True: Beginning(lambda: crds([GROUP, PROVISIONING_GROUP, CAPI_GROUP, RKE_GROUP]), _WORKSPACES),
+}
+
+
 @contextlib.asynccontextmanager
 async def house(*, seed: int = 1, provisions: bool = False) -> AsyncIterator[House]:
     """With `provisions` the kinds that clusters are made of are there, too."""
     clock, rng = VirtualClock(), Rng(seed)
-    server = await Server.open(Config(data_dir=None, clock=clock, rng=rng, entropy=Entropy(seed)))
+    base = await _BEGINNINGS[provisions].base()
+    server = await Server.open(Config(data_dir=None, base=base, clock=clock, rng=rng, entropy=Entropy(seed)))
     made = House(server, clock, rng)
     keeper = asyncio.create_task(kcm.run(InProcessClient(server, manager="kube-controller-manager"), clock, rng))
     try:
         install(admitted_types(server.source, server.rbac), server.hooks, server.converters)
-        for crd in crds([GROUP, PROVISIONING_GROUP, CAPI_GROUP, *([RKE_GROUP] if provisions else ())]):
-            await made.create(CRDS, crd)
-        for name in (WORKSPACE, "fleet-local", "cattle-global-data"):
-            await made.create(NAMESPACES, namespace(name))
         await made.settle()
         for each in controllers(made.manager, made.downstreams, provisions=provisions):
             made.manager.add(each)

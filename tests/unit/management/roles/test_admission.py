@@ -16,9 +16,9 @@ from remuda.api.management_cattle_io import (
 from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.kube.objects import with_path
 from remuda.kube.objectsets import marks
+from remuda.sim.beginning import NAMESPACES
 
 from .kit import (
-    NAMESPACES,
     WORKSPACE,
     House,
     cluster_binding,

@@ -14,17 +14,9 @@ from remuda.provisioning.admission import admitted
 from remuda.runtime import Informers
 from remuda.runtime.admission import AdmittedType
 from remuda.runtime.reviews import admission
+from remuda.sim.beginning import CRDS
 
-from .kit import (
-    CRDS,
-    WORKSPACE,
-    cluster_binding,
-    global_binding,
-    house,
-    management_cluster,
-    person,
-    provisioning_cluster,
-)
+from .kit import WORKSPACE, cluster_binding, global_binding, house, management_cluster, person, provisioning_cluster
 
 Obj = dict[str, Any]
 

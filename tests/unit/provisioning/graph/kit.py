@@ -23,7 +23,8 @@ from remuda.rke.rkecluster import RKEClusters
 from remuda.rke.rkecontrolplane import RKEControlPlanes
 from remuda.runtime import Informers, Reconciler
 from remuda.runtime.admission import install
-from tests.unit.management.clusters.kit import CRDS, Parts, World, world
+from remuda.sim.beginning import CRDS
+from tests.unit.management.clusters.kit import Parts, World, world
 
 from ..kit import everything
 
