@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -191,8 +192,10 @@ class ProvisioningWorld:
         return sorted((each for each in listed["items"] if dig(each, "spec", "clusterName") == cluster), key=name_of)
 
 
-_BEGINNING = Beginning(lambda: crds(GROUPS))
-_WITH_POOLS = Beginning(lambda: (*crds(GROUPS), *jobs.crds(*jobs.FIELDS)))
+@functools.cache
+def _beginning(fields: tuple[str, ...]) -> Beginning:
+    """With `fields` there is the driver whose machines have them."""
+    return Beginning(lambda: (*crds(GROUPS), *(jobs.crds(*fields) if fields else ())))
 
 
 @contextlib.asynccontextmanager
@@ -207,7 +210,7 @@ async def provisioning(
     """With `pods` the clusters have what runs them (:class:`.clusters.SimulatedClusters`). With `pools` Jobs make machines, and
     :mod:`.jobs` does their work."""
     clock = VirtualClock()
-    base = await (_WITH_POOLS if pools else _BEGINNING).base()
+    base = await _beginning(jobs.FIELDS if pools else ()).base()
     server = await Server.open(Config(data_dir=None, base=base, clock=clock, rng=Rng(seed), entropy=Entropy(seed)))
     world = ProvisioningWorld(server, clock, seed, times, pods)
     keeper = InProcessClient(server, manager="kube-controller-manager")
