@@ -112,6 +112,12 @@ def without_lines(pattern: str) -> Shape:
     return lambda text: "\n".join(line for line in text.splitlines() if not unwanted.search(line))
 
 
+def without_others(own: str) -> Shape:
+    """Leave out what other tests have in the whole cluster: their names are made as `own` is (`recording.Tape.new_name`)."""
+    foreign = re.compile(rf"(?m)^(?:\S+/)?(?!{re.escape(own)}\b)t\d+-\d{{3,}}\b.*\n?")
+    return lambda text: foreign.sub("", text)
+
+
 def sorted_lines(text: str) -> str:
     return "\n".join(sorted(text.splitlines()))
 

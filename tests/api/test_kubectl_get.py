@@ -13,7 +13,7 @@ from tests.real.cluster import RealCluster
 from . import zoo
 from .conftest import new_pair
 from .harness import Endpoint
-from .kubectl import Kubectl, sorted_json, without_lines
+from .kubectl import Kubectl, sorted_json, without_lines, without_others
 
 KINDS = (
     "configmaps",
@@ -178,7 +178,7 @@ def test_describe(full: Kubectl, kind: str) -> None:
     ],
 )
 def test_looking(full: Kubectl, args: str) -> None:
-    full(*shlex.split(args))
+    full(*shlex.split(args), shape=without_others(full.ns))
 
 
 @pytest.mark.parametrize(
