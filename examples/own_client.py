@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.client.https import HttpsClient
-from remuda.kube import jsonio, yamlio
+from remuda.kube.encoding import jsonio, yamlio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource, dig, name_of, namespace_of, with_metadata
 

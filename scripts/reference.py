@@ -17,7 +17,7 @@ import click
 
 from remuda import api
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.cli.app import cli
+from remuda.cli.command_tree import cli
 from remuda.kube.objects import dig
 
 Obj = dict[str, Any]

@@ -1,8 +1,8 @@
 """For every test: the caches of all servers, in this process or started by it, are watched for changes in place, and their logs
 for secrets (:mod:`tests.lookout`).
 
-Objects of the cache are shared and read-only (:mod:`remuda.apiserver.mutation` says how that is checked). Every process
-of the session reports to one file; if anything is in it at the end the session has failed, whatever the tests said.
+Objects of the cache are shared and read-only (:mod:`remuda.apiserver.cache.mutation_detector` says how that is checked). Every
+process of the session reports to one file; if anything is in it at the end the session has failed, whatever the tests said.
 """
 
 from __future__ import annotations

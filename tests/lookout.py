@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from remuda.apiserver.authn.tokens import TokenKeys
-from remuda.apiserver.encryption import EncryptionError, Envelope, parse_keys
-from remuda.client.inprocess import InProcessClient
+from remuda.apiserver.auth.token_keys import TokenKeys
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.keys.encryption import EncryptionError, Envelope, parse_keys
 from remuda.kube.clock import Entropy
 
 ENVIRONMENT = "REMUDA_TEST_LEAKS"

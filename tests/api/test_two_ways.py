@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.apiserver.users import User
-from remuda.client.api import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
+from remuda.app.embedded import running
 from remuda.client.https import HttpsClient
-from remuda.client.inprocess import InProcessClient
-from remuda.embedded import running
+from remuda.client.interface import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client
+from remuda.kube.authorization.users import User
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, name_of
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from remuda.client.api import Client, WatchEvent
+from remuda.client.interface import Client, WatchEvent
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 

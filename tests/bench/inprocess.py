@@ -13,8 +13,8 @@ from pathlib import Path
 
 import uvloop
 
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.inprocess import InProcessClient
 from remuda.kube.objects import GroupVersionResource
 from tests.bench import objects
 

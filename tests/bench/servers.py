@@ -132,7 +132,7 @@ class Remuda:
 
     def compile(self) -> None:
         """Byte-compile as an installation does, so that no start pays for it."""
-        code = "import asyncio, uvloop, remuda.cli.serve, remuda.embedded"
+        code = "import asyncio, uvloop, remuda.cli.programs.serve, remuda.app.embedded"
         subprocess.run([sys.executable, "-c", code], check=True, cwd=REPOSITORY, env=self._environment())
 
     def _environment(self) -> dict[str, str]:

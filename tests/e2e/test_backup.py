@@ -22,9 +22,9 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.backup.sealed import Backup
+from remuda.apiserver.backup.sealed_file import Backup
 from remuda.apiserver.server import Config, Server
-from remuda.apiserver.store import Op, Put
+from remuda.apiserver.storage.store import Op, Put
 from tests.api.harness import Endpoint
 from tests.integration.backup.making import PASSPHRASE
 from tests.real import need

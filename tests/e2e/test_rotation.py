@@ -23,12 +23,12 @@ from typing import Any
 
 import pytest
 
-from remuda.clusteragent.settings import Settings
-from remuda.clusteragent.trust import establish
-from remuda.gateway.certificates import ca_checksum
-from remuda.kube import yamlio
+from remuda.gateway.server.serving_certificate import ca_checksum
 from remuda.kube.clock import SYSTEM_CLOCK
-from remuda.rke.plans import File, Plan
+from remuda.kube.encoding import yamlio
+from remuda.provisioning.plans.plan import File, Plan
+from remuda.tunnel.clusteragent.server_trust import establish
+from remuda.tunnel.clusteragent.settings import Settings
 from tests.api.harness import Answer, Endpoint
 from tests.real import need
 from tests.real.etcd import EtcdCluster

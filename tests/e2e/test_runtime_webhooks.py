@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from remuda import kcm
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.api import Client
 from remuda.client.https import HttpsClient
-from remuda.client.inprocess import InProcessClient
+from remuda.client.interface import Client
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng, SystemClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
-from remuda.runtime.admission import install
-from remuda.runtime.certificates import Lives, SharedCertificates
-from remuda.runtime.webhooks import CRDS, MUTATING, Address, Registration, WebhookServer
+from remuda.runtime.admitted_types import install
+from remuda.runtime.webhook_certificates import Lives, SharedCertificates
+from remuda.runtime.webhook_server import CRDS, MUTATING, Address, Registration, WebhookServer
 from tests.real import need
 from tests.real.cluster import RealCluster
 from tests.real.ports import free_ports

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from remuda.cli.app import cli
-from remuda.cli.exits import run
+from remuda.cli.command_tree import cli
+from remuda.cli.exit_codes import run
 from remuda.client.kubeconfig import load
 from tests.api.harness import RemudaProcess
 from tests.integration.store.test_migration import SCHEMA_1

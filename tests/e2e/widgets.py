@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from remuda.apiserver.admission import Attributes
+from remuda.kube.admission_attributes import Attributes
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value
 from remuda.kube.objects import GroupVersionResource, dig, with_path
-from remuda.runtime.admission import AdmittedType
+from remuda.runtime.admitted_types import AdmittedType
 
 Obj = dict[str, Any]
 GROUP = "hooks.example.com"

@@ -18,8 +18,8 @@ from remuda.apiserver.cel import (
     compile_rule,
     compile_schema_rules,
 )
-from remuda.apiserver.cel.celtypes import DYN
 from remuda.apiserver.cel.re2 import Pattern, RegexError
+from remuda.apiserver.cel.static_types import DYN
 from tests.unit.cel.facts import SCHEMA, SELF, VALUES
 
 from .budget import fuzzing

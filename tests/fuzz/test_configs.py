@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 
 from remuda.agent import config as agent_config
 from remuda.agent.errors import AgentError
-from remuda.agent.kubeapi import KubeApi
-from remuda.apiserver.encryption import BadConfiguration, parse_keys
-from remuda.cli.app import cli
-from remuda.cli.exits import Code, Failure, run
-from remuda.cli.logins import Login, Logins
-from remuda.cli.merging import merge
+from remuda.agent.plan_secret import KubeApi
+from remuda.apiserver.keys.encryption import BadConfiguration, parse_keys
+from remuda.cli.command_tree import cli
+from remuda.cli.exit_codes import Code, Failure, run
+from remuda.cli.remote.kubeconfigs import merge
+from remuda.cli.remote.login_file import Login, Logins
 from remuda.client import kubeconfig
-from remuda.distro import arguments
-from remuda.distro import config as distro_config
-from remuda.distro.errors import DistroError
-from remuda.kube import yamlio
+from remuda.kube.encoding import yamlio
+from remuda.lab.distro.config import arguments
+from remuda.lab.distro.config import sources as distro_config
+from remuda.lab.distro.errors import DistroError
 
 from .budget import fuzzing
 from .shapes import changed, encoded, mangled, shaped, texts, values

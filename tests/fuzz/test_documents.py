@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from remuda.agent import yamlsubset
 from remuda.agent.errors import ConfigError
-from remuda.apiserver.builtin import protobuf
-from remuda.apiserver.builtin.protobuf import ProtobufError
-from remuda.kube import jsonio, jsonsyntax, yamlio
+from remuda.apiserver.scheme import protobuf
+from remuda.apiserver.scheme.protobuf import ProtobufError
+from remuda.kube.encoding import jsonio, jsonsyntax, yamlio
 from tests.unit.apiserver.test_protobuf import VECTORS
 
 from .budget import fuzzing

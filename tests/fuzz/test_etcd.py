@@ -12,22 +12,22 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remuda.apiserver.store import Delete, Event, Put, StoreError
-from remuda.apiserver.store.etcd import EtcdConfig, EtcdStore, messages
-from remuda.apiserver.store.etcd.connection import Answer, Connection, Failed
-from remuda.apiserver.store.etcd.feed import Feed, _checked
-from remuda.apiserver.store.etcd.grpc import frame
-from remuda.apiserver.store.etcd.hpack import decode as header_block
-from remuda.apiserver.store.etcd.hpack import encode as headers
-from remuda.apiserver.store.etcd.keyspace import COMPACTION_KEY, Keyspace
-from remuda.apiserver.store.etcd.members import Members
-from remuda.apiserver.store.etcd.protobuf import Outgoing
-from remuda.apiserver.store.etcd.refusals import Refused, refused
-from remuda.apiserver.store.etcd.rpc import RANGE as RANGE_CALL
-from remuda.apiserver.store.etcd.rpc import TXN as TXN_CALL
-from remuda.apiserver.store.etcd.rpc import WATCH as WATCH_CALL
+from remuda.apiserver.storage.etcd import EtcdConfig, EtcdStore, messages
+from remuda.apiserver.storage.etcd.gateway import Answer, Connection, Failed
+from remuda.apiserver.storage.etcd.grpc import frame
+from remuda.apiserver.storage.etcd.hpack import decode as header_block
+from remuda.apiserver.storage.etcd.hpack import encode as headers
+from remuda.apiserver.storage.etcd.keyspace import COMPACTION_KEY, Keyspace
+from remuda.apiserver.storage.etcd.members import Members
+from remuda.apiserver.storage.etcd.protobuf import Outgoing
+from remuda.apiserver.storage.etcd.refusals import Refused, refused
+from remuda.apiserver.storage.etcd.rpc import RANGE as RANGE_CALL
+from remuda.apiserver.storage.etcd.rpc import TXN as TXN_CALL
+from remuda.apiserver.storage.etcd.rpc import WATCH as WATCH_CALL
+from remuda.apiserver.storage.etcd.watch_feed import Feed, _checked
+from remuda.apiserver.storage.store import Delete, Event, Put, StoreError
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
-from remuda.kube.varints import write_varint
+from remuda.kube.encoding.varints import write_varint
 
 from .budget import complaints, fuzzing
 from .shapes import changed, encoded, mangled, shaped, values

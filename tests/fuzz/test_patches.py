@@ -9,9 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from remuda.apiserver.apply import managed_fields_problem
-from remuda.apiserver.apply.strategic import apply_strategic_patch
-from remuda.apiserver.builtin import types
-from remuda.kube import jsonpatch, mergepatch
+from remuda.apiserver.apply.strategic_merge import apply_strategic_patch
+from remuda.apiserver.scheme import builtin_types
+from remuda.kube.encoding import jsonpatch, mergepatch
 from remuda.kube.errors import ApiError
 from tests.unit.apply.schemas import widget, widgets
 
@@ -132,7 +132,7 @@ def test_strategic_merge_patch(kind: str, patch: Any, pod: Any) -> None:
         if not isinstance(sent, dict):
             continue
         try:
-            apply_strategic_patch(live, sent, schema, types.definition)
+            apply_strategic_patch(live, sent, schema, builtin_types.definition)
         except ApiError as error:
             refused(error)
         assert live == _LIVE[kind]

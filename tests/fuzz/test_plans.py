@@ -14,12 +14,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remuda.agent import decide, outputs, plan, probes
 from remuda.agent.clock import Clock, FixedClock, elapsed, parse_unix_date
 from remuda.agent.errors import AgentError, PlanError
-from remuda.agent.kubeapi import KubeApi
-from remuda.agent.remote import Remote
-from remuda.agent.watch import SecretWatch
+from remuda.agent.plan_secret import KubeApi
+from remuda.agent.plan_secret_watch import SecretWatch
+from remuda.agent.plans import decide, outputs, plan, probes
+from remuda.agent.remote_mode import Remote
 from tests.integration.agent.builders import engine
 from tests.integration.agent.fakeapi import KUBECONFIG, FakeApi
 

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.api import JSON_PATCH
-from remuda.client.inprocess import InProcessClient
+from remuda.client.interface import JSON_PATCH
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from remuda.api import management_cattle_io as management
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.api import Client
-from remuda.client.inprocess import InProcessClient
-from remuda.distro.nodelife import FINALIZER as MEMBER
-from remuda.embedded import chosen, running
-from remuda.kcm.discovery import CRDS, Served, discover
+from remuda.app.embedded import chosen, running
+from remuda.client.interface import Client
+from remuda.kcm.served_resources import CRDS, Served, discover
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, finalizers_of, uid_of
+from remuda.lab.distro.cluster.etcd_member_removal import FINALIZER as MEMBER
 from tests.unit.api_types.objects import CLUSTER, GOOD
 from tests.unit.builtin.cases import KINDS, merged
 from tests.waiting import until

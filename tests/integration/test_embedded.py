@@ -12,14 +12,14 @@ from remuda.api import plan_cattle_io as plan
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.api.cluster_x_k8s_io import API_VERSION, CLUSTERS, GROUP, MACHINE_HEALTH_CHECKS, OLD_API_VERSION
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
+from remuda.app.embedded import chosen, running
 from remuda.capi.contracts import CRDS
-from remuda.client.inprocess import InProcessClient
-from remuda.embedded import chosen, running
 from remuda.kube.conditions import get
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
-from remuda.runtime.choice import UnknownController
+from remuda.runtime.controller_choice import UnknownController
 from tests.waiting import until
 
 Obj = dict[str, Any]

@@ -1,6 +1,6 @@
-"""Write `bootstrap.json`, the roles and bindings that every Kubernetes API starts with, from a real kube-apiserver.
+"""Write `bootstrap_policy.json`, the roles and bindings that every Kubernetes API starts with, from a real kube-apiserver.
 
-Run as `python tests/real/describe_roles.py [--check]` with the project installed. `remuda.apiserver.authz.bootstrap`
+Run as `python tests/real/describe_roles.py [--check]` with the project installed. `remuda.apiserver.auth.bootstrap_policy`
 explains the file's short form and reads it. `--check` writes nothing and fails when the file would change.
 """
 
@@ -13,8 +13,8 @@ from typing import Any
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from remuda.apiserver.authz import bootstrap
-from remuda.kube import jsonio
+from remuda.apiserver.auth import bootstrap_policy
+from remuda.kube.encoding import jsonio
 from tests.real.cluster import RealCluster
 
 API = "/apis/rbac.authorization.k8s.io/v1"
@@ -28,7 +28,7 @@ def real_objects() -> list[Json]:
     found: list[Json] = []
     # No controllers: they would fill in the rules of aggregated roles.
     with RealCluster(fsync=False) as cluster:
-        for resource, kind in bootstrap.KINDS.items():
+        for resource, kind in bootstrap_policy.KINDS.items():
             status, body = cluster.request("GET", f"{API}/{resource}?{SELECTOR}")
             if status != 200:
                 raise SystemExit(f"{resource}: {status} {body}")
@@ -46,20 +46,20 @@ def bare(kind: str, item: Json) -> Json:
 
 def rendered(objects: list[Json]) -> bytes:
     """One object a line, sorted: small, and a change shows as the lines that changed."""
-    lines = sorted(jsonio.dumps(bootstrap.shorten(obj)).decode() for obj in objects)
+    lines = sorted(jsonio.dumps(bootstrap_policy.shorten(obj)).decode() for obj in objects)
     return ("[\n" + ",\n".join(lines) + "\n]\n").encode()
 
 
 def main(arguments: list[str]) -> int:
     objects = real_objects()
     for obj in objects:
-        if bootstrap.expand(bootstrap.shorten(obj)) != obj:
+        if bootstrap_policy.expand(bootstrap_policy.shorten(obj)) != obj:
             raise SystemExit(f"the short form loses something of {obj['kind']} {obj['metadata']['name']}")
     content = rendered(objects)
     if "--check" in arguments:
-        return 0 if bootstrap.PATH.read_bytes() == content else 1
-    bootstrap.PATH.write_bytes(content)
-    print(f"{len(objects)} objects in {bootstrap.PATH}")
+        return 0 if bootstrap_policy.PATH.read_bytes() == content else 1
+    bootstrap_policy.PATH.write_bytes(content)
+    print(f"{len(objects)} objects in {bootstrap_policy.PATH}")
     return 0
 
 

@@ -22,12 +22,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from remuda.gateway.joining import kubeconfig
-from remuda.rke.machineobjects import plan_objects
-from remuda.rke.names import plan_name
-from remuda.rke.plans import Plan, checksum, encode
-from remuda.rke.plansecrets import with_plan
-from remuda.systemagent import ARCHIVE, build
+from remuda.agent.install import ARCHIVE, build
+from remuda.gateway.registration.node_registration import kubeconfig
+from remuda.provisioning.bootstrap.machine_objects import plan_objects
+from remuda.provisioning.plans.machine_plan_secret import with_plan
+from remuda.provisioning.plans.plan import Plan, checksum, encode
+from remuda.provisioning.well_known import plan_name
 from tests.api.harness import Endpoint
 from tests.e2e.serving import Served, eventually
 from tests.real import need, oldpython

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.authn import Chain, Credentials
-from remuda.apiserver.authn.issuer import TokenIssuer
-from remuda.apiserver.authn.serviceaccounts import ServiceAccountAuthenticator
-from remuda.apiserver.authn.tokens import TokenKeys, openid_configuration, peek
+from remuda.apiserver.auth.authenticator import Chain, Credentials
+from remuda.apiserver.auth.service_accounts import ServiceAccountAuthenticator
+from remuda.apiserver.auth.token_issuer import TokenIssuer
+from remuda.apiserver.auth.token_keys import TokenKeys, openid_configuration, peek
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from tests.real import describe_roles, need
 from tests.real.cluster import HOST, ISSUER, RealCluster

@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.authn.impersonation import Impersonator, parse
-from remuda.apiserver.authz import Action, forbidden_action
-from remuda.apiserver.authz.escalation import EscalationGuard
-from remuda.apiserver.authz.rbac import Rbac
-from remuda.apiserver.users import User
+from remuda.apiserver.auth.escalation import EscalationGuard
+from remuda.apiserver.auth.impersonation import Impersonator, parse
+from remuda.kube.authorization.actions import Action, forbidden_action
+from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.authorization.users import User
 from remuda.kube.errors import ApiError
 from tests.real import need
 from tests.real.cluster import HOST, RealCluster

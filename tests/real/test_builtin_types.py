@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from remuda.apiserver.builtin import protobuf, types
+from remuda.apiserver.scheme import builtin_types, protobuf
 from tests.real import describe_types, need
 from tests.real.protobuf_vectors import vectors
 
@@ -21,13 +21,13 @@ def test_description_is_what_the_pinned_server_and_its_go_types_say() -> None:
 
 def test_every_kind_decodes_from_protobuf_to_what_go_writes_in_json() -> None:
     need.go()
-    group_versions = sorted({f"{each.group}/{each.version}".lstrip("/") for each in types.kinds()})
+    group_versions = sorted({f"{each.group}/{each.version}".lstrip("/") for each in builtin_types.kinds()})
     compared = 0
     for line in vectors(*group_versions):
         vector = json.loads(line)
         api_version, _, kind = vector["name"].split(" ")[0].rpartition("/")
         group, _, version = api_version.rpartition("/")
-        if types.type_of(group, version, kind) is None:
+        if builtin_types.type_of(group, version, kind) is None:
             continue
         compared += 1
         assert protobuf.decode(base64.b64decode(vector["protobuf"])) == vector["json"], vector["name"]

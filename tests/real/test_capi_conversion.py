@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from remuda.capi.conversion import DATA_ANNOTATION, convert
-from remuda.capi.conversion.kinds import KINDS as TABLE
-from remuda.capi.conversion.shapes import Shape
+from remuda.capi.conversion.go_structs import Shape
+from remuda.capi.conversion.kind_rules import KINDS as TABLE
 from tests.api.harness import RemudaProcess, difference
 from tests.e2e.upstream_capi import Manager
 from tests.real import need

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from remuda.apiserver.server import Config
-from remuda.client.api import JSON_PATCH, STRATEGIC_MERGE_PATCH
+from remuda.app.embedded import running
 from remuda.client.https import HttpsClient
+from remuda.client.interface import JSON_PATCH, STRATEGIC_MERGE_PATCH
 from remuda.client.kubeconfig import Target
-from remuda.embedded import running
-from remuda.kube import yamlio
+from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, name_of
 from tests.real import need

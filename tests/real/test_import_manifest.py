@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from remuda.gateway.manifest import Wanted, render
-from remuda.management.settings import Settings
+from remuda.access.settings.settings import Settings
+from remuda.gateway.registration.agent_manifest import Wanted, render
 from tests.real import need
 from tests.real.cluster import RealCluster
 

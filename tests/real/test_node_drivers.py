@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from remuda.api.installation import CRDS
+from remuda.access.rancher_conditions import is_true
+from remuda.api.crd_installation import CRDS
 from remuda.api.management_cattle_io import NODE_DRIVERS
 from remuda.client.https import HttpsClient
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, name_of
-from remuda.machines.nodedrivers.builtin import builtin
+from remuda.machines.nodedrivers.builtin_drivers import builtin
 from remuda.machines.nodedrivers.dynamicschema import DynamicSchemas
+from remuda.machines.nodedrivers.flag_sources import Sources
 from remuda.machines.nodedrivers.nodedriver import NodeDrivers
-from remuda.machines.nodedrivers.sources import Sources
-from remuda.management.conditions import is_true
 from remuda.runtime import Manager
 from tests.unit.machines.nodedrivers.kit import CONFIGS, NOWHERE, config
 

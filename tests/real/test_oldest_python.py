@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from remuda.rke.plans import File, Instruction, Plan, encode
-from remuda.systemagent import ARCHIVE, build
+from remuda.agent.install import ARCHIVE, build
+from remuda.provisioning.plans.plan import File, Instruction, Plan, encode
 from tests.real import need, oldpython
 from tests.real.systemagents import OURS, Agent, serving, unpacked
 

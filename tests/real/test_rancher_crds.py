@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from remuda import api
+from remuda.access.clusters.server_settings import Server
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.api.installation import established, install
+from remuda.api.crd_installation import established, install
 from remuda.client.https import HttpsClient
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig
-from remuda.management.clusters.server import Server
 from remuda.runtime import Manager
 from tests.real import need
 from tests.real.cluster import RealCluster

@@ -12,18 +12,18 @@ import pytest
 
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.machines.errors import DriverError
-from remuda.machines.nodedrivers import flagdata
-from remuda.machines.nodedrivers.builtin import RANCHERS, python_driver
-from remuda.machines.nodedrivers.fields import resource_fields
+from remuda.machines.nodedrivers import known_flags
+from remuda.machines.nodedrivers.builtin_drivers import RANCHERS, python_driver
+from remuda.machines.nodedrivers.driver_annotations import Shape
+from remuda.machines.nodedrivers.flag_sources import Sources
 from remuda.machines.nodedrivers.rancher_machine import RancherMachine
-from remuda.machines.nodedrivers.shape import Shape
-from remuda.machines.nodedrivers.sources import Sources
+from remuda.machines.nodedrivers.schema_fields import resource_fields
 from remuda.machines.options import Flag, FlagKind
 from tests.real import build, describe_flags, need
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 
-DRIVERS = sorted(set(flagdata.drivers()) - flagdata.BY_HAND.keys())
+DRIVERS = sorted(set(known_flags.drivers()) - known_flags.BY_HAND.keys())
 # Flags of ours that the program of the pinned version has not, and a later one has (protocols.md §5.8).
 LATER = {
     "amazonec2-http-protocol-ipv6",
@@ -57,7 +57,7 @@ def test_the_data_is_what_the_drivers_say() -> None:
 
 @pytest.mark.parametrize("driver", DRIVERS)
 async def test_help_tells_the_same_flags_with_types_and_defaults(program: RancherMachine, driver: str) -> None:
-    assert as_helped(await program.flags(driver)) == as_helped(flagdata.flags_of(driver) or ())
+    assert as_helped(await program.flags(driver)) == as_helped(known_flags.flags_of(driver) or ())
 
 
 @pytest.mark.parametrize("driver", [each.name for each in RANCHERS if each.url == "local://"])
@@ -67,13 +67,13 @@ async def test_fields_are_the_same_whether_the_program_is_there_or_not(program: 
     def shown(flags: Iterable[Flag]) -> Any:
         return resource_fields(as_helped(flags), shape)
 
-    assert shown(await program.flags(driver)) == shown(flagdata.flags_of(driver) or ())
+    assert shown(await program.flags(driver)) == shown(known_flags.flags_of(driver) or ())
 
 
 @pytest.mark.parametrize("driver", ["amazonec2", "digitalocean", "generic"])
 def test_a_driver_in_python_has_the_program_s_flags(driver: str) -> None:
     ours = {flag.name: flag for flag in getattr(python_driver(driver), "flags", ())}
-    for flag in flagdata.flags_of(driver) or ():
+    for flag in known_flags.flags_of(driver) or ():
         own = ours.pop(flag.name)
         assert (own.kind, own.initial) == (flag.kind, flag.initial), flag.name
         assert flag.env in ("", own.env, *own.also), flag.name

@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from remuda.rke.plans import File, HttpGet, Instruction, PeriodicInstruction, Plan, Probe, checksum, encode
-from remuda.rke.plansecrets import decode, with_question
+from remuda.provisioning.plans.machine_plan_secret import decode, with_question
+from remuda.provisioning.plans.plan import File, HttpGet, Instruction, PeriodicInstruction, Plan, Probe, checksum, encode
 from tests.e2e.serving import eventually
 from tests.integration.agent.builders import server
 from tests.real.systemagents import KINDS, ORIGINAL, OURS, Agent, Api, PlanSecret, both_possible, named, serving, unpacked

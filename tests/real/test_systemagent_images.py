@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from remuda.agent.images.pull import host_architecture
-from remuda.rke.plans import Instruction, Plan
+from remuda.provisioning.plans.plan import Instruction, Plan
 from tests.integration.agent.builders import server
 from tests.integration.agent.test_images import Entry, FakeRegistry, digest, host_of, layer
 from tests.real.systemagents import Api

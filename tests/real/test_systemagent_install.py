@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.rke.names import plan_name, request_name
+from remuda.provisioning.well_known import plan_name, request_name
 from tests.e2e.access.fronted import FROM_NOWHERE
 from tests.e2e.access.harness import Cluster, Gateway
 from tests.e2e.access.test_registering import FLEET, SECRETS, Everything, command_of, wanted

@@ -7,7 +7,7 @@ from typing import Any
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
 from remuda.kube.objects import name_of, owner_references_of
 from remuda.kube.owners import controller_of
-from remuda.sim.world import World
+from remuda.lab.sim.capi_world import World
 
 from .births import a_machine_alone
 from .rollouts import within

@@ -7,7 +7,8 @@ from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_SETS, MACHINES
 from remuda.kube.objects import dig, owner_references_of
-from remuda.sim.kinds import (
+from remuda.lab.sim.capi_world import DEFAULT_VERSION, World
+from remuda.lab.sim.provider_crds import (
     BOOTSTRAP,
     CONTROL_PLANE,
     INFRASTRUCTURE,
@@ -19,7 +20,6 @@ from remuda.sim.kinds import (
     SIM_MACHINES,
     ref,
 )
-from remuda.sim.world import DEFAULT_VERSION, World
 
 from .stage import all_run, condition, of_set, running
 

@@ -10,9 +10,10 @@ import re
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_HEALTH_CHECKS, MACHINE_SETS, MACHINES
-from remuda.capi.workloads import NODES
+from remuda.capi.workload_clusters import NODES
 from remuda.kube.objects import GroupVersionResource, Key
-from remuda.sim.kinds import (
+from remuda.lab.sim.capi_world import World
+from remuda.lab.sim.provider_crds import (
     SIM_CLUSTERS,
     SIM_CONFIG_TEMPLATES,
     SIM_CONFIGS,
@@ -20,7 +21,6 @@ from remuda.sim.kinds import (
     SIM_MACHINE_TEMPLATES,
     SIM_MACHINES,
 )
-from remuda.sim.world import World
 
 Obj = dict[str, Any]
 SECRETS = GroupVersionResource("", "v1", "secrets")

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from remuda.api import cluster_x_k8s_io as capi
-from remuda.client.api import Client
-from remuda.client.inprocess import InProcessClient
-from remuda.kube import yamlio
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.client.idempotent import find
+from remuda.client.interface import Client
 from remuda.kube.clock import Rng
+from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import (
     GroupVersionResource,
@@ -26,12 +27,11 @@ from remuda.kube.objects import (
     owner_references_of,
 )
 from remuda.kube.owners import with_finalizer, without_finalizer
-from remuda.management.making import find
-from remuda.rke.names import SECRETS
+from remuda.lab.sim.hosts import SimulatedHost
+from remuda.lab.sim.provider_crds import FINALIZER, SIM_CLUSTERS, SIM_MACHINES
+from remuda.lab.sim.provisioning_world import ProvisioningWorld
+from remuda.provisioning.well_known import SECRETS
 from remuda.runtime import Informers
-from remuda.sim.hosts import SimulatedHost
-from remuda.sim.kinds import FINALIZER, SIM_CLUSTERS, SIM_MACHINES
-from remuda.sim.provisioning import ProvisioningWorld
 
 Obj = dict[str, Any]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import MACHINE_DEPLOYMENTS, MACHINE_HEALTH_CHECKS, MACHINES
-from remuda.capi.names import DEPLOYMENT_NAME, PAUSED, SKIP_REMEDIATION
+from remuda.capi.well_known import DEPLOYMENT_NAME, PAUSED, SKIP_REMEDIATION
 from remuda.kube.objects import dig, is_being_deleted, name_of
-from remuda.sim.kinds import SIM_MACHINES
-from remuda.sim.world import World
+from remuda.lab.sim.capi_world import World
+from remuda.lab.sim.provider_crds import SIM_MACHINES
 
 from .stage import (
     all_run,

@@ -6,12 +6,12 @@ from typing import Any
 
 from remuda.api.cluster_x_k8s_io import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
 from remuda.capi.contracts import CRDS
-from remuda.capi.names import CLUSTER_NAME
-from remuda.capi.workloads import NODES
+from remuda.capi.well_known import CLUSTER_NAME
+from remuda.capi.workload_clusters import NODES
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, name_of, owner_references_of
-from remuda.sim.kinds import ref
-from remuda.sim.world import World
+from remuda.lab.sim.capi_world import World
+from remuda.lab.sim.provider_crds import ref
 
 from .stage import all_run, condition, running, workers, workload
 

@@ -11,8 +11,8 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from remuda.client.api import Client
-from remuda.sim.world import EmbeddedWorld
+from remuda.client.interface import Client
+from remuda.lab.sim.capi_world import EmbeddedWorld
 
 _WRITES = frozenset({"create", "update", "patch", "apply", "delete", "delete_collection"})
 _CALLS = _WRITES | {"get", "list", "raw"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from remuda.access.rancher_conditions import conditions_of
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.kube.objects import GroupVersionResource, dig, labels_of, name_of
-from remuda.management.conditions import conditions_of
-from remuda.rke.names import INIT_NODE, NODE_NAME, SECRETS, plan_name
-from remuda.rke.plansecrets import decode
-from remuda.sim.hosts import SimulatedHost
-from remuda.sim.provisioning import WORKSPACE, ProvisioningWorld
+from remuda.lab.sim.hosts import SimulatedHost
+from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
+from remuda.provisioning.plans.machine_plan_secret import decode
+from remuda.provisioning.well_known import INIT_NODE, NODE_NAME, SECRETS, plan_name
 
 Obj = dict[str, Any]
 

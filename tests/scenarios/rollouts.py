@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
-from remuda.capi.names import PAUSED
+from remuda.capi.well_known import PAUSED
 from remuda.kube.objects import dig, name_of
-from remuda.sim.kinds import INFRASTRUCTURE, SIM_MACHINE_TEMPLATES, SIM_MACHINES, ref
-from remuda.sim.world import World
+from remuda.lab.sim.capi_world import World
+from remuda.lab.sim.provider_crds import INFRASTRUCTURE, SIM_MACHINE_TEMPLATES, SIM_MACHINES, ref
 
 from .stage import (
     Check,

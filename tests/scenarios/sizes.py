@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from remuda.api.cluster_x_k8s_io import MACHINE_DEPLOYMENTS, MACHINES
-from remuda.capi.names import DELETE_MACHINE
-from remuda.capi.workloads import NODES
+from remuda.capi.well_known import DELETE_MACHINE
+from remuda.capi.workload_clusters import NODES
 from remuda.kube.objects import is_being_deleted, name_of
-from remuda.sim.kinds import SIM_CONFIGS, SIM_MACHINES
-from remuda.sim.world import World
+from remuda.lab.sim.capi_world import World
+from remuda.lab.sim.provider_crds import SIM_CONFIGS, SIM_MACHINES
 
 from .stage import (
     Check,

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import MACHINES
-from remuda.capi.names import CLUSTER_NAME, DEPLOYMENT_NAME, SET_NAME
+from remuda.capi.well_known import CLUSTER_NAME, DEPLOYMENT_NAME, SET_NAME
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, is_being_deleted, name_of
-from remuda.sim.clusters import SimulatedCluster
-from remuda.sim.infrastructure import set_ready
-from remuda.sim.kinds import HOLD, SIM_MACHINE_TEMPLATES
-from remuda.sim.world import World
+from remuda.lab.sim.capi_world import World
+from remuda.lab.sim.infrastructure_provider import set_ready
+from remuda.lab.sim.provider_crds import HOLD, SIM_MACHINE_TEMPLATES
+from remuda.lab.sim.workload_clusters import SimulatedCluster
 
 Obj = dict[str, Any]
 Scenario = Callable[[World], Awaitable[None]]

@@ -6,19 +6,19 @@ import pytest
 
 from remuda.api.cluster_x_k8s_io import MACHINE_DEPLOYMENTS
 from remuda.kube.objects import dig
-from remuda.sim import jobs
-from remuda.sim.provisioning import WORKSPACE, ProvisioningWorld
+from remuda.lab.sim import machine_jobs
+from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
 from tests.security.test_addresses import ACCEPTED, cluster, pool, pooled, refusal, waits, written
 from tests.security.test_references_used import GLOBAL, ROLE_BINDINGS, ROLES, let_read
 
 
 @pytest.fixture(autouse=True)
 def _driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "FIELDS", (*jobs.FIELDS, "endpoint"))
+    monkeypatch.setattr(machine_jobs, "FIELDS", (*machine_jobs.FIELDS, "endpoint"))
 
 
 async def machines(world: ProvisioningWorld) -> list[str]:
-    listed = (await world.client.list(jobs.MACHINES, WORKSPACE))["items"]
+    listed = (await world.client.list(machine_jobs.MACHINES, WORKSPACE))["items"]
     return [str(dig(each, "spec", "endpoint")) for each in listed if dig(each, "spec", "providerID")]
 
 
@@ -69,7 +69,7 @@ async def test_a_machine_whose_job_was_not_made_gets_it_when_the_address_is_acce
         # As an autoscaler does it: Cluster API makes the machine.
         await world.client.patch(MACHINE_DEPLOYMENTS, "a-w", {"spec": {"replicas": 2}}, WORKSPACE)
         await world.settle(60)
-        told = [str(each.get("status")) for each in (await world.client.list(jobs.MACHINES, WORKSPACE))["items"]]
+        told = [str(each.get("status")) for each in (await world.client.list(machine_jobs.MACHINES, WORKSPACE))["items"]]
         assert sorted("would be sent there" in each for each in told) == [False, True] and len(await machines(world)) == 1
         assert await written(world, "u-holder", ACCEPTED) == ""
         await world.until("the machine is there", lambda: grown(world), 600)

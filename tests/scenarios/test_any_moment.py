@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.sim.weather import Weather
-from remuda.sim.world import embedded
+from remuda.lab.sim.capi_world import embedded
+from remuda.lab.sim.delays_and_faults import Weather
 
 from .endings import TOLD, deleted_after
 from .soaking import SOAK, dice

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from remuda.kube.objects import dig, labels_of, name_of
-from remuda.rke.names import INIT_NODE, SECRETS, plan_name
-from remuda.sim import jobs
-from remuda.sim.jobs import SimulatedJobs, Trouble, config, pool
-from remuda.sim.provisioning import WORKSPACE, ProvisioningWorld
-from remuda.sim.provisioning import provisioning as provisioned
+from remuda.lab.sim import machine_jobs
+from remuda.lab.sim.machine_jobs import SimulatedJobs, Trouble, config, pool
+from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
+from remuda.lab.sim.provisioning_world import provisioning as provisioned
+from remuda.provisioning.well_known import INIT_NODE, SECRETS, plan_name
 
 from .provisioned import DEMO, FROM, change, nodes, ready
 from .soaking import SOAK
@@ -44,7 +44,7 @@ async def broken(world: ProvisioningWorld, pools: list[Obj], trouble: Trouble) -
     assert world.jobs is not None
     world.jobs.troubles[BAD] = trouble
     for name, size in (("first", BAD), ("other", GOOD)):
-        await world.client.create(jobs.CONFIGS, config(name, WORKSPACE, size=size), WORKSPACE)
+        await world.client.create(machine_jobs.CONFIGS, config(name, WORKSPACE, size=size), WORKSPACE)
     await world.want(DEMO, FROM, machinePools=pools)
     await world.settle(120)
     assert not await world.is_ready(DEMO)
@@ -67,11 +67,11 @@ async def test_a_corrected_machine_config_replaces_machines_that_never_became_no
     pools = LAYOUTS[layout]
     async with provisioned(pools=True) as world:
         made = await broken(world, pools, trouble)
-        await world.client.patch(jobs.CONFIGS, "first", {"size": GOOD}, WORKSPACE)
+        await world.client.patch(machine_jobs.CONFIGS, "first", {"size": GOOD}, WORKSPACE)
         await world.settle(1)
         await world.until("the cluster is healed", lambda: is_healed(world, pools), 1800)
         for machine in await world.machines(DEMO):
-            infra = await world.client.get(jobs.MACHINES, name_of(machine), WORKSPACE)
+            infra = await world.client.get(machine_jobs.MACHINES, name_of(machine), WORKSPACE)
             assert infra["spec"]["size"] == GOOD
         plans = [await world.client.get(SECRETS, plan_name(name_of(each)), WORKSPACE) for each in await world.machines(DEMO)]
         assert len([each for each in plans if INIT_NODE in labels_of(each)]) == 1
@@ -88,12 +88,12 @@ async def test_etcd_that_runs_and_has_no_node_yet_is_replaced_with_what_never_ca
     async with provisioned(pools=True) as world:
         await broken(world, pools, trouble)
         for name in ("first", "other"):
-            await world.client.patch(jobs.CONFIGS, name, {"size": "better"}, WORKSPACE)
+            await world.client.patch(machine_jobs.CONFIGS, name, {"size": "better"}, WORKSPACE)
         await world.settle(1)
         await world.until("the cluster is healed", lambda: is_healed(world, pools), 1800)
         assert world.distribution(DEMO).violations == []
         for machine in await world.machines(DEMO):
-            assert (await world.client.get(jobs.MACHINES, name_of(machine), WORKSPACE))["spec"]["size"] == "better"
+            assert (await world.client.get(machine_jobs.MACHINES, name_of(machine), WORKSPACE))["spec"]["size"] == "better"
 
 
 async def test_a_corrected_argument_is_delivered_to_the_hosts_that_failed_on_it() -> None:

@@ -10,11 +10,11 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.kube.conditions import get
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import name_of
-from remuda.rke.names import DELETE_LAST_ETCD
-from remuda.sim import jobs
-from remuda.sim.jobs import pool
-from remuda.sim.provisioning import WORKSPACE, ProvisioningWorld
-from remuda.sim.provisioning import provisioning as provisioned
+from remuda.lab.sim import machine_jobs
+from remuda.lab.sim.machine_jobs import pool
+from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
+from remuda.lab.sim.provisioning_world import provisioning as provisioned
+from remuda.provisioning.well_known import DELETE_LAST_ETCD
 
 from .provisioned import DEMO, message, nodes, ready
 from .test_pools import WORKERS, build, gone, of_pools, repool, until_pools
@@ -34,7 +34,7 @@ async def test_it_is_deleted_once_another_one_is_there() -> None:
         with pytest.raises(ApiError, match="it is the only etcd machine of its cluster"):
             await world.client.delete(capi.MACHINES, server, WORKSPACE)
         with pytest.raises(ApiError, match="it is the only etcd machine of its cluster"):
-            await world.client.delete(jobs.MACHINES, server, WORKSPACE)
+            await world.client.delete(machine_jobs.MACHINES, server, WORKSPACE)
         await repool(world, pool("servers", "ec", 2), WORKERS)
         await until_pools(world, servers=2, workers=2)
         await world.client.delete(capi.MACHINES, server, WORKSPACE)
@@ -47,7 +47,7 @@ async def test_a_rollout_without_surge_makes_the_next_one_first() -> None:
     async with provisioned(pools=True) as world:
         await build(world, pool("servers", "ec", rollingUpdate={"maxSurge": 0, "maxUnavailable": 1}), WORKERS)
         server = await the_server(world)
-        await world.client.patch(jobs.CONFIGS, "small", {"size": "m"}, WORKSPACE)
+        await world.client.patch(machine_jobs.CONFIGS, "small", {"size": "m"}, WORKSPACE)
         await world.until("it is gone", lambda: gone(world, [server]))
         await until_pools(world, servers=1, workers=2)
         assert world.distribution(DEMO).violations == [] and len(await nodes(world)) == 3

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.cli.clusters import chains, looking, states, trees, waits
-from remuda.cli.clusters.sight import Sight
-from remuda.gateway.waiting import Belongings
+from remuda.cli.remote import clusters
+from remuda.cli.views import cluster_tree, states, wait_chain, waits
+from remuda.cli.views.cluster_snapshot import Sight
+from remuda.gateway.server.waits_api import Belongings
 from remuda.kube.objects import Key, name_of
 from remuda.kube.waits import Code, Ref
-from remuda.sim.provisioning import WORKSPACE, ProvisioningWorld
-from remuda.sim.provisioning import provisioning as provisioned
+from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
+from remuda.lab.sim.provisioning_world import provisioning as provisioned
 
 from .provisioned import DEMO, FROM, TO, change
 
@@ -29,7 +30,7 @@ class Onlooker:
 
     async def look(self) -> Sight:
         client = self._world.client
-        sight = await looking.look(client, await client.get(provisioning.CLUSTERS, DEMO, WORKSPACE))
+        sight = await clusters.look(client, await client.get(provisioning.CLUSTERS, DEMO, WORKSPACE))
         machines = {Ref(capi.GROUP, "Machine", WORKSPACE, name_of(each)) for each in sight.machines}
         belongings = Belongings(Key(WORKSPACE, DEMO), states.identifier_of(sight.wanted), machines)
         return replace(sight, waits=tuple(self._world.gateway.waits.of(belongings)))
@@ -41,8 +42,8 @@ class Onlooker:
             word = states.of_cluster(sight.wanted, sight.managed, sight.plane).word
             if self.words[-1:] != [word]:
                 self.words.append(word)
-            facts = trees.facts(sight)
-            self.told += trees.news(self._facts, facts)
+            facts = cluster_tree.facts(sight)
+            self.told += cluster_tree.news(self._facts, facts)
             self._facts = facts
             self._check(sight, word)
             if word == until:
@@ -52,11 +53,11 @@ class Onlooker:
     def _check(self, sight: Sight, word: str) -> None:
         now = self._world.clock.time()
         for found in (sight, replace(sight, waits=None)):
-            links = chains.chain(found, now)
-            drawn = [trees.plain(line) for line in trees.drawn(chains.of_chain(found, links, now))]
+            links = wait_chain.chain(found, now)
+            drawn = [cluster_tree.plain(line) for line in cluster_tree.drawn(wait_chain.of_chain(found, links, now))]
             assert all(line == line.rstrip() and line for line in drawn)
             if word != states.ACTIVE:
-                assert chains.to_do(links, DEMO), (word, drawn, self.told[-5:])
+                assert wait_chain.to_do(links, DEMO), (word, drawn, self.told[-5:])
         said = [each for each in waits.read_off(sight) if each.evidence]
         for told in sight.waits or ():
             same = [each for each in said if (each.subject, each.evidence) == (told.subject, told.evidence)]
@@ -82,7 +83,7 @@ async def test_a_cluster_is_seen_to_come_to_change_and_to_be() -> None:
         assert {states.kubelet_of(each) for each in done.machines} == {TO}
         await world.settle(60)
         quiet = await eyes.look()
-        assert chains.chain(quiet, world.clock.time()) == () and trees.facts(quiet)["control plane"] == "ready"
+        assert wait_chain.chain(quiet, world.clock.time()) == () and cluster_tree.facts(quiet)["control plane"] == "ready"
         steps = [word for word in eyes.words if word != states.PROVISIONING or eyes.words.index(word)]
         assert steps == [
             states.WAITING_FOR_MACHINES,

@@ -11,12 +11,12 @@ from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS
 from remuda.kube.clock import Rng
 from remuda.kube.objects import annotations_of, dig, labels_of, name_of
-from remuda.machines.machineprovision.attempts import attempts_of
-from remuda.machines.machineprovision.names import CONFIG_MAPS
-from remuda.sim import jobs
-from remuda.sim.jobs import SimulatedJobs, config, pool
-from remuda.sim.provisioning import WORKSPACE, ProvisioningWorld
-from remuda.sim.provisioning import provisioning as provisioned
+from remuda.lab.sim import machine_jobs
+from remuda.lab.sim.machine_jobs import SimulatedJobs, config, pool
+from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
+from remuda.lab.sim.provisioning_world import provisioning as provisioned
+from remuda.machines.machineprovision.pool_attempts import attempts_of
+from remuda.machines.machineprovision.well_known import CONFIG_MAPS
 
 from .provisioned import DEMO, FROM, NODES, TO, change, delete, everything, nodes, ready
 
@@ -26,7 +26,7 @@ SERVERS, WORKERS = pool("servers", "ec"), pool("workers", "w", 2, "big")
 
 async def build(world: ProvisioningWorld, *pools: Obj, **spec: Any) -> SimulatedJobs:
     for name, size in (("small", "s"), ("big", "l")):
-        await world.client.create(jobs.CONFIGS, config(name, WORKSPACE, size=size), WORKSPACE)
+        await world.client.create(machine_jobs.CONFIGS, config(name, WORKSPACE, size=size), WORKSPACE)
     await world.want(DEMO, FROM, machinePools=list(pools) or [SERVERS, WORKERS], **spec)
     await ready(world)
     assert world.jobs is not None
@@ -100,7 +100,7 @@ async def test_machines_whose_hosts_never_come_are_replaced_one_by_one_also_the_
         assert world.jobs is not None
         world.jobs.silent = 3
         for name in ("small", "big"):
-            await world.client.create(jobs.CONFIGS, config(name, WORKSPACE, size="s"), WORKSPACE)
+            await world.client.create(machine_jobs.CONFIGS, config(name, WORKSPACE, size="s"), WORKSPACE)
         await world.want(DEMO, FROM, machinePools=[SERVERS, WORKERS])
         await world.until("all have machines", lambda: _made(world, 3), 300)
         lost = list(world.jobs.made)
@@ -122,14 +122,14 @@ async def test_another_config_replaces_the_machines_of_its_pools_one_by_one_and_
     async with provisioned(pools=True) as world:
         made = await build(world)
         before = await of_pools(world)
-        await world.client.patch(jobs.CONFIGS, "big", {"size": "xl"}, WORKSPACE)
+        await world.client.patch(machine_jobs.CONFIGS, "big", {"size": "xl"}, WORKSPACE)
         fewest, most = await while_rolling(world, before["workers"])
         after = await of_pools(world)
         assert after["servers"] == before["servers"] and not set(after["workers"]) & set(before["workers"])
         assert (fewest, most) == (2, 3), "one more at a time, and never fewer"
         assert sorted(made.removed) == sorted(before["workers"])
         for name in after["workers"]:
-            infra = await world.client.get(jobs.MACHINES, name, WORKSPACE)
+            infra = await world.client.get(machine_jobs.MACHINES, name, WORKSPACE)
             assert infra["spec"]["size"] == "xl"
         # A field that the driver learned after the pool was made replaces nobody.
         schema = (await world.client.get(DYNAMIC_SCHEMAS, "paperconfig"))["spec"]["resourceFields"]
@@ -265,7 +265,7 @@ async def test_options_of_a_pool_reach_what_they_are_for() -> None:
         # Paused, it stays as it is whatever changes; afterwards one goes before another comes.
         before = await of_pools(world)
         await repool(world, SERVERS, {**WORKERS, **options, "paused": True})
-        await world.client.patch(jobs.CONFIGS, "big", {"size": "xl"}, WORKSPACE)
+        await world.client.patch(machine_jobs.CONFIGS, "big", {"size": "xl"}, WORKSPACE)
         await world.settle(120)
         assert await of_pools(world) == before
         await repool(world, SERVERS, {**WORKERS, **options})
@@ -283,7 +283,7 @@ async def test_a_cluster_that_goes_while_its_machines_are_made_leaves_nothing() 
         await world.settle(30)
         before = await everything(world)
         for name, size in (("small", "s"), ("big", "l")):
-            await world.client.create(jobs.CONFIGS, config(name, WORKSPACE, size=size), WORKSPACE)
+            await world.client.create(machine_jobs.CONFIGS, config(name, WORKSPACE, size=size), WORKSPACE)
         await world.want(DEMO, FROM, machinePools=[SERVERS, WORKERS])
         assert world.jobs is not None
         await world.until("the first is there", lambda: made_any(world))
@@ -311,12 +311,12 @@ async def test_controllers_may_die_at_any_time(seed: int) -> None:
         assert world.jobs is not None
         world.jobs.failures = ["Unavailable: the provider does not answer"]
         for name, size in (("small", "s"), ("big", "l")):
-            await world.client.create(jobs.CONFIGS, config(name, WORKSPACE, size=size), WORKSPACE)
+            await world.client.create(machine_jobs.CONFIGS, config(name, WORKSPACE, size=size), WORKSPACE)
         await world.want(DEMO, FROM, machinePools=[SERVERS, WORKERS])
         await dying(12)
         await until_pools(world, servers=1, workers=2)
         old = (await of_pools(world))["workers"]
-        await world.client.patch(jobs.CONFIGS, "big", {"size": "xl"}, WORKSPACE)
+        await world.client.patch(machine_jobs.CONFIGS, "big", {"size": "xl"}, WORKSPACE)
         await dying(12)
         await world.until("the old machines are gone", lambda: gone(world, old))
         await until_pools(world, servers=1, workers=2)

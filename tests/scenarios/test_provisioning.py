@@ -7,22 +7,22 @@ import json
 
 import pytest
 
+from remuda.access.rancher_conditions import condition_of
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import management_cattle_io as management
 from remuda.api import plan_cattle_io as plan
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
-from remuda.apiserver.users import User
-from remuda.client.inprocess import InProcessClient
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.kube.authorization.users import User
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, labels_of, name_of
-from remuda.management.conditions import condition_of
-from remuda.rke.machinerole import LABEL
-from remuda.rke.names import SECRETS, plan_name
-from remuda.rke.planner.keys import PLAN_FAILURE
-from remuda.rke.plansecrets import decode
-from remuda.sim.provisioning import WORKSPACE, ProvisioningWorld
-from remuda.sim.provisioning import provisioning as provisioned
+from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
+from remuda.lab.sim.provisioning_world import provisioning as provisioned
+from remuda.provisioning.nodes.worker_label import LABEL
+from remuda.provisioning.planner.keys import PLAN_FAILURE
+from remuda.provisioning.plans.machine_plan_secret import decode
+from remuda.provisioning.well_known import SECRETS, plan_name
 
 from .provisioned import (
     DEMO,

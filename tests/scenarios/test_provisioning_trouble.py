@@ -11,10 +11,10 @@ from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, name_of
-from remuda.rke.names import DELETE_LAST_ETCD, POST_DRAIN, PRE_DRAIN, SECRETS, plan_name
-from remuda.sim.hosts import SimulatedHost
-from remuda.sim.provisioning import WORKSPACE, ProvisioningWorld
-from remuda.sim.provisioning import provisioning as provisioned
+from remuda.lab.sim.hosts import SimulatedHost
+from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
+from remuda.lab.sim.provisioning_world import provisioning as provisioned
+from remuda.provisioning.well_known import DELETE_LAST_ETCD, POST_DRAIN, PRE_DRAIN, SECRETS, plan_name
 
 from .provisioned import DEMO, FROM, NODES, TO, build, change, conditions, init_nodes, machine_of, message, nodes, plans, ready
 

@@ -9,8 +9,8 @@ import itertools
 
 import pytest
 
-from remuda.sim.weather import Weather
-from remuda.sim.world import embedded
+from remuda.lab.sim.capi_world import embedded
+from remuda.lab.sim.delays_and_faults import Weather
 
 from .mortal import lives
 from .rollouts import Amount, roll

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.sim.world import embedded
+from remuda.lab.sim.capi_world import embedded
 
 from .ending import differences, ending
 from .mortal import lives

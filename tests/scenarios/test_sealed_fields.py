@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.admission import Attributes
+from remuda.kube.admission_attributes import Attributes
 from remuda.kube.objects import dig, name_of
-from remuda.machines.machineprovision.names import JOBS
-from remuda.machines.sealed.admission import Sealing
-from remuda.machines.sealed.controller import UNUSED_SECONDS
-from remuda.machines.sealed.markers import is_marker
-from remuda.machines.sealed.vault import TYPE
-from remuda.rke.names import SECRETS
-from remuda.sim import jobs
-from remuda.sim.jobs import config
-from remuda.sim.provisioning import WORKSPACE, ProvisioningWorld
-from remuda.sim.provisioning import provisioning as provisioned
+from remuda.lab.sim import machine_jobs
+from remuda.lab.sim.machine_jobs import config
+from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
+from remuda.lab.sim.provisioning_world import provisioning as provisioned
+from remuda.machines.machineprovision.well_known import JOBS
+from remuda.machines.secretfields.admission import Sealing
+from remuda.machines.secretfields.machinesecrets import UNUSED_SECONDS
+from remuda.machines.secretfields.markers import is_marker
+from remuda.machines.secretfields.vault import TYPE
+from remuda.provisioning.well_known import SECRETS
 
 from .provisioned import DEMO, FROM, delete, ready
 from .test_pools import SERVERS, WORKERS, of_pools, while_rolling
@@ -46,13 +46,13 @@ def version(monkeypatch: pytest.MonkeyPatch) -> Version:
 
 async def built(world: ProvisioningWorld) -> None:
     for name, size in (("small", "s"), ("big", "l")):
-        await world.client.create(jobs.CONFIGS, config(name, WORKSPACE, size=size, sshKey=KEY), WORKSPACE)
+        await world.client.create(machine_jobs.CONFIGS, config(name, WORKSPACE, size=size, sshKey=KEY), WORKSPACE)
     await world.want(DEMO, FROM, machinePools=[SERVERS, WORKERS])
     await ready(world)
 
 
 async def stored(world: ProvisioningWorld) -> dict[str, list[Obj]]:
-    kinds = (jobs.CONFIGS, jobs.TEMPLATES, jobs.MACHINES)
+    kinds = (machine_jobs.CONFIGS, machine_jobs.TEMPLATES, machine_jobs.MACHINES)
     return {each.resource: (await world.client.list(each, WORKSPACE))["items"] for each in kinds}
 
 
@@ -108,18 +108,18 @@ async def test_moving_what_an_older_version_stored_replaces_no_machine(version: 
         world.begin()
         await world.settle(30)
         again = config("big", WORKSPACE, size="l", sshKey=KEY)
-        version_before = (await world.client.get(jobs.CONFIGS, "big", WORKSPACE))["metadata"]["resourceVersion"]
-        written = await world.client.patch(jobs.CONFIGS, "big", again, WORKSPACE)
+        version_before = (await world.client.get(machine_jobs.CONFIGS, "big", WORKSPACE))["metadata"]["resourceVersion"]
+        written = await world.client.patch(machine_jobs.CONFIGS, "big", again, WORKSPACE)
         assert written["metadata"]["resourceVersion"] == version_before
         await world.settle(60)
         assert await of_pools(world) == machines and world.jobs.made == made
         # A PUT without the server's own annotation does not make it forget.
-        found = await world.client.get(jobs.CONFIGS, "big", WORKSPACE)
-        await world.client.update(jobs.CONFIGS, {**found, "metadata": {**found["metadata"], "annotations": {}}})
+        found = await world.client.get(machine_jobs.CONFIGS, "big", WORKSPACE)
+        await world.client.update(machine_jobs.CONFIGS, {**found, "metadata": {**found["metadata"], "annotations": {}}})
         await world.settle(60)
         assert await of_pools(world) == machines and world.jobs.made == made
         # Another value is another machine, as ever.
-        await world.client.patch(jobs.CONFIGS, "big", {"sshKey": KEY.replace("bm90", "b3Ro")}, WORKSPACE)
+        await world.client.patch(machine_jobs.CONFIGS, "big", {"sshKey": KEY.replace("bm90", "b3Ro")}, WORKSPACE)
         await while_rolling(world, machines["workers"])
         assert (await of_pools(world))["servers"] == machines["servers"]
 
@@ -131,7 +131,7 @@ async def test_a_write_of_the_user_before_the_move_replaces_no_machine(version: 
         machines = await of_pools(world)
         await world.kill()
         version.seals = True
-        await world.client.patch(jobs.CONFIGS, "big", {"sshKey": KEY, "metadata": {"labels": {"a": "b"}}}, WORKSPACE)
+        await world.client.patch(machine_jobs.CONFIGS, "big", {"sshKey": KEY, "metadata": {"labels": {"a": "b"}}}, WORKSPACE)
         world.begin()
         await world.settle(90)
         assert await of_pools(world) == machines

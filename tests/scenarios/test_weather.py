@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINES
-from remuda.sim.weather import Weather
-from remuda.sim.world import embedded
+from remuda.lab.sim.capi_world import embedded
+from remuda.lab.sim.delays_and_faults import Weather
 
 from .health import check_health, healthy, nobody_goes
 from .sizes import growing_and_shrinking

@@ -12,22 +12,22 @@ from typing import Any
 
 import pytest
 
+from remuda.access.rancher_conditions import condition_of
 from remuda.api.cluster_x_k8s_io import MACHINE_DEPLOYMENTS
 from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, GLOBAL_ROLE_BINDINGS
 from remuda.api.provisioning_cattle_io import CLUSTERS
-from remuda.gateway.access import LocalAccess
-from remuda.gateway.waiting import Belongings
+from remuda.client.idempotent import find
+from remuda.gateway.auth.access_review import LocalAccess
+from remuda.gateway.server.waits_api import Belongings
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, dig, name_of, owner_references_of
 from remuda.kube.waits import Actor, Code, Wait
-from remuda.management.conditions import condition_of
-from remuda.management.making import find
+from remuda.lab.sim import machine_jobs
+from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld, provisioning
 from remuda.provisioning.graph.names import ADDRESS_AUTHORS
-from remuda.provisioning.references import ACCEPT, References, addresses
-from remuda.provisioning.references.naming import key_of
-from remuda.rke.names import SECRETS
-from remuda.sim import jobs
-from remuda.sim.provisioning import WORKSPACE, ProvisioningWorld, provisioning
+from remuda.provisioning.references import ACCEPT, References, driver_addresses
+from remuda.provisioning.references.spec_references import key_of
+from remuda.provisioning.well_known import SECRETS
 from tests.unit.management.roles.kit import cluster_binding, global_binding
 
 from .test_references_used import GLOBAL, ROLE_BINDINGS, as_, let_read, secret, want
@@ -60,11 +60,11 @@ ACCEPTED = {"metadata": {"annotations": {ACCEPT: "true"}}}
 @pytest.fixture(autouse=True)
 def _driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver knows these fields, too."""
-    monkeypatch.setattr(jobs, "FIELDS", (*jobs.FIELDS, *FIELDS))
+    monkeypatch.setattr(machine_jobs, "FIELDS", (*machine_jobs.FIELDS, *FIELDS))
 
 
 def pool(config: str = "small", quantity: int = 0, **fields: Any) -> Obj:
-    return jobs.pool("w", "ecw", quantity, config, **{"cloudCredentialSecretName": CREDENTIAL, **fields})
+    return machine_jobs.pool("w", "ecw", quantity, config, **{"cloudCredentialSecretName": CREDENTIAL, **fields})
 
 
 @contextlib.asynccontextmanager
@@ -78,7 +78,7 @@ async def cluster(quantity: int = 0, **fields: str) -> AsyncIterator[Provisionin
         await secret(world, "cc-x", GLOBAL, **{"papercredentialConfig-key": "held"})
         for user in ("u-holder", "u-trusted"):
             await let_read(world, user, "cc-x", GLOBAL)
-        await as_(world, "u-holder").create(jobs.CONFIGS, jobs.config("small", WORKSPACE, **fields), WORKSPACE)
+        await as_(world, "u-holder").create(machine_jobs.CONFIGS, machine_jobs.config("small", WORKSPACE, **fields), WORKSPACE)
         await want(world, "u-holder", "a", machinePools=[pool(quantity=quantity)])
         managed = await world.managed_name("a")
         for user in ("u-owner", "u-trusted"):
@@ -95,7 +95,7 @@ async def cluster(quantity: int = 0, **fields: str) -> AsyncIterator[Provisionin
 async def written(world: ProvisioningWorld, user: str, patch: Obj, config: str = "small") -> str:
     """The words of the refusal when a user patches a config; empty when it is taken."""
     try:
-        await as_(world, user).patch(jobs.CONFIGS, config, patch, WORKSPACE)
+        await as_(world, user).patch(machine_jobs.CONFIGS, config, patch, WORKSPACE)
     except ApiError as error:
         assert error.code in (403, 422)
         return error.message
@@ -120,7 +120,7 @@ async def refusal(world: ProvisioningWorld) -> str:
 
 async def sent_to(world: ProvisioningWorld, field: str) -> set[str]:
     """What the templates of machines say in a field."""
-    found = (await world.client.list(jobs.TEMPLATES, WORKSPACE))["items"]
+    found = (await world.client.list(machine_jobs.TEMPLATES, WORKSPACE))["items"]
     return {str(dig(each, "spec", "template", "spec", field)) for each in found} - {"None", ""}
 
 
@@ -149,16 +149,16 @@ async def test_only_a_user_who_may_read_the_credential_changes_where_it_goes() -
 
 async def test_no_client_writes_who_wrote_an_address() -> None:
     async with cluster(endpoint="own.example.com") as world:
-        before = annotations_of(await world.client.get(jobs.CONFIGS, "small", WORKSPACE))[ADDRESS_AUTHORS]
+        before = annotations_of(await world.client.get(machine_jobs.CONFIGS, "small", WORKSPACE))[ADDRESS_AUTHORS]
         assert "u-holder" in before and "u-owner" not in before
         for text in ("", before.replace("u-holder", "u-owner"), None):
             for user in ("u-owner", "u-admin"):
                 assert await written(world, user, {"metadata": {"annotations": {ADDRESS_AUTHORS: text}}, "size": user}) == ""
-                kept = annotations_of(await world.client.get(jobs.CONFIGS, "small", WORKSPACE))
+                kept = annotations_of(await world.client.get(machine_jobs.CONFIGS, "small", WORKSPACE))
                 assert kept[ADDRESS_AUTHORS] == before
-        forged = jobs.config("forged", WORKSPACE, endpoint=THEIRS)
+        forged = machine_jobs.config("forged", WORKSPACE, endpoint=THEIRS)
         forged["metadata"]["annotations"] = {ADDRESS_AUTHORS: before}
-        made = await as_(world, "u-owner").create(jobs.CONFIGS, forged, WORKSPACE)
+        made = await as_(world, "u-owner").create(machine_jobs.CONFIGS, forged, WORKSPACE)
         assert "u-owner" in annotations_of(made)[ADDRESS_AUTHORS] and "u-holder" not in annotations_of(made)[ADDRESS_AUTHORS]
 
 
@@ -182,14 +182,14 @@ async def test_a_sealed_value_goes_to_no_other_address_unless_it_is_written_agai
 async def test_a_pool_is_given_no_config_whose_address_another_user_wrote() -> None:
     async with cluster() as world:
         for field, value in FIELDS.items():
-            made = jobs.config(f"of-{field.lower()}", WORKSPACE, **{field: value})
-            await as_(world, "u-owner").create(jobs.CONFIGS, made, WORKSPACE)
+            made = machine_jobs.config(f"of-{field.lower()}", WORKSPACE, **{field: value})
+            await as_(world, "u-owner").create(machine_jobs.CONFIGS, made, WORKSPACE)
             more = {**pool(name_of(made)), "name": "more"}
             for pools in ((pool(name_of(made)),), (pool(), more)):
                 said = await pooled(world, "u-owner", *pools)
                 assert "u-owner" in said and field in said and ACCEPT in said, (field, said)
-        plain = jobs.config("plain", WORKSPACE, size="l")
-        await as_(world, "u-owner").create(jobs.CONFIGS, plain, WORKSPACE)
+        plain = machine_jobs.config("plain", WORKSPACE, size="l")
+        await as_(world, "u-owner").create(machine_jobs.CONFIGS, plain, WORKSPACE)
         assert await pooled(world, "u-owner", pool("plain")) == ""
         await world.settle(10)
         assert not await refusal(world)
@@ -198,7 +198,9 @@ async def test_a_pool_is_given_no_config_whose_address_another_user_wrote() -> N
 async def test_an_address_that_comes_later_than_its_name_is_refused_when_it_is_used() -> None:
     async with cluster() as world:
         assert await pooled(world, "u-owner", pool("later")) == ""
-        await as_(world, "u-owner").create(jobs.CONFIGS, jobs.config("later", WORKSPACE, endpoint=THEIRS), WORKSPACE)
+        await as_(world, "u-owner").create(
+            machine_jobs.CONFIGS, machine_jobs.config("later", WORKSPACE, endpoint=THEIRS), WORKSPACE
+        )
         await world.settle(15)
         said = await refusal(world)
         assert said.startswith("machine pool w: u-owner, who wrote endpoint of PaperConfig later, may not read Secret")
@@ -206,14 +208,14 @@ async def test_an_address_that_comes_later_than_its_name_is_refused_when_it_is_u
         assert (wait.code, wait.actor, wait.on and wait.on.name) == (Code.REFERENCE, Actor.USER, "later")
         assert not await sent_to(world, "endpoint")
         # The one who may not read the credential accepts nothing; the holder, who sees the config by now, does.
-        assert owner_references_of(await world.client.get(jobs.CONFIGS, "later", WORKSPACE))
+        assert owner_references_of(await world.client.get(machine_jobs.CONFIGS, "later", WORKSPACE))
         assert await written(world, "u-owner", ACCEPTED, "later") == ""
         await world.settle(15)
         assert await refusal(world) == said and not await sent_to(world, "endpoint")
         assert await written(world, "u-holder", {**ACCEPTED, "endpoint": "own.example.com"}, "later") == ""
         await world.settle(15)
         assert not await refusal(world) and await sent_to(world, "endpoint") == {"own.example.com"}
-        assert ACCEPT not in annotations_of(await world.client.get(jobs.CONFIGS, "later", WORKSPACE))
+        assert ACCEPT not in annotations_of(await world.client.get(machine_jobs.CONFIGS, "later", WORKSPACE))
 
 
 async def test_another_credential_is_not_sent_where_its_holder_did_not_say() -> None:
@@ -266,7 +268,7 @@ async def test_no_machine_is_made_with_the_address_of_a_user_who_lost_the_right(
         deployment = {"spec": {"replicas": 2}}
         await world.client.patch(MACHINE_DEPLOYMENTS, "a-w", deployment, WORKSPACE)
         await world.settle(120)
-        assert len((await world.client.list(jobs.MACHINES, WORKSPACE))["items"]) == 2 and len(world.jobs.made) == made
+        assert len((await world.client.list(machine_jobs.MACHINES, WORKSPACE))["items"]) == 2 and len(world.jobs.made) == made
         assert {each.code for each in waits(world)} == {Code.REFERENCE}
         # What is there goes with the credential that it was made with; what was never made has nothing to remove.
         await world.client.delete(CLUSTERS, "a", WORKSPACE)
@@ -289,7 +291,7 @@ async def test_a_machine_that_goes_shows_a_new_credential_only_to_an_address_of_
         await world.client.delete(CLUSTERS, "a", WORKSPACE)
         await world.settle(120)
         assert len(world.jobs.removed) < len(world.jobs.made)
-        (left,) = (await world.client.list(jobs.MACHINES, WORKSPACE))["items"]
+        (left,) = (await world.client.list(machine_jobs.MACHINES, WORKSPACE))["items"]
         assert "u-trusted, who wrote endpoint of PaperConfig small" in str(left["status"])
         assert await written(world, "u-holder", ACCEPTED) == ""
         await world.until("it is gone", lambda: is_gone(world), 600)
@@ -305,13 +307,13 @@ async def is_gone(world: ProvisioningWorld) -> bool:
 
 async def test_a_config_from_before_there_were_records_stays_in_use_and_is_no_way_in(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as before:
-        before.setattr(addresses, "record", lambda *_: "")
+        before.setattr(driver_addresses, "record", lambda *_: "")
         async with cluster(endpoint="own.example.com") as world:
             for user in ("u-owner", "u-holder"):
-                made = jobs.config(user, WORKSPACE, endpoint=f"{user}.example.com")
-                await as_(world, user).create(jobs.CONFIGS, made, WORKSPACE)
+                made = machine_jobs.config(user, WORKSPACE, endpoint=f"{user}.example.com")
+                await as_(world, user).create(machine_jobs.CONFIGS, made, WORKSPACE)
             before.undo()
-            assert ADDRESS_AUTHORS not in annotations_of(await world.client.get(jobs.CONFIGS, "small", WORKSPACE))
+            assert ADDRESS_AUTHORS not in annotations_of(await world.client.get(machine_jobs.CONFIGS, "small", WORKSPACE))
             # Also when its maker has lost the right, and after an edit elsewhere.
             assert await written(world, "u-owner", {"size": "l"}) == ""
             await world.settle(10)
@@ -321,7 +323,7 @@ async def test_a_config_from_before_there_were_records_stays_in_use_and_is_no_wa
             assert await pooled(world, "u-owner", pool("u-owner")) == ""
             await world.settle(15)
             assert "u-owner, who wrote endpoint of PaperConfig u-owner" in await refusal(world)
-            assert not owner_references_of(await world.client.get(jobs.CONFIGS, "u-owner", WORKSPACE))
+            assert not owner_references_of(await world.client.get(machine_jobs.CONFIGS, "u-owner", WORKSPACE))
             assert await pooled(world, "u-holder", pool("u-holder")) == ""
             await world.settle(15)
             assert not await refusal(world)

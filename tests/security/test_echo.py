@@ -11,14 +11,14 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from remuda.apiserver.http.lines import Lines
+from remuda.apiserver.http.connection_limits import Lines
 from remuda.apiserver.http.listener import Listener
-from remuda.gateway.audit import Record, render
-from remuda.gateway.callers import Callers
-from remuda.gateway.door import Door
+from remuda.gateway.auth.authenticator import Callers
+from remuda.gateway.server.audit_log import Record, render
+from remuda.gateway.server.handler import Door
 from remuda.kube.clock import SYSTEM_CLOCK
-from remuda.kube.misreading import Runner, reason
-from remuda.runtime.endpoints import Endpoints
+from remuda.kube.network.unreadable import Runner, reason
+from remuda.runtime.probe_server import Endpoints
 from tests.integration.gateway.identity_kit import LOGIN, Nothing, house
 
 SECRET = "Hunter2Hunter2"

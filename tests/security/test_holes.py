@@ -13,13 +13,13 @@ import aiohttp
 import pytest
 from yarl import URL
 
+from remuda.access.users.tokens import Presented
 from remuda.api.management_cattle_io import TOKENS
-from remuda.capi.clustercache.https import workload_target
-from remuda.cli.logs import JsonLines, TextLines
-from remuda.client.fetching import FetchError, _next
+from remuda.capi.clustercache.https_connector import workload_target
+from remuda.cli.programs.logs import JsonLines, TextLines
+from remuda.client.download import FetchError, _next
 from remuda.client.kubeconfig import ConfigError
 from remuda.kube.objects import GroupVersionResource
-from remuda.management.users.tokens import Presented
 from tests.integration.gateway.standing import Standing, standing, until
 
 CLUSTER_ROLE_BINDINGS = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterrolebindings")

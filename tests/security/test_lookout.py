@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.apiserver.encryption import Envelope, parse_keys, render_keys
+from remuda.apiserver.keys.encryption import Envelope, parse_keys, render_keys
 from remuda.kube.clock import Entropy
 from tests.lookout import Lookout
 

@@ -23,28 +23,28 @@ import remuda
 from remuda.api.management_cattle_io import SETTINGS
 from remuda.apiserver.webhook_client import CallError, Endpoint, WebhookClient
 from remuda.capi.clustercache import HttpsConnector
-from remuda.client.fetching import FetchError
-from remuda.kube import outbound
+from remuda.client.download import FetchError
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.errors import ApiError
+from remuda.kube.network import outbound
+from remuda.kube.network.outbound import Policy
 from remuda.kube.objects import Key, dig
-from remuda.kube.outbound import Policy
-from remuda.machines.access import MachineAccess
 from remuda.machines.driver import ASIDE, DriverError, Machine, Surroundings
-from remuda.machines.drivers.amazonec2.calls import Ec2, _session
+from remuda.machines.drivers.amazonec2.client import Ec2, _session
 from remuda.machines.drivers.amazonec2.driver import AmazonEC2
-from remuda.machines.drivers.digitalocean.calls import ADDRESS_VARIABLE, Api
+from remuda.machines.drivers.digitalocean.client import ADDRESS_VARIABLE, Api
 from remuda.machines.drivers.generic import Generic
 from remuda.machines.errors import Reason
-from remuda.machines.machineprovision.names import environment_name
-from remuda.machines.nodedrivers import downloads
+from remuda.machines.machine_access import MachineAccess
+from remuda.machines.machineprovision.well_known import environment_name
+from remuda.machines.nodedrivers import driver_downloads
 from remuda.machines.options import Options
-from remuda.machines.provision import foreign_hosts
+from remuda.machines.provisioner import external_driver_hosts
 from remuda.machines.runner.confinement import Around, environment
-from remuda.machines.runner.output import Output
-from remuda.machines.terminal import shell
-from remuda.rke import releasedata
-from remuda.rke.names import SECRETS
+from remuda.machines.runner.job_output import Output
+from remuda.machines.ssh_shell import shell
+from remuda.provisioning.releases import release_data
+from remuda.provisioning.well_known import SECRETS
 from tests.integration.gateway.standing import standing
 from tests.real.ports import free_port
 from tests.unit.machines.machineprovision.kit import CREDENTIAL, papers
@@ -257,7 +257,7 @@ def test_a_tenant_does_not_borrow_the_role_of_the_servers_machine() -> None:
 async def test_a_foreign_driver_does_not_run_with_a_refused_host(
     driver: str, words: list[str], environ: dict[str, str], fine: bool
 ) -> None:
-    checking = foreign_hosts.check(STANDARD, driver, ["create", f"--driver={driver}", *words], environ)
+    checking = external_driver_hosts.check(STANDARD, driver, ["create", f"--driver={driver}", *words], environ)
     if fine:
         await checking
         return
@@ -278,10 +278,10 @@ async def test_a_foreign_driver_does_not_run_with_a_refused_host(
     ],
 )
 def test_a_foreign_driver_does_not_say_why_a_connection_failed(line: str) -> None:
-    assert re.sub(r": (http|read)(?=: can't)", "", foreign_hosts.plainly(line)) == (
+    assert re.sub(r": (http|read)(?=: can't)", "", external_driver_hosts.plainly(line)) == (
         'Error: Post "https://10.0.0.5:443/sdk": can\'t be reached'
     )
-    assert foreign_hosts.plainly("Error: no such flavor") == "Error: no such flavor"
+    assert external_driver_hosts.plainly("Error: no such flavor") == "Error: no such flavor"
 
 
 # --- Jobs ---------------------------------------------------------------------------------------------------------------------
@@ -328,7 +328,7 @@ def test_a_jobs_log_tells_a_tenant_one_of_two_sentences_and_the_server_the_rest(
 
 
 def test_others_words_in_a_job_are_never_for_the_servers_log(capfd: pytest.CaptureFixture[str]) -> None:
-    from remuda.machines.provision.program import _say
+    from remuda.machines.provisioner.program import _say
 
     _say(f"{ASIDE}{ASIDE}all is well")
     assert capfd.readouterr().err == "all is well\n"
@@ -373,7 +373,7 @@ async def moving() -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-@pytest.mark.parametrize("fetcher", [downloads.fetcher, releasedata.fetcher], ids=["node driver", "release data"])
+@pytest.mark.parametrize("fetcher", [driver_downloads.fetcher, release_data.fetcher], ids=["node driver", "release data"])
 async def test_no_redirect_of_a_download_leads_to_a_metadata_service(fetcher: Any) -> None:
     async with moving() as url:
         for policy in (Policy.for_administrators, lambda: Policy.for_administrators("deny:127.0.0.0/8")):
@@ -406,27 +406,27 @@ CONNECTS = re.compile(
 )
 # Every place that connects somewhere, and whose the address is. A new one belongs under the policy, or says here why not.
 PLACES = {
-    "kube/outbound.py": "the policy itself",
-    "kube/outbound_http.py": "the policy itself",
+    "kube/network/outbound.py": "the policy itself",
+    "kube/network/outbound_http.py": "the policy itself",
     "client/https.py": "under the policy where a tenant names the server (capi/clustercache)",
-    "capi/clustercache/https.py": "under the policy",
-    "client/fetching.py": "under the policy for downloads and release data; a cluster agent fetches from its own server",
+    "capi/clustercache/https_connector.py": "under the policy",
+    "client/download.py": "under the policy for downloads and release data; a cluster agent fetches from its own server",
     "apiserver/webhook_client.py": "under the administrators' policy",
     "machines/ssh.py": "under the policy",
-    "machines/drivers/amazonec2/calls.py": "under the policy, by connections.py",
-    "machines/drivers/digitalocean/calls.py": "under the policy",
+    "machines/drivers/amazonec2/client.py": "under the policy, by connections.py",
+    "machines/drivers/digitalocean/client.py": "under the policy",
     "machines/drivers/container/engine.py": "a socket of this machine that the server's environment names",
-    "machines/provision/program.py": "the server that made the Job",
-    "gateway/pools.py": "the Kubernetes that the gateway stands before",
-    "gateway/downstreams.py": "through a cluster agent's tunnel",
+    "machines/provisioner/program.py": "the server that made the Job",
+    "gateway/proxy/connection_pool.py": "the Kubernetes that the gateway stands before",
+    "gateway/proxy/tunnel_downstreams.py": "through a cluster agent's tunnel",
     "tunnel/client.py": "a cluster agent, to its server",
-    "tunnel/pipe.py": "a cluster agent, to its own API",
-    "apiserver/store/etcd/grpc.py": "etcd, by the command line",
-    "apiserver/store/etcd/connection.py": "etcd, by the command line",
-    "distro/joining.py": "a host, to its cluster",
-    "distro/balancer.py": "a host, to its cluster",
-    "distro/node.py": "a host, to its cluster",
-    "agent/web.py": "a host",
+    "tunnel/dialing.py": "a cluster agent, to its own API",
+    "apiserver/storage/etcd/grpc.py": "etcd, by the command line",
+    "apiserver/storage/etcd/gateway.py": "etcd, by the command line",
+    "lab/distro/cluster/supervisor_client.py": "a host, to its cluster",
+    "lab/distro/api_balancer.py": "a host, to its cluster",
+    "lab/distro/node.py": "a host, to its cluster",
+    "agent/http_client.py": "a host",
     "hosts/curl.py": "a host",
     "client/oneshot.py": "a user's command",
 }
@@ -441,13 +441,13 @@ def test_every_place_that_connects_is_listed_with_whose_the_address_is() -> None
 
 def test_tls_is_verified_by_the_name_and_not_by_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """boto3 is given an address to connect to, and still asks for the certificate of the name."""
-    from remuda.machines.drivers.amazonec2 import connections
+    from remuda.machines.drivers.amazonec2 import outbound_connections
 
     class Connection:
         proxy, port, _dns_host = None, 443, "ec2.example"
 
     seen: list[str] = []
-    monkeypatch.setattr(connections, "_looked_up", lambda host, port: [(2, 1, 6, "", ("192.0.2.1", 443))])
+    monkeypatch.setattr(outbound_connections, "_looked_up", lambda host, port: [(2, 1, 6, "", ("192.0.2.1", 443))])
     connection = Connection()
-    connections._connected(connection, STANDARD, lambda: seen.append(connection._dns_host))
+    outbound_connections._connected(connection, STANDARD, lambda: seen.append(connection._dns_host))
     assert (seen, connection._dns_host) == (["192.0.2.1"], "ec2.example")

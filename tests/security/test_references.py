@@ -16,20 +16,20 @@ from remuda import api
 from remuda.api import cluster_x_k8s_io, management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
 from remuda.api.provisioning_cattle_io import CLUSTERS
 from remuda.api.provisioning_cattle_io.v1.cluster import ClusterSpec
-from remuda.api.rke_cattle_io.v1.controlplane import RKEControlPlaneSpec
+from remuda.api.rke_cattle_io.v1.rkecontrolplane import RKEControlPlaneSpec
 from remuda.api.schema import EACH, ENTRY, Form, Names, naming_fields
-from remuda.client.inprocess import InProcessClient
-from remuda.gateway.access import LocalAccess
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.gateway.auth.access_review import LocalAccess
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, annotations_of, dig, uid_of
+from remuda.lab.sim import machine_jobs
+from remuda.lab.sim.beginning import CRDS
 from remuda.machines import admission as machines
+from remuda.provisioning.admission import provider_objects as providers
+from remuda.provisioning.admission import references
+from remuda.provisioning.planner.render import needs
 from remuda.provisioning.references import ACCEPT, AUTHORS, Reference, References, references_in
-from remuda.provisioning.references import admission as references
-from remuda.rke import admission as providers
-from remuda.rke.planner.render import needs
-from remuda.runtime.admission import install
-from remuda.sim import jobs
-from remuda.sim.beginning import CRDS
+from remuda.runtime.admitted_types import install
 from tests.unit.management.roles.kit import WORKSPACE, House, house, provisioning_cluster
 
 Obj = dict[str, Any]
@@ -253,7 +253,7 @@ async def stands(fields: list[Field]) -> AsyncIterator[list[Stand]]:
         source, rbac = here.server.source, here.server.rbac
         for types in (references.admitted(source, rbac), machines.admitted(source, rbac), providers.admitted(source)):
             install(types, here.server.hooks, here.server.converters)
-        for crd in (*jobs.crds(*jobs.FIELDS), other_definition()):
+        for crd in (*machine_jobs.crds(*machine_jobs.FIELDS), other_definition()):
             await here.create(CRDS, crd)
         for role, user in (("admin", "u-admin"), ("user", "u-one"), ("user", "u-two"), ("user-base", "u-base")):
             await here.grant(role, user)

@@ -8,17 +8,17 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
+from remuda.access.rancher_conditions import condition_of
 from remuda.api.management_cattle_io import GLOBAL_ROLE_BINDINGS
 from remuda.api.provisioning_cattle_io import API_VERSION, CLUSTERS
-from remuda.client.inprocess import InProcessClient
-from remuda.gateway.waiting import Belongings
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.client.idempotent import find
+from remuda.gateway.server.waits_api import Belongings
 from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, owner_references_of, uid_of
-from remuda.management.conditions import condition_of
-from remuda.management.making import find
+from remuda.lab.sim import machine_jobs
+from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld, provisioning
 from remuda.provisioning.references import ACCEPT
-from remuda.rke.names import SECRETS
-from remuda.sim import jobs
-from remuda.sim.provisioning import WORKSPACE, ProvisioningWorld, provisioning
+from remuda.provisioning.well_known import SECRETS
 from tests.unit.management.roles.kit import global_binding, person
 
 Obj = dict[str, Any]
@@ -145,7 +145,7 @@ async def test_a_plan_shows_no_secret_that_the_author_of_its_cluster_may_not_rea
 
 async def test_a_config_is_its_makers_whoever_named_it_first() -> None:
     async with tenants() as world:
-        await want(world, "u-one", "a", machinePools=[jobs.pool("w", "ecw", 0, "small")])
+        await want(world, "u-one", "a", machinePools=[machine_jobs.pool("w", "ecw", 0, "small")])
         await world.settle(10)
 
         async def waits() -> str:
@@ -153,13 +153,13 @@ async def test_a_config_is_its_makers_whoever_named_it_first() -> None:
 
         before = await waits()
         assert before == "machine pool w: there is no PaperConfig fleet-default/small that u-one may use"
-        await as_(world, "u-two").create(jobs.CONFIGS, jobs.config("small", WORKSPACE, userdata="key"), WORKSPACE)
+        await as_(world, "u-two").create(machine_jobs.CONFIGS, machine_jobs.config("small", WORKSPACE, userdata="key"), WORKSPACE)
         await world.settle(30)
         assert await waits() == before
-        assert owner_references_of(await world.client.get(jobs.CONFIGS, "small", WORKSPACE)) == []
-        await want(world, "u-two", "b", machinePools=[jobs.pool("w", "ecw", 0, "small")])
+        assert owner_references_of(await world.client.get(machine_jobs.CONFIGS, "small", WORKSPACE)) == []
+        await want(world, "u-two", "b", machinePools=[machine_jobs.pool("w", "ecw", 0, "small")])
         await world.settle(30)
-        (owner,) = owner_references_of(await world.client.get(jobs.CONFIGS, "small", WORKSPACE))
+        (owner,) = owner_references_of(await world.client.get(machine_jobs.CONFIGS, "small", WORKSPACE))
         assert owner["uid"] == uid_of(await world.cluster("b"))
         assert await waits() == before
 
@@ -167,13 +167,13 @@ async def test_a_config_is_its_makers_whoever_named_it_first() -> None:
 async def test_a_job_gets_no_credential_but_the_one_that_its_cluster_was_given() -> None:
     async with tenants() as world:
         assert world.jobs is not None
-        await as_(world, "u-one").create(jobs.CONFIGS, jobs.config("small", WORKSPACE), WORKSPACE)
+        await as_(world, "u-one").create(machine_jobs.CONFIGS, machine_jobs.config("small", WORKSPACE), WORKSPACE)
         await secret(world, "cc-x", GLOBAL, **{"papercredentialConfig-key": "first"})
         await let_read(world, "u-one", "cc-x", GLOBAL)
-        pool = jobs.pool("w", "ecw", 1, "small", cloudCredentialSecretName=f"{GLOBAL}:cc-x")
+        pool = machine_jobs.pool("w", "ecw", 1, "small", cloudCredentialSecretName=f"{GLOBAL}:cc-x")
         await want(world, "u-one", "a", machinePools=[pool])
         await world.until("it is ready", lambda: world.is_ready("a"))
-        (machine,) = (await world.client.list(jobs.MACHINES, WORKSPACE))["items"]
+        (machine,) = (await world.client.list(machine_jobs.MACHINES, WORKSPACE))["items"]
         assert machine["status"]["cloudCredentialUID"] == uid_of(await world.client.get(SECRETS, "cc-x", GLOBAL))
 
         await world.client.delete(SECRETS, "cc-x", GLOBAL)

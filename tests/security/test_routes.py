@@ -15,17 +15,18 @@ from pathlib import Path
 
 from remuda.api.management_cattle_io import TOKENS
 from remuda.apiserver.http.listener import Listener
-from remuda.attached import Attached
+from remuda.app.attached import Attached
 from remuda.capi.admission import admitted as core_rules
-from remuda.clusteragent.reviewing import Reviewer
-from remuda.distro import authorities, settings
-from remuda.distro.state import State
-from remuda.distro.supervisor import Door
-from remuda.gateway.assembly import Gateway
-from remuda.gateway.routing import Route, Who
+from remuda.gateway.gateway import Gateway
+from remuda.gateway.server.routing import Route, Who
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.objects import GroupVersionResource
-from remuda.runtime.webhooks import WebhookServer
+from remuda.lab.distro.cluster.supervisor import Door
+from remuda.lab.distro.config import settings
+from remuda.lab.distro.pki import authorities
+from remuda.lab.distro.state import State
+from remuda.runtime.webhook_server import WebhookServer
+from remuda.tunnel.clusteragent.token_review import Reviewer
 from tests.integration.gateway.standing import Standing, standing, until
 from tests.unit.gateway.test_registrations import crt_secret
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from remuda.access.users.tokens import Presented
 from remuda.kube.objects import GroupVersionResource
-from remuda.management.users.tokens import Presented
 from tests.integration.gateway.standing import Standing, standing, until
 
 SECRETS = GroupVersionResource("", "v1", "secrets")

@@ -20,30 +20,30 @@ UNSAFE = re.compile(
 # Compared with == though they are called so: by the digest of what was shown, or nothing that anybody outside can try.
 COMPARED = {
     # Digests, of what was shown and of what is kept.
-    "gateway/registrations.py: digest(token) == wanted",
-    "rke/hosts.py: _digest_of(token) != [digest(text)]",
-    "rke/hosts.py: _shown_by(token) != [digest(text)]",
+    "gateway/registration/registration_tokens.py: digest(token) == wanted",
+    "provisioning/nodes/host_registration.py: _digest_of(token) != [digest(text)]",
+    "provisioning/nodes/host_registration.py: _shown_by(token) != [digest(text)]",
     # What this server wrote, with what it is about to write.
-    "management/clusters/registration.py: issued.token != found.token",
-    "apiserver/encryption.py: keys.setdefault(name, secret) != secret",
-    "sim/distribution.py: member.config.get('token') != self._tokens[1]",
-    "sim/distribution.py: tokens != self._tokens",
+    "access/clusters/clusterregistrationtoken.py: issued.token != found.token",
+    "apiserver/keys/encryption.py: keys.setdefault(name, secret) != secret",
+    "lab/sim/distribution.py: member.config.get('token') != self._tokens[1]",
+    "lab/sim/distribution.py: tokens != self._tokens",
     # Names and marks, which are public.
     "apiserver/server.py: prefix == secrets",
-    "machines/drivers/amazonec2/keys.py: tags.read(pair).get(tags.TOKEN) == machine.token",
-    "machines/drivers/container/__init__.py: seen.labels.get(_TOKEN) == machine.token",
+    "machines/drivers/amazonec2/key_pairs.py: tags.read(pair).get(tags.TOKEN) == machine.token",
+    "machines/drivers/container/driver.py: seen.labels.get(_TOKEN) == machine.token",
     "machines/orphans.py: namespace == global_credentials",
 }
 # Where nobody's certificate is looked at, and why that is right.
 UNVERIFIED = {
-    "agent/web.py": "a plan's probe, a registry's configuration or a kubeconfig says so",
-    "distro/joining.py": "the CA is fetched, and believed by the hash in the token",
+    "agent/http_client.py": "a plan's probe, a registry's configuration or a kubeconfig says so",
+    "lab/distro/cluster/supervisor_client.py": "the CA is fetched, and believed by the hash in the token",
     "tunnel/client.py": "the CA is fetched, and believed by its checksum",
     "client/tls.py": "a kubeconfig says insecure-skip-tls-verify",
     "hosts/curl.py": "somebody says --insecure",
 }
 # Who makes a context for listening; tests/security/test_tls.py tries each.
-LISTENERS = {"apiserver/http/listener.py", "gateway/certificates.py", "runtime/webhooks.py"}
+LISTENERS = {"apiserver/http/listener.py", "gateway/server/serving_certificate.py", "runtime/webhook_server.py"}
 UNSAFE_CALLS = {
     "eval",
     "exec",
@@ -142,7 +142,7 @@ def test_every_context_is_made_for_tls_1_2_and_newer() -> None:
         assert made[name] <= text.count("minimum_version = ssl.TLSVersion.TLSv1_"), name
         assert not re.search(r"TLSVersion\.(TLSv1(_1)?\b|SSL|MINIMUM)|PROTOCOL_(TLSv1|SSL)|OP_LEGACY|SECLEVEL=[01]", text), name
     # One place makes those that listen, for all who do.
-    assert {name for name, text in _read()[0].items() if "PROTOCOL_TLS_SERVER" in text} == {"kube/tls.py"}
+    assert {name for name, text in _read()[0].items() if "PROTOCOL_TLS_SERVER" in text} == {"kube/network/tls.py"}
     assert {name for name, text in _read()[0].items() if "tls.server_context()" in text} == LISTENERS
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from remuda.apiserver.http.listener import server_context
-from remuda.apiserver.pki import Pki
-from remuda.gateway import certificates
+from remuda.apiserver.keys.pki import Pki
+from remuda.gateway.server import serving_certificate
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
-from remuda.runtime.webhooks import WebhookServer
+from remuda.runtime.webhook_server import WebhookServer
 
 ALERT, PROTOCOL_VERSION, HANDSHAKE_FAILURE = 21, 70, 40
 TLS_1_0, TLS_1_1, TLS_1_2 = 0x0301, 0x0302, 0x0303
@@ -50,8 +50,8 @@ def _listener(pki: Pki) -> ssl.SSLContext:
 
 
 def _given(pki: Pki) -> ssl.SSLContext:
-    files = certificates.Files(pki.serving_certificate, pki.serving_key)
-    return certificates.ServingCertificate(files, SYSTEM_CLOCK).context
+    files = serving_certificate.Files(pki.serving_certificate, pki.serving_key)
+    return serving_certificate.ServingCertificate(files, SYSTEM_CLOCK).context
 
 
 def _webhooks(pki: Pki) -> ssl.SSLContext:

@@ -6,7 +6,7 @@ runs it, and the result goes back into the same Secret. The protocol is rancher-
 in both directions, so either agent serves either server.
 
 Standard library only, Python 3.9 or newer, and nothing of ours is imported: the directory becomes one file,
-``remuda-agent.pyz``, for hosts that have nothing but a Python (``remuda.systemagent`` builds it).
+``remuda-agent.pyz``, for hosts that have nothing but a Python (``remuda.agent.install`` builds it).
 """
 
 from __future__ import annotations

@@ -10,19 +10,19 @@ import sys
 import threading
 from typing import IO, NoReturn
 
-from . import __version__, log, stage
-from .apply import Engine
+from . import __version__, log, stage_process
+from .ca_trust import Trusting
 from .clock import Clock
 from .config import DEFAULT_CONFIG, Config, load_config, load_connection
 from .errors import AgentError, ConfigError
-from .kubeapi import KubeApi
-from .local import Local
+from .local_mode import Local
+from .plan_secret import KubeApi
+from .plan_secret_watch import SecretWatch
+from .plans.apply import Engine
 from .progress import Progress
-from .remote import Remote
+from .remote_mode import Remote
 from .selfupdate import Program
-from .stage import archive
-from .trusting import Trusting
-from .watch import SecretWatch
+from .stage_process import archive
 
 _USAGE = """usage: remuda-agent COMMAND
 
@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _command(args)
     except AgentError as reason:
-        print(f"{stage.VOICE}{reason}", file=sys.stderr)  # noqa: T201 - this is a command's voice
+        print(f"{stage_process.VOICE}{reason}", file=sys.stderr)  # noqa: T201 - this is a command's voice
         return 1
 
 
@@ -74,7 +74,7 @@ def _command(args: list[str]) -> int:
     elif args == ["check"]:
         check()
     elif args[:1] == ["stage"] and len(args) == 6:
-        stage.main(stage.Wish(*args[1:]))
+        stage_process.main(stage_process.Wish(*args[1:]))
     elif args in (["version"], ["--version"], ["-v"]):
         print(f"remuda-agent {__version__}")  # noqa: T201
     else:

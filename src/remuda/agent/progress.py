@@ -11,7 +11,7 @@ import threading
 
 from .clock import Clock
 from .errors import ApiError
-from .kubeapi import KubeApi
+from .plan_secret import KubeApi
 
 _RING = 200
 _LONGEST = 1000

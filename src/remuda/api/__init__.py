@@ -1,6 +1,6 @@
 """Our API types, one package per group, and the CustomResourceDefinitions that are generated from them.
 
-Types are written in the words of :mod:`.schema`; :mod:`.definitions` says how a kind is declared. A group is a package with
+Types are written in the words of :mod:`.schema`; :mod:`.crd` says how a kind is declared. A group is a package with
 a module `kinds` that has a tuple `KINDS`; it is imported when its definitions are asked for, not before.
 """
 
@@ -10,15 +10,8 @@ from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
-from . import (
-    cluster_cattle_io,
-    cluster_x_k8s_io,
-    management_cattle_io,
-    plan_cattle_io,
-    provisioning_cattle_io,
-    rke_cattle_io,
-)
-from .definitions import Kind, definition
+from . import cluster_cattle_io, cluster_x_k8s_io, management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
+from .crd import Kind, definition
 
 _GROUPS = {
     cluster_cattle_io.GROUP: "cluster_cattle_io",
@@ -39,7 +32,7 @@ def kinds(groups: Iterable[str] | None = None) -> list[Kind]:
         raise KeyError(f"no such API group: {', '.join(unknown)}; there are: {', '.join(sorted(_GROUPS))}")
     found: list[Kind] = []
     for group in wanted:
-        found += import_module(f"{__name__}.{_GROUPS[group]}.kinds").KINDS
+        found += import_module(f"{__name__}.{_GROUPS[group]}.crds").KINDS
     return sorted(found, key=lambda kind: kind.name)
 
 

@@ -16,7 +16,7 @@ docstring. Words of a list's items stand with the item: `list[Annotated[str, Len
 hold wherever the class is used; a class that extends it does not inherit them. A field that names another object says so with
 :class:`Names`; that adds nothing to the schema, and :func:`naming_fields` lists those fields.
 
-Nothing is made before somebody asks. :mod:`.definitions` makes whole CustomResourceDefinitions of these schemas.
+Nothing is made before somebody asks. :mod:`.crd` makes whole CustomResourceDefinitions of these schemas.
 """
 
 from __future__ import annotations

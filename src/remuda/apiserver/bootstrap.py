@@ -10,15 +10,15 @@ import ipaddress
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from remuda.kube import jsonio
+from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionKind, name_of, namespace_of
 
-from .api import Api
-from .authz import bootstrap as roles
+from .auth import bootstrap_policy as roles
 from .builtin.core.service_addresses import SERVICE_RANGE
-from .calls import Call, DeleteOptions
 from .verbs import create, delete, update
+from .verbs.call import Call, DeleteOptions
+from .verbs.context import Api
 
 Obj = dict[str, Any]
 

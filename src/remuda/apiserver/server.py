@@ -1,7 +1,7 @@
 """The API server, put together: store, cache, registry, access control, admission, and the HTTPS door.
 
 :class:`Server` serves the API alone; the controllers that a Kubernetes needs besides (garbage collection, namespaces, …) are
-added by :mod:`remuda.embedded`, which is what `remuda serve` runs.
+added by :mod:`remuda.app.embedded`, which is what `remuda serve` runs.
 """
 
 from __future__ import annotations
@@ -17,65 +17,68 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng
 
-from . import bootstrap, builtin_resources, guards, keys, opening
+from . import bootstrap, startup
 from .admission.chain import Chain as AdmissionChain
 from .admission.chain import Hooks
-from .admission.defaults import (
+from .admission.default_plugins import (
     CertificateSubjectRestriction,
     DefaultTolerationSeconds,
     Priority,
     StorageObjectInUseProtection,
     TaintNodesByCondition,
 )
-from .admission.namespaces import NamespaceLifecycle
-from .admission.serviceaccounts import ServiceAccounts
-from .admission.topology import PodTopologyLabels
+from .admission.namespace_lifecycle import NamespaceLifecycle
+from .admission.pod_topology import PodTopologyLabels
+from .admission.service_account import ServiceAccounts
+from .admission.webhook_registry import Escalation, RegistryKinds
 from .admission.webhooks import MutatingWebhooks, ValidatingWebhooks
-from .api import Api, Source
-from .authn import Chain
-from .authn.certificates import CertificateAuthenticator, Retired
-from .authn.issuer import TokenIssuer
-from .authn.lastused import LastUsed
-from .authn.serviceaccounts import ServiceAccountAuthenticator
-from .authn.tokens import TokenKeys
-from .authz.escalation import EscalationGuard
-from .authz.rbac import Rbac
-from .builtin.core.service_ledger import ServiceLedger, guards_of
-from .cache import Cache, Opener
-from .calls import Call
-from .conversion import Converter, InProcess
-from .conversion.webhook import WebhookConverter
-from .custom import CustomResources
-from .encryption import Envelope
-from .flow import Flow
-from .history import Past
+from .auth.authenticator import Chain
+from .auth.client_certificates import CertificateAuthenticator, Retired
+from .auth.escalation import EscalationGuard
+from .auth.legacy_token_use import LastUsed
+from .auth.review_services import Services
+from .auth.service_accounts import ServiceAccountAuthenticator
+from .auth.token_issuer import TokenIssuer
+from .auth.token_keys import TokenKeys
+from .background import Upkeep
+from .builtin import registration
+from .builtin.core.service_allocations import ServiceLedger, guards_of
+from .cache.watch_cache import Cache, Opener
+from .crd.conversion import Converter, InProcess
+from .crd.custom_resources import CustomResources
+from .crd.webhook_conversion import WebhookConverter
+from .history.past import Past
+from .http.connection_limits import DEFAULT_ROOM, Lines, Room
 from .http.handler import Handler
-from .http.lines import DEFAULT_ROOM, Lines, Room
 from .http.listener import Listener, Watchman, serve_anew, server_context
-from .kinds import Escalation, RegistryKinds
-from .metrics import Metrics
-from .pages import Pages
-from .pki import Pki, new_key_pem
-from .presence import Presence
-from .resources import Registry
-from .reviews import Services
-from .rotation.followers import Followers
-from .rotation.pages import RotationPages
-from .rotation.places import Place
-from .rotation.rotations import Rotations
-from .store import HistoryStore, Store
-from .store.memory import Base, MemoryStore
-from .store.sqlite import SqliteStore
-from .subresources import Subresources
-from .upkeep import Upkeep
+from .http.metrics import Metrics
+from .http.nonresource_paths import Pages
+from .http.rotation_paths import RotationPages
+from .keys.ca_followers import Followers
+from .keys.encryption import Envelope
+from .keys.key_places import Place
+from .keys.pki import Pki, new_key_pem
+from .keys.rotation import Rotations
+from .limits.flow_control import Flow
+from .registry.resources import Registry
+from .replicas import allocation_locks
+from .replicas.server_leases import Presence
+from .storage import key_layout
+from .storage.memory import Base, MemoryStore
+from .storage.sqlite import SqliteStore
+from .storage.store import HistoryStore, Store
 from .verbs import patch
-from .watching import Feeds
+from .verbs.call import Call
+from .verbs.context import Api, Source
+from .verbs.subresources import Subresources
+from .watch.watchers import Feeds
 from .webhook_client import NoServices, WebhookClient
 
 if TYPE_CHECKING:
-    from .store.etcd import EtcdConfig
+    from .storage.etcd import EtcdConfig
 
 logger = logging.getLogger(__name__)
 Obj = dict[str, Any]
@@ -88,7 +91,7 @@ class Config:
     """`data_dir` None keeps everything in memory: for tests, simulation and preview.
 
     With `etcd` the state is there, and other servers may work on it, too. They have the same keys, by `pki_dir` or by `token`
-    (:mod:`.agreement`); the data directory then has only what this server has of its own.
+    (:mod:`.keys.key_agreement`); the data directory then has only what this server has of its own.
     """
 
     data_dir: Path | None
@@ -182,7 +185,7 @@ class Server:
         self.registry = Registry()
         prefix = config.etcd.prefix if config.etcd is not None else ""
         sealed = _Sealed(envelope, prefix) if envelope is not None else None
-        secrets = keys.prefix_for("", "secrets", builtin=True)
+        secrets = key_layout.prefix_for("", "secrets", builtin=True)
         self.cache = Cache(store, lambda prefix: sealed if prefix == secrets else None, clock, config.entropy)
         self.feeds = Feeds(lambda: self.cache.revision)
         self.hooks = Hooks()
@@ -228,14 +231,14 @@ class Server:
     @classmethod
     async def open(cls, config: Config) -> Server:
         """Everything but the listener: state loaded, bootstrap objects there, in-process clients may call."""
-        store = await opening.open_store(config)
+        store = await startup.open_store(config)
         presence: Presence | None = None
         try:
-            presence = await opening.announced(config, store)
-            pki, envelope = await opening.open_keys(config, store)
+            presence = await startup.announced(config, store)
+            pki, envelope = await startup.open_keys(config, store)
             server = cls(config, store, envelope, pki)
             server.presence = presence
-            place = opening.place_of_keys(config, store)
+            place = startup.place_of_keys(config, store)
             try:
                 await server._start(place)
             except BaseException:
@@ -255,7 +258,7 @@ class Server:
             self.cache.on_unknown_key = self.rotations.look_for_keys
             await self.rotations.start()
         await self.cache.start()
-        builtin_resources.register(self.registry, self.cache, clock)
+        registration.register(self.registry, self.cache, clock)
         services_kind = self.registry.resource("", "services")
         assert services_kind is not None
         services_kind.reserve, services_kind.holds = ServiceLedger(self.source).reserve, guards_of
@@ -293,7 +296,9 @@ class Server:
         self.past = self.handler.past = Past(self.api, self.rbac, self.history, custom, self.flow)
         self.source.subscribe("apiextensions.k8s.io", "customresourcedefinitions", custom.changed)
         if self.store.shared:
-            await guards.repair(self.store, services_kind.bucket.prefix, lambda kv: self.cache.entry_of(kv).object(), guards_of)
+            await allocation_locks.repair(
+                self.store, services_kind.bucket.prefix, lambda kv: self.cache.entry_of(kv).object(), guards_of
+            )
         await bootstrap.ensure(self.api, config.port, with_roles=config.default_roles)
         self.upkeep = Upkeep(self)
         self.upkeep.start()

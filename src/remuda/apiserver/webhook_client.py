@@ -4,7 +4,8 @@ People search for these texts, and tests of other projects match on them, so a r
 `Post "https://…": dial tcp 127.0.0.1:1: connect: connection refused` here too. Connections are kept and reused per
 address and CA bundle; proxies in the environment are ignored, since a proxy between an API server and its webhooks is
 almost never meant. Which addresses may be connected to is said by `policy`: webhooks are administrators' objects, and one on this
-machine is usual. What is asked and answered is the business of :mod:`.admission.reviews` and :mod:`.conversion.webhook`.
+machine is usual. What is asked and answered is the business of :mod:`.admission.webhook_reviews` and
+:mod:`.crd.webhook_conversion`.
 """
 
 from __future__ import annotations
@@ -23,12 +24,13 @@ import aiohttp
 from cryptography import x509
 from yarl import URL
 
-from remuda.kube import jsonio, outbound, outbound_http, yamlio
 from remuda.kube.clock import Clock, deadline
+from remuda.kube.encoding import jsonio, yamlio
 from remuda.kube.errors import ApiError, go_quote
+from remuda.kube.network import outbound, outbound_http
+from remuda.kube.object_reader import ObjectSource
 
-from . import flow
-from .source import ObjectSource
+from .limits import flow_control
 
 Obj = dict[str, Any]
 
@@ -107,7 +109,7 @@ class WebhookClient:
         """Post a review as JSON; the review that came back. CallError for everything that goes wrong."""
         shown = f"{endpoint.url}?timeout={seconds}s"
         try:
-            async with flow.stepped_out(), deadline(self._clock, seconds):
+            async with flow_control.stepped_out(), deadline(self._clock, seconds):
                 status, content_type, data = await self._exchange(endpoint, shown, jsonio.dumps(review))
         except TimeoutError:
             raise CallError(f"Post {go_quote(shown)}: context deadline exceeded") from None

@@ -13,7 +13,7 @@ from remuda.kube.objects import GroupVersionResource, name_of
 from remuda.runtime import Informer, Informers
 from remuda.runtime.informer import without_managed_fields
 
-from .names import CLUSTER_NAME, kubeconfig_secret
+from .well_known import CLUSTER_NAME, kubeconfig_secret
 
 Obj = dict[str, Any]
 

@@ -2,18 +2,18 @@
 
 A reference names group, kind and name. The CRD of that kind carries `cluster.x-k8s.io/<contract>: <version>[_<version>…]`; the
 newest contract that we know wins, then the newest version that it lists. CRDs are found by group and kind, so a provider that
-spells its plural unusually is found, too. :mod:`.externals` reads the objects, :mod:`.fields` their fields.
+spells its plural unusually is found, too. :mod:`.external_objects` reads the objects, :mod:`.contract_fields` their fields.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from remuda.apiserver.discovery import version_order
+from remuda.apiserver.discovery.documents import version_order
 from remuda.kube.objects import GroupVersion, GroupVersionResource, dig, labels_of
 from remuda.runtime import Informer, Informers
 
-from .names import DOMAIN
+from .well_known import DOMAIN
 
 Obj = dict[str, Any]
 

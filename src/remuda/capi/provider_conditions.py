@@ -11,9 +11,9 @@ import re
 from typing import Any
 
 from remuda.kube.clock import parse_rfc3339, rfc3339
-from remuda.kube.condition_sums import Sum
+from remuda.kube.condition_summaries import Sum
+from remuda.kube.condition_summaries_v1beta1 import LegacySum
 from remuda.kube.conditions import FALSE, TRUE, UNKNOWN
-from remuda.kube.legacy_sums import LegacySum
 from remuda.kube.objects import dig, with_path
 
 Obj = dict[str, Any]

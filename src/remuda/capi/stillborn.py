@@ -9,7 +9,7 @@ from typing import Any
 
 from remuda.kube.objects import annotations_of, dig, is_being_deleted
 
-from .names import HOLDS_DATA
+from .well_known import HOLDS_DATA
 
 Obj = dict[str, Any]
 

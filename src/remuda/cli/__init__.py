@@ -1,8 +1,8 @@
 """The remuda command: one module per command, imported when it is called.
 
 `remuda version` and `--help` must feel instant, so nothing here imports the server, the client or aiohttp. A command is a
-click command in a module of its own; :mod:`remuda.cli.app` lists them, :mod:`remuda.cli.exits` turns what goes wrong into
-one sentence and an exit code.
+click command in a module of its own; :mod:`remuda.cli.command_tree` lists them, :mod:`remuda.cli.exit_codes` turns what goes
+wrong into one sentence and an exit code.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ __all__ = ["complete_plugin", "main", "plugin"]
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The entry point of the `remuda` program."""
-    from .app import cli
-    from .exits import run
+    from .command_tree import cli
+    from .exit_codes import run
 
     sys.exit(run(cli, arguments))
 
 
 def plugin() -> NoReturn:
     """The entry point of `kubectl-remuda`, which makes the same commands `kubectl remuda …`."""
-    from .app import cli
-    from .exits import run
+    from .command_tree import cli
+    from .exit_codes import run
 
     sys.exit(run(cli, program="kubectl remuda"))
 

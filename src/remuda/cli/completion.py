@@ -17,7 +17,7 @@ def command(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from .app import cli
+    from .command_tree import cli
 
     found = get_completion_class(shell)
     assert found is not None
@@ -34,7 +34,7 @@ def completed(words: list[str]) -> list[str]:
     """How a command line could go on, whose last word is unfinished; as kubectl's scripts want to be told it."""
     from click.shell_completion import ShellComplete
 
-    from .app import cli
+    from .command_tree import cli
 
     *before, last = words or [""]
     found = ShellComplete(cli, {}, "remuda", "_REMUDA_COMPLETE").get_completions(before, last)

@@ -1,5 +1,10 @@
-"""One async client of a Kubernetes API, with two ways in: in-process (embedded) and HTTPS (any Kubernetes)."""
+"""One async client of a Kubernetes API. Controllers know `interface.Client` and nothing else of a server.
 
-from .api import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, WatchEvent
+`https` is the implementation for any Kubernetes (`transport`, `kubeconfig`, `credentials`, `proxies`, `tls`, `responses`).
+The in-process implementation is `apiserver/inprocess`; informers are `runtime/`.
+Begin with `interface`.
+"""
+
+from .interface import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, WatchEvent
 
 __all__ = ["APPLY_PATCH", "JSON_PATCH", "MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "Client", "WatchEvent"]

@@ -12,8 +12,8 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from remuda.kube import jsonio
 from remuda.kube.clock import Clock, deadline, parse_rfc3339
+from remuda.kube.encoding import jsonio
 
 from .kubeconfig import ConfigError, ExecPlugin, Target
 

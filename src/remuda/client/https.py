@@ -1,4 +1,4 @@
-"""The :class:`~remuda.client.api.Client` for any Kubernetes, over HTTPS.
+"""The :class:`~remuda.client.interface.Client` for any Kubernetes, over HTTPS.
 
 One instance is one server and one identity (:mod:`remuda.client.kubeconfig` finds both). Requests and watches have a bounded
 pool of connections each, so that many watches never keep a request from being sent. A GET that the server asks to repeat
@@ -23,14 +23,15 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from remuda import __version__
-from remuda.kube import jsonio, outbound, outbound_http
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, deadline
+from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
+from remuda.kube.network import outbound, outbound_http
 from remuda.kube.objects import GroupVersionResource, namespace_of
 
-from . import answers
-from .api import APPLY_PATCH, MERGE_PATCH, Obj, WatchEvent, named
+from . import responses
 from .credentials import Credential, CredentialSource, source_for
+from .interface import APPLY_PATCH, MERGE_PATCH, Obj, WatchEvent, named
 from .kubeconfig import ConfigError, Target, discover, load, select
 from .proxies import proxy_for
 from .tls import ContextOnDemand, client_context
@@ -56,7 +57,9 @@ class Unreachable(ApiError):
 
 
 class NotConnected(ApiError):
-    """As Unreachable, of a server that a tenant named: the text is one of two sentences (:func:`remuda.kube.outbound.told`)."""
+    """As Unreachable, of a server that a tenant named: the text is one of two sentences
+    (:func:`remuda.kube.network.outbound.told`).
+    """
 
     def __init__(self, server: str, error: BaseException) -> None:
         super().__init__(503, "ServiceUnavailable", outbound.told(error, server))
@@ -146,7 +149,7 @@ class HttpsClient:
             "resourceVersionMatch": resource_version_match,
         }
         accept = _PARTIAL_LIST if metadata_only else ""
-        return answers.named_items(await self._object("GET", object_path(resource, namespace), query, accept=accept))
+        return responses.named_items(await self._object("GET", object_path(resource, namespace), query, accept=accept))
 
     async def create(
         self,
@@ -242,14 +245,14 @@ class HttpsClient:
     ) -> Obj:
         query = {"labelSelector": labels, "fieldSelector": fields}
         options = _delete_options(propagation, None, "", "", False)
-        return answers.named_items(await self._object("DELETE", object_path(resource, namespace), query, options))
+        return responses.named_items(await self._object("DELETE", object_path(resource, namespace), query, options))
 
     async def raw(
         self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None, accept: str = ""
     ) -> Any:
         """`accept`: the form in which the answer is wanted; it must be one of JSON."""
         content, media_type = await self._request(method, path, query or {}, body, accept=accept)
-        return answers.value(content, media_type)
+        return responses.value(content, media_type)
 
     async def content(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
         """What a path gives, whatever it is."""
@@ -297,7 +300,7 @@ class HttpsClient:
                 server_hostname=self.target.tls_server_name or None,
             ) as response:
                 if response.status >= 400:
-                    return answers.failure(response.status, await self._read(response), response.headers, "GET", path)
+                    return responses.failure(response.status, await self._read(response), response.headers, "GET", path)
         except (*_CUT, TimeoutError) as error:
             return self._unreached(error, _reason(error))
         return ApiError(status, "InternalError", f"{self.target.server} opens no websocket")
@@ -330,13 +333,13 @@ class HttpsClient:
         accept = _PARTIAL if metadata_only else ""
         async with self.lines(object_path(resource, namespace), query, accept) as lines:
             async for line in lines:
-                yield answers.event(line)
+                yield responses.event(line)
 
     @asynccontextmanager
     async def lines(self, path: str, query: Mapping[str, str], accept: str = "") -> AsyncIterator[AsyncIterator[bytes]]:
         """A watch as it comes, once the server has begun to answer."""
         async with self._streaming(path, query, accept) as response:
-            yield answers.lines(response.content.iter_any(), _CUT, self._largest)
+            yield responses.lines(response.content.iter_any(), _CUT, self._largest)
 
     @asynccontextmanager
     async def _streaming(self, path: str, query: Mapping[str, str], accept: str) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -373,7 +376,7 @@ class HttpsClient:
         self, method: str, path: str, query: Mapping[str, str], body: Any = None, content_type: str = "", accept: str = ""
     ) -> Obj:
         content, media_type = await self._request(method, path, query, body, content_type, accept)
-        found = answers.value(content, media_type)
+        found = responses.value(content, media_type)
         if not isinstance(found, dict):
             raise ApiError(500, "InternalError", f"{method} {path} on {self.target.server} gave no JSON object")
         return found
@@ -401,7 +404,7 @@ class HttpsClient:
             size += len(piece)
             if size > self._largest:
                 response.close()
-                raise answers.too_long(self._largest)
+                raise responses.too_long(self._largest)
         return b"".join(pieces)
 
     async def _answered(
@@ -419,16 +422,16 @@ class HttpsClient:
         refused = False
         for attempt in range(RETRIES + 1):
             response = await self._send(method, path, query, body, content_type, accept, streaming)
-            for warning in answers.warnings(response.headers.getall("Warning", ())):
+            for warning in responses.warnings(response.headers.getall("Warning", ())):
                 self._on_warning(warning)
             if 200 <= response.status < 300:
                 return response
             async with response:
-                error = answers.failure(response.status, await self._read(response), response.headers, method, path)
+                error = responses.failure(response.status, await self._read(response), response.headers, method, path)
             if response.status == 401 and not refused and self._credentials.forget():
                 refused = True
                 continue
-            pause = answers.pause(response.status, response.headers) if method == "GET" else None
+            pause = responses.pause(response.status, response.headers) if method == "GET" else None
             if pause is None or attempt == RETRIES:
                 try:
                     raise error

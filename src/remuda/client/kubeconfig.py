@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from remuda.kube import yamlio
+from remuda.kube.encoding import yamlio
 
 Obj = dict[str, Any]
 

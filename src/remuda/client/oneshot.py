@@ -12,7 +12,7 @@ import ssl
 from typing import Any
 from urllib.parse import urlsplit
 
-from remuda.kube import jsonio
+from remuda.kube.encoding import jsonio
 
 from .kubeconfig import Target
 from .tls import client_context

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from remuda.access.clusters.server_settings import Server
+from remuda.access.clusters.well_known import FLEET_LOCAL, NAMESPACES
+from remuda.access.default_objects import Standing
 from remuda.api.management_cattle_io import API_VERSION, FLEET_WORKSPACES, GROUP
+from remuda.client.idempotent import make
 from remuda.kube.objects import Key, annotations_of, is_being_deleted, labels_of, name_of
-from remuda.kube.objectsets import marks, without_marks
 from remuda.kube.owners import reference
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.management.clusters.names import FLEET_LOCAL, NAMESPACES
-from remuda.management.clusters.server import Server
-from remuda.management.making import make
-from remuda.management.standing import Standing
+from remuda.kube.wrangler import marks, without_marks
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, synced
 
 Obj = dict[str, Any]

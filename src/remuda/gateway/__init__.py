@@ -1,6 +1,8 @@
-"""The one HTTPS door: who comes in, with what, and what is remembered of it.
+"""The one HTTPS door: every request to a management server passes here.
 
-What a request goes through, in this order: :mod:`.targets` and :mod:`.headers` (is there one way to read it?), :mod:`.throttle`
-(not too much of it), :mod:`.credentials` and :mod:`.login` (who is it?), :mod:`.csrf` (is it theirs?), and
-at the end :mod:`.audit`. :mod:`.certificates` and, below, :mod:`remuda.management.settings` are what the door itself stands on.
+Folders: `server` (listener side: one request, routing, audit), `auth` (users, tokens, sessions), `registration`
+(clusters and hosts come in), `agents` (cluster agents and their tunnels), `proxy` (requests to downstream clusters
+and to a foreign management API).
+Not here: the Kubernetes API itself (`apiserver`), which controllers run (`app`), the tunnel's protocol (`tunnel`).
+Read :mod:`.gateway` first: it lists all parts; then :mod:`.server.handler`.
 """

@@ -14,9 +14,9 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from . import records
+from . import host_record
 from .errors import HostError
-from .places import Place
+from .host_directory import Place
 
 # 127.0.x.y is what everybody else uses, 127.53.x.y and below some resolvers.
 _FIRST_NETWORK, _NETWORKS = 64, 128
@@ -101,7 +101,7 @@ def _noted(note: Path) -> str:
 
 def _is_at(place: Place, address: str) -> bool:
     try:
-        return records.read(place.record).address == address
+        return host_record.read(place.record).address == address
     except (OSError, HostError):
         # A host that is being made has no record yet; what was left by a killed one goes with its directory.
         return place.directory.is_dir()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from . import control
+from . import control_socket
 from .errors import HostError
-from .places import Place
+from .host_directory import Place
 
 
 def main(arguments: list[str]) -> int:
@@ -16,7 +16,7 @@ def main(arguments: list[str]) -> int:
         return _journal(place, given)
     wanted = {"reboot": ["reboot"], "poweroff": ["poweroff"], "shutdown": _shutdown(given)}.get(program, given)
     try:
-        code, out, err = control.ask(place.control, wanted)
+        code, out, err = control_socket.ask(place.control, wanted)
     except HostError as error:
         print(error, file=sys.stderr)  # noqa: T201 - a command's voice
         return 1
@@ -31,8 +31,8 @@ def _shutdown(given: list[str]) -> list[str]:
 
 
 def _journal(place: Place, given: list[str]) -> int:
-    from .units.catalog import full_name
     from .units.journal import tail
+    from .units.unit_catalog import full_name
 
     units, count = [], None
     words = iter(given)

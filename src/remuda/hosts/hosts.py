@@ -21,11 +21,11 @@ from pathlib import Path
 
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, rfc3339
 
-from . import addresses, control, init, processes, records, shims
+from . import addresses, control_socket, host_record, init, processes, shims
 from .environment import MARK, environment
 from .errors import HostError, HostExists, NoSuchHost, NotRunning
-from .places import Place
-from .records import Record
+from .host_directory import Place
+from .host_record import Record
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # The one file in the directory that is of no host.
@@ -58,7 +58,7 @@ class Host:
 
     def systemctl(self, *arguments: str, seconds: float | None = None) -> tuple[int, str, str]:
         """Ask its init; raises NotRunning, TimeoutError."""
-        return control.ask(self.place.control, list(arguments), seconds)
+        return control_socket.ask(self.place.control, list(arguments), seconds)
 
 
 class Hosts:
@@ -102,7 +102,7 @@ class Hosts:
         """Raises NoSuchHost."""
         place = self._place(name)
         try:
-            record = records.read(place.record)
+            record = host_record.read(place.record)
         except FileNotFoundError:
             raise NoSuchHost(f"there is no host {name}") from None
         return Host(record, place, _init_of(place))
@@ -164,7 +164,7 @@ class Hosts:
         try:
             record = Record(place.name, self._entropy.token_bytes(16).hex(), found, rfc3339(self._clock.time()), note)
             _write_identity_files(place, record)
-            records.write(place.record, record)
+            host_record.write(place.record, record)
             return self._start(Host(record, place))
         except BaseException:
             addresses.release(place, found)

@@ -1,9 +1,9 @@
 """`python -m remuda.hosts.init DIRECTORY`: the first process of a host. It outlives whoever started it.
 
-It starts the enabled units, answers `systemctl` (:mod:`.control`), hears of every process below it that ends, and takes all of
-them along when it goes. It holds a lock as long as it lives, and a note says which process it is (:mod:`.processes`), so that
-it is found again by whoever comes later. If it is killed itself, the kernel kills what it had started; :mod:`.hosts` sweeps up
-what those may have left.
+It starts the enabled units, answers `systemctl` (:mod:`.control_socket`), hears of every process below it that ends, and takes
+all of them along when it goes. It holds a lock as long as it lives, and a note says which process it is (:mod:`.processes`), so
+that it is found again by whoever comes later. If it is killed itself, the kernel kills what it had started; :mod:`.hosts`
+sweeps up what those may have left.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from typing import NoReturn
 
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, deadline
 
-from . import control, processes, records
+from . import control_socket, host_record, processes
 from .environment import environment
-from .places import Place
-from .units.board import Board
-from .units.catalog import Catalog
-from .units.children import Children
+from .host_directory import Place
+from .units.child_processes import Children
 from .units.journal import Journal
 from .units.service import Surroundings
+from .units.service_order import Board
 from .units.systemctl import Answer, Systemctl
+from .units.unit_catalog import Catalog
 
 READY = b"ready\n"
 _PATIENCE = 5.0
@@ -43,7 +43,7 @@ class Init:
 
     def __init__(self, place: Place, ready: int, clock: Clock = SYSTEM_CLOCK) -> None:
         self._place = place
-        self._record = records.read(place.record)
+        self._record = host_record.read(place.record)
         self._ready = ready
         self._clock = clock
         self._children = Children()
@@ -110,7 +110,7 @@ class Init:
     async def _listen(self, systemctl: Systemctl) -> asyncio.Server:
         self._place.control.unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        with control.reachable(self._place.control) as name:
+        with control_socket.reachable(self._place.control) as name:
             listening.bind(name)
         self._place.control.chmod(0o600)
 
@@ -126,7 +126,7 @@ class Init:
             finally:
                 writer.close()
 
-        return await asyncio.start_unix_server(connected, sock=listening, limit=control.LARGEST)
+        return await asyncio.start_unix_server(connected, sock=listening, limit=control_socket.LARGEST)
 
     async def _answer(self, systemctl: Systemctl, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Answer:
         peer = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
@@ -155,7 +155,7 @@ def main(directory: str, ready: int) -> int:
     processes.become_subreaper()
     me = processes.identify(os.getpid())
     assert me is not None
-    records.write_json(place.identity, asdict(me))
+    host_record.write_json(place.identity, asdict(me))
     how = asyncio.run(Init(place, ready).run())
     place.identity.unlink(missing_ok=True)
     if how == "reboot":

@@ -16,7 +16,7 @@ from shlex import quote
 import remuda
 
 from . import curl
-from .places import Place
+from .host_directory import Place
 
 _SUDO = """\
 #!/bin/sh

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import remuda
 
-from . import builtin, installer, machine, recipe, server
+from . import installer, machine, recipe, server
 from .debian import DebianError
-from .inside import InsideError
-from .installer import python
+from .directories import cache_directory, images_directory
+from .installer import builtin, bundled_python
 from .layout import Layout
-from .places import cache_directory, images_directory
+from .unpacked import InsideError
 from .wheels import WheelError
 
 _NAMES = ("cluster-agent", "machine", "server", "installer")
@@ -69,7 +69,7 @@ def _written(output: Path, repository: str, built: recipe.Built) -> None:
 def _installers(output: Path, cache: Path, epoch: int) -> None:
     etcd = installer.find_etcd(os.environ)
     _say(f"installers with {etcd.program}{' (for demonstrations only)' if etcd.demo else ''}")
-    images = installer.build(installer.versions(), etcd, python.tree(cache), epoch=epoch)
+    images = installer.build(installer.versions(), etcd, bundled_python.tree(cache), epoch=epoch)
     layout = Layout(output / installer.REPOSITORY)
     digests = layout.write_all(images)
     builtin.built_by_hand(layout)

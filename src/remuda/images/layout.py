@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from remuda.kube import jsonio
 from remuda.kube.clock import rfc3339
+from remuda.kube.encoding import jsonio
 
 from .layers import MEDIA_TYPE as LAYER
 from .layers import Layer, digest_of

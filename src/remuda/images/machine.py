@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import remuda
-from remuda.machines.finding import modules
+from remuda.access.settings.settings import MACHINE_REPOSITORY as REPOSITORY
+from remuda.machines.driver_registry import modules
 from remuda.machines.nodedrivers.rancher_machine import PROGRAM
-from remuda.management.settings import MACHINE_REPOSITORY as REPOSITORY
 
 from . import debian, recipe
-from .installer import python as installer
+from .installer import bundled_python as installer
 from .tree import Tree
 
 __all__ = ["REPOSITORY", "build", "libraries_tree", "own_tree", "settings", "starts"]
@@ -71,7 +71,7 @@ def settings() -> dict[str, object]:
 
 def starts() -> tuple[str, ...]:
     """The modules from which everything is found that the image needs of us."""
-    return ("remuda.__main__", "remuda.cli.provision", *modules())
+    return ("remuda.__main__", "remuda.cli.programs.provision", *modules())
 
 
 def own_tree(python: str, libraries: str) -> Tree:

@@ -14,15 +14,15 @@ from typing import Any
 
 import remuda
 
-from . import closure, debian, wheels
-from .inside import Unpacked
+from . import debian, import_closure, wheels
 from .layers import layer_of
 from .layout import Image
 from .tree import Tree
+from .unpacked import Unpacked
 
 REPOSITORY = "remuda/cluster-agent"
 REQUIREMENTS = Path(__file__).with_name("cluster-agent.txt")
-STARTS = ("remuda.__main__", "remuda.cli.cluster_agent", "remuda.cli.kube_api_auth")
+STARTS = ("remuda.__main__", "remuda.cli.programs.cluster_agent", "remuda.cli.programs.kube_api_auth")
 
 _PACKAGES = ("python{v}-minimal", "libpython{v}-minimal", "libpython{v}-stdlib", "libc6", "libgcc-s1")
 _LIBRARIES = ("libssl3|libssl3t64", "zlib1g", "libexpat1", "ca-certificates", "base-files")
@@ -47,7 +47,7 @@ _NEVER = re.compile(
 )
 _NEVER_IN_WHEELS = re.compile(r".*(\.(pyx|pxd|pyi|pxi|c|h|hash)|/py\.typed|/RECORD|/WHEEL|/(tests?|_cparser|\.hash)/.*)$")
 
-# What a process with ctypes tells the C library itself (remuda.cli.allocation).
+# What a process with ctypes tells the C library itself (remuda.cli.programs.memory_allocation).
 _ALLOCATION = ("MALLOC_MMAP_THRESHOLD_=262144", "MALLOC_TRIM_THRESHOLD_=4194304")
 
 _REMUDA = """#!/usr/bin/python{v} -I
@@ -141,7 +141,7 @@ def wheels_tree(python: str, architecture: str, libraries: str, cache: Path, req
 def own_tree(python: str, libraries: str, starts: Sequence[str] = STARTS) -> Tree:
     tree = Tree()
     source = Path(remuda.__file__).parents[1]
-    for path in closure.needed(source, starts).values():
+    for path in import_closure.needed(source, starts).values():
         tree.file(f"{libraries}/{path.relative_to(source).as_posix()}", path.read_bytes())
     tree.file("usr/local/bin/remuda", _REMUDA.format(v=python), 0o755)
     return tree

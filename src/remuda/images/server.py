@@ -12,7 +12,7 @@ from pathlib import Path
 import remuda
 
 from . import debian, machine, recipe
-from .installer import python as whole
+from .installer import bundled_python as whole
 from .tree import Tree
 
 REPOSITORY = "remuda/server"

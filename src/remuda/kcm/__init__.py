@@ -1,7 +1,9 @@
-"""What kube-controller-manager (and kube-apiserver's own loops) would do for the embedded API.
+"""The controllers of kube-controller-manager (and kube-apiserver's own loops) that the embedded API needs; `workloads/` for
+clusters with nodes.
 
-Each controller is a module; all of them know one `Client` and nothing of the server behind it. :func:`run` runs them until
-cancelled; :func:`controllers` gives them one by one to whoever wants to run a selection.
+Each controller is one module with the upstream controller's name, on one `Client`; pure decisions stand beside
+(`disruption_counts`, `pod_placement`).
+Schedulers and kubelets of simulated nodes are `lab/distro/nodes/`. Begin with :func:`controllers` below.
 """
 
 from __future__ import annotations
@@ -10,23 +12,23 @@ import asyncio
 from collections.abc import Iterable
 from typing import Protocol
 
-from remuda.client.api import Client
+from remuda.client.interface import Client
 from remuda.kube.clock import Clock, Rng
 from remuda.runtime import Recorder, Registry
 
-from .apiservices import ApiServices
-from .clusterroles import ClusterRoleAggregation
-from .crdcleanup import CrdCleanup
-from .crds import CrdConditions
-from .discovery import CRDS, Discovery
+from .apiservice_registration import ApiServices
+from .clusterrole_aggregation import ClusterRoleAggregation
+from .crd_conditions import CrdConditions
+from .crd_finalizer import CrdCleanup
 from .disruption import DisruptionController
 from .garbagecollector import GarbageCollector
 from .namespaces import NamespaceController
-from .protection import ClaimProtection, VolumeProtection
+from .resources import Informers
 from .rootca import RootCa
+from .served_resources import CRDS, Discovery
+from .serviceaccount_tokens import TokenIssuer, TokenSecrets
 from .serviceaccounts import DefaultServiceAccounts, RootCaPublisher
-from .tokens import TokenIssuer, TokenSecrets
-from .watches import Informers
+from .volume_protection import ClaimProtection, VolumeProtection
 
 __all__ = ["Runnable", "TokenIssuer", "controllers", "run"]
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from remuda.client.api import Client
+from remuda.client.interface import Client
 from remuda.kube.clock import Clock, Rng, parse_rfc3339, rfc3339
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import (
@@ -27,9 +27,9 @@ from remuda.kube.selectors import NOTHING, LabelSelector, SelectorError, from_st
 from remuda.runtime import Result, Workers, WorkQueue
 from remuda.runtime.events import Recorder
 
-from .budgets import BudgetError, count, failed_status, needs_scale, status_of
-from .discovery import Discovery
-from .watches import PODS, Informers, synced
+from .disruption_counts import BudgetError, count, failed_status, needs_scale, status_of
+from .resources import PODS, Informers, synced
+from .served_resources import Discovery
 
 Obj = dict[str, Any]
 

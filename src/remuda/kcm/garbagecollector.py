@@ -12,21 +12,15 @@ import asyncio
 import logging
 from typing import Any
 
-from remuda.client.api import MERGE_PATCH, Client
+from remuda.client.interface import MERGE_PATCH, Client
 from remuda.kube.clock import Clock, Rng, deadline
 from remuda.kube.errors import ApiError, aggregate_text, go_quote
-from remuda.kube.objects import (
-    finalizers_of,
-    is_being_deleted,
-    owner_references_of,
-    resource_version_of,
-    uid_of,
-)
+from remuda.kube.objects import finalizers_of, is_being_deleted, owner_references_of, resource_version_of, uid_of
 from remuda.runtime import Reflector, Registry, Retry, Workers, WorkQueue
 from remuda.runtime.events import Recorder
 
-from .discovery import Discovery, Served, Snapshot
 from .ownergraph import FOREGROUND, ORPHAN, Graph, Identity, Node, Reference, reference_objects
+from .served_resources import Discovery, Served, Snapshot
 
 log = logging.getLogger(__name__)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.client.api import Client
+from remuda.client.interface import Client
 from remuda.kube.clock import Clock, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, name_of, namespace_of, with_metadata
 from remuda.runtime import Workers, WorkQueue
 
+from .resources import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, Informers, synced
 from .rootca import RootCa
-from .watches import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, Informers, synced
 
 Obj = dict[str, Any]
 

@@ -6,7 +6,7 @@
   is first, the rest by name.
 
 Setting returns a new object and never changes the given one. :func:`merged` carries one writer's changes over to a newer state of
-the object. Sums of many conditions are in :mod:`.condition_sums`.
+the object. Sums of many conditions are in :mod:`.condition_summaries`.
 """
 
 from __future__ import annotations

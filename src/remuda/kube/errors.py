@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from .jsonio import Obj, dumps_text
+from .encoding.jsonio import Obj, dumps_text
 
 
 class ApiError(Exception):

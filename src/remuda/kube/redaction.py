@@ -2,7 +2,7 @@
 
 By place (an import's address, a query's `token`), and by shape wherever it comes: our tokens, registration tokens, JSON web
 tokens, what follows Bearer or Basic. It would rather hide too much. Callers choose the text, so every pattern is one that takes
-time in proportion to its length. The audit log (:mod:`remuda.gateway.audit`) passes everything through here.
+time in proportion to its length. The audit log (:mod:`remuda.gateway.server.audit_log`) passes everything through here.
 """
 
 from __future__ import annotations

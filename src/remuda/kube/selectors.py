@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import names
+from .encoding.go_integers import IntegerError, parse_int
 from .errors import FieldError, aggregate_text, go_quote, invalid_value, required
-from .integers import IntegerError, parse_int
 
 
 class SelectorError(ValueError):

@@ -3,7 +3,7 @@
 A config may be changed: every pool that refers to it then gets new machines, and whoever writes it is told how many. What was
 made from it (`<D>MachineTemplate`, `<D>Machine`) says what there is and stays; the refusal names the config. It is made only by a
 writer who may read the credential that it sends to an address, as controllers may; for configs that rule is in
-:mod:`remuda.provisioning.references.admission`. A config or a template is one cluster's. The kinds are those of node drivers,
+:mod:`remuda.provisioning.admission.references`. A config or a template is one cluster's. The kinds are those of node drivers,
 which come and go, so the rules are for whole groups.
 """
 
@@ -12,19 +12,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from remuda.access.clusters.admission import concerns
+from remuda.access.roles.holdings import Holdings
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
-from remuda.apiserver.admission import DELETE, Attributes
 from remuda.apiserver.admission.chain import EVERY
-from remuda.apiserver.authz.rbac import Rbac
-from remuda.apiserver.source import ObjectSource
-from remuda.capi.names import DEPLOYMENT_NAME
+from remuda.capi.well_known import DEPLOYMENT_NAME
+from remuda.kube.admission_attributes import DELETE, Attributes
+from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value
+from remuda.kube.object_reader import ObjectSource
 from remuda.kube.objects import GroupVersion, annotations_of, dig, is_being_deleted, labels_of, name_of, owner_references_of
-from remuda.management.clusters.admission import concerns
-from remuda.management.roles.held import Holdings
+from remuda.provisioning.admission.last_etcd import Rules as LastEtcdRules
+from remuda.provisioning.bootstrap.bootstrap_data import UserdataError, cloud_config
 from remuda.provisioning.graph import Unrenderable
+from remuda.provisioning.graph.machine_pools import has_config, known_fields, pools_written, template_digest
 from remuda.provisioning.graph.names import (
     ADDRESS_AUTHORS,
     CLONED_FROM_KIND,
@@ -36,15 +39,12 @@ from remuda.provisioning.graph.names import (
     pool_name,
     resource_of,
 )
-from remuda.provisioning.graph.pools import has_config, known_fields, pools_written, template_digest
-from remuda.provisioning.references.addresses import addresses_of
-from remuda.provisioning.references.naming import credential_key
-from remuda.rke.bootstrapdata import UserdataError, cloud_config
-from remuda.rke.last_etcd_rules import Rules as LastEtcdRules
-from remuda.rke.names import SECRETS
-from remuda.runtime.admission import AdmittedType
+from remuda.provisioning.references.driver_addresses import addresses_of
+from remuda.provisioning.references.spec_references import credential_key
+from remuda.provisioning.well_known import SECRETS
+from remuda.runtime.admitted_types import AdmittedType
 
-from .sealed.markers import Place, is_marker
+from .secretfields.markers import Place, is_marker
 
 Obj = dict[str, Any]
 
@@ -278,7 +278,7 @@ def _changed(new: Any, old: Any) -> list[str]:
 
 
 def _was_sealed(name: str, new: Any, old: Any) -> bool:
-    """Whether a value that an older version stored became its marker (:mod:`.sealed.admission` compares them)."""
+    """Whether a value that an older version stored became its marker (:mod:`.secretfields.admission` compares them)."""
     before = dig(old, name)
     return is_marker(dig(new, name)) and isinstance(before, str) and before != "" and not is_marker(before)
 

@@ -3,8 +3,9 @@
 A driver is told what to make (:class:`Machine`, with the :class:`Options` that a person gave) and says what it did through
 `keep`, which is durable when it returns. It keeps *before* a step that can't be taken back (which name, which token it will use)
 and after it (which identifier came of it), so that a Job that is killed at any point goes on where it was or finds its machine
-by the token; nothing is made twice and nothing is forgotten. The program around it is :mod:`.provision`; how a driver is found
-by its name is :mod:`.finding`; what a person reads of a failure is the :class:`~.errors.DriverError` that a driver raises.
+by the token; nothing is made twice and nothing is forgotten. The program around it is :mod:`.provisioner`; how a driver is found
+by its name is :mod:`.driver_registry`; what a person reads of a failure is the :class:`~.errors.DriverError` that a driver
+raises.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng
-from remuda.kube.outbound import Policy
+from remuda.kube.network.outbound import Policy
 
 from .errors import DriverError, Reason
 from .options import Flag, FlagKind, Options

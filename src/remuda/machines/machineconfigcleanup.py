@@ -27,8 +27,8 @@ from remuda.kube.objects import (
     resource_version_of,
     uid_of,
 )
+from remuda.provisioning.graph.machine_pools import has_config
 from remuda.provisioning.graph.names import CONFIG_GROUP
-from remuda.provisioning.graph.pools import has_config
 from remuda.runtime import DONE, Controller, Manager, Result, logger, synced
 
 log = logger(__name__)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remuda.kube import outbound
 from remuda.kube.clock import Clock, deadline
-from remuda.kube.outbound import Policy
+from remuda.kube.network import outbound
+from remuda.kube.network.outbound import Policy
 
 from .errors import DriverError, Reason
 

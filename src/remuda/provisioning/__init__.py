@@ -1,7 +1,33 @@
-"""Clusters that somebody wants: the controllers of `provisioning.cattle.io`.
+"""Clusters of machines: provisioning.cattle.io and the providers of rke.cattle.io.
 
-:mod:`.cluster` keeps a clusters.provisioning.cattle.io and its clusters.management.cattle.io in step. :mod:`.provisioningcluster`
-makes the objects that a cluster consists of, which :mod:`.graph` works out; :mod:`.provisioninglog` tells its story, and
-:mod:`.secret` lets people use their cloud credentials. :mod:`.admission` says what is refused. The rest is next door, in the
-rooms of Cluster API and its providers.
+`cluster` mirrors Clusters, `graph` makes the objects a cluster consists of, `references` checks what specs name,
+`bootstrap` and `nodes` bring hosts in, `planner` decides their plans, `plans` carries them, `operations` and
+`releases` serve the planner; `admission` is on top.
+Not here: machines of node drivers (`machines`), Cluster API's core (`capi`).
+Imports between the folders go down in the order of pyproject's contract.
+Read `graph`, then `planner.decide`.
 """
+
+from __future__ import annotations
+
+# What `--controllers` calls all of provisioning together, and one by one.
+PROVISIONING = "provisioning"
+CONTROLLERS: tuple[str, ...] = (
+    "provisioningcluster",
+    "provisioninglog",
+    "secret",
+    "podsecurity-templates",
+    "rkecluster",
+    "rkecontrolplane",
+    "planner",
+    "release-data",
+    "rke-bootstrap",
+    "bootstraptoken",
+    "awaited-host",
+    "unmanaged-machine",
+    "custom-machine",
+    "plansecret",
+    "machine-node-lookup",
+    "machine-drain",
+    "machine-worker-label",
+)

@@ -1,15 +1,20 @@
-"""Informers, work queues and controllers on one Client; `docs/controllers.md` shows how to write one."""
+"""What controllers are made of: informers, work queues, workers, leader election, events, patches; webhooks for our own types.
+
+A controller is declared in `controller`, run by `lifecycle.Manager`; `docs/controllers.md` shows how to write one.
+Which controllers exist and where they run is `app/`; the embedded API's own admission chain is `apiserver/admission/`.
+Begin with `controller`, then `lifecycle`.
+"""
 
 from .controller import Controller, Reconciler, Watch, any_change, itself, label, owner, spec_change
 from .events import NORMAL, WARNING, Recorder
 from .freshness import Freshness
 from .informer import Informer, without_managed_fields
-from .informers import Informers, synced
-from .leader import Elector, NotLeading, Term
+from .leader_election import Elector, NotLeading, Term
 from .lifecycle import Manager, Working
 from .metrics import Registry
-from .queue import QueueClosed, WorkQueue
 from .reflector import Pauses, Reflector, Sink
+from .shared_informers import Informers, synced
+from .work_queue import QueueClosed, WorkQueue
 from .workers import DONE, Result, Retry, Workers, logger
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Events about objects, as client-go's recorder writes them; :mod:`.correlation` decides what is written at all."""
+"""Events about objects, as client-go's recorder writes them; :mod:`.event_correlation` decides what is written at all."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from remuda.client.api import Client
+from remuda.client.interface import Client
 from remuda.kube.clock import Clock, rfc3339
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, metadata
 
-from .correlation import Correlator, Decision, Fact, Told
-from .leader import NotLeading
+from .event_correlation import Correlator, Decision, Fact, Told
+from .leader_election import NotLeading
 
 log = logging.getLogger(__name__)
 

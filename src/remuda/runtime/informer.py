@@ -1,7 +1,7 @@
 """An informer: a local, indexed copy of some objects, kept true by :mod:`.reflector`.
 
 Handlers see each change once, in order, also across a new list. Objects are shared: read-only. What is kept of each object is
-all of it, only its metadata, or whatever `transform` leaves. :class:`~remuda.runtime.informers.Informers` shares them.
+all of it, only its metadata, or whatever `transform` leaves. :class:`~remuda.runtime.shared_informers.Informers` shares them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
-from remuda.client.api import Client
+from remuda.client.interface import Client
 from remuda.kube.clock import Clock, Rng
 from remuda.kube.objects import GroupVersionResource, Key, labels_of, resource_version_of, uid_of
 from remuda.kube.selectors import LabelSelector

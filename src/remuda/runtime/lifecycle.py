@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from typing import Any
 
-from remuda.client.api import Client
+from remuda.client.interface import Client
 from remuda.kube.clock import Clock, Rng, deadline, rfc3339
 from remuda.kube.objects import Key
 from remuda.kube.waits import Wait
@@ -24,12 +24,12 @@ from remuda.kube.waits import Wait
 from .controller import Reconciler, Watch
 from .events import Recorder
 from .freshness import Freshness
-from .guard import GuardedClient
+from .guarded_client import GuardedClient
 from .informer import Informer
-from .informers import Informers, synced
-from .leader import Elector
+from .leader_election import Elector
 from .metrics import QueueMetrics, ReconcileMetrics, Registry
-from .queue import FRESH, LOW, WorkQueue
+from .shared_informers import Informers, synced
+from .work_queue import FRESH, LOW, WorkQueue
 from .workers import DONE, Result, Workers, logger
 
 log = logger(__name__)

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from remuda.client.api import Client
+from remuda.client.interface import Client
 from remuda.kube.clock import Clock
 from remuda.kube.conditions import BOTH, CURRENT, ConditionConflict, conditions_of, merged
+from remuda.kube.encoding.mergepatch import create_merge_patch
 from remuda.kube.errors import ApiError
-from remuda.kube.mergepatch import create_merge_patch
 from remuda.kube.objects import (
     GroupVersionResource,
     finalizers_of,

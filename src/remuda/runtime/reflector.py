@@ -18,7 +18,7 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple, Protocol
 
-from remuda.client.api import Client, WatchEvent
+from remuda.client.interface import Client, WatchEvent
 from remuda.kube.clock import Clock, Rng, deadline, yield_to_loop
 from remuda.kube.errors import ApiError, OutOfReach
 from remuda.kube.objects import GroupVersionResource, Key, annotations_of, resource_version_of

@@ -17,9 +17,9 @@ from remuda.kube.clock import Clock, Rng, deadline
 from remuda.kube.errors import ApiError
 from remuda.kube.waits import Wait
 
-from .leader import NotLeading
+from .leader_election import NotLeading
 from .metrics import ReconcileMetrics
-from .queue import QueueClosed, WorkQueue
+from .work_queue import QueueClosed, WorkQueue
 
 K = TypeVar("K", bound=Hashable)
 

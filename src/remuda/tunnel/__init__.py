@@ -8,8 +8,8 @@ what a stream needs to be spoken to as `https`.
 from __future__ import annotations
 
 from .client import Server, TunnelClient
+from .dialing import join, serve_by_dialling
 from .errors import FrameError, NoSession, Refused, SessionEnded, StreamClosed, StreamError, TunnelError
-from .pipe import join, serve_by_dialling
 from .server import Admit, Authorizer, SessionListener, TunnelServer
 from .session import Session
 from .stream import ByteStream, Stream

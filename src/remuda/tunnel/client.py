@@ -23,11 +23,11 @@ from yarl import URL
 from remuda.client.proxies import introduced, proxy_for
 from remuda.kube.clock import Clock, Rng, deadline
 
+from .dialing import dial_network, serve_by_dialling
 from .errors import Refused, StreamError, TunnelError
-from .pipe import dial_network, serve_by_dialling
 from .session import Accept, Session
 from .stream import Stream
-from .wire import LARGEST_MESSAGE, ClientSocket, Wire
+from .websocket import LARGEST_MESSAGE, ClientSocket, Wire
 
 HANDSHAKE_WITHIN = 10.0
 FIRST_PAUSE = 5.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from remuda.kube import varints
+from remuda.kube.encoding import varints
 
 from .errors import FrameError
 

@@ -20,7 +20,7 @@ from remuda.kube.clock import Clock, Rng, deadline
 from .errors import NoSession, Refused
 from .session import PING_EVERY, Session
 from .stream import Stream
-from .wire import LARGEST_MESSAGE, Wire
+from .websocket import LARGEST_MESSAGE, Wire
 
 # Three pings may be late or lost before another session is preferred.
 _LATELY = 3 * PING_EVERY

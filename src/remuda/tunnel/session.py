@@ -42,7 +42,7 @@ from .frames import (
     sync_body,
 )
 from .stream import Stream
-from .wire import Wire
+from .websocket import Wire
 
 PING_EVERY = 5.0
 SILENT_AFTER = 60.0

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import ssl
 
-from remuda.kube.tls import is_cut, tell_cuts
+from remuda.kube.network.tls import is_cut, tell_cuts
 
 from .errors import StreamError
 from .stream import CHUNK, ByteStream

@@ -31,10 +31,10 @@ from remuda.api.management_cattle_io import (
     USERS,
 )
 from remuda.api.provisioning_cattle_io import CLUSTERS as WANTED
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.cli.loops import collect_seldom, loop_factory, raise_file_limit
-from remuda.client.inprocess import InProcessClient
-from remuda.embedded import chosen, running
+from remuda.app.embedded import chosen, running
+from remuda.cli.programs.event_loop import collect_seldom, loop_factory, raise_file_limit
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, name_of
 from tests.bench.processes import peak_mib, resident_mib

@@ -25,18 +25,18 @@ from remuda.api import crds
 from remuda.api.management_cattle_io import CLUSTERS, GROUP
 from remuda.apiserver.http import responses
 from remuda.apiserver.http.listener import Listener, server_context
-from remuda.apiserver.pki import Pki
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Config, Server
-from remuda.apiserver.users import SYSTEM, User
-from remuda.cli.loops import raise_file_limit
-from remuda.client.inprocess import InProcessClient
-from remuda.gateway.access import LocalAccess
-from remuda.gateway.asking import Asked, Caller
-from remuda.gateway.downstreams import SECRETS, TunnelDownstreams
-from remuda.gateway.impersonation import NAMESPACES, Impersonation
-from remuda.gateway.proxy import Proxy
-from remuda.gateway.services import Services
-from remuda.gateway.targets import judge
+from remuda.cli.programs.event_loop import raise_file_limit
+from remuda.gateway.auth.access_review import LocalAccess
+from remuda.gateway.proxy.cluster_proxy import Proxy
+from remuda.gateway.proxy.impersonation import NAMESPACES, Impersonation
+from remuda.gateway.proxy.tunnel_downstreams import SECRETS, TunnelDownstreams
+from remuda.gateway.server.dependencies import Services
+from remuda.gateway.server.path_validation import judge
+from remuda.gateway.server.request_context import Asked, Caller
+from remuda.kube.authorization.users import SYSTEM, User
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng, wait_until
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource

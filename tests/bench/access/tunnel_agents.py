@@ -1,8 +1,9 @@
 """Hundreds of agents of one server, and the server killed under them: what each costs it, and when all of them are back.
 
-The agents are real ones (:class:`remuda.clusteragent.attachment.Attachment`: two tunnels each, over TLS) in one process, each
-for a management cluster of its own; the API behind all of them is one `remuda serve`. Run as a program this module is that
-process: `python -m tests.bench.access.tunnel_agents KUBECONFIG URL CHECKSUM TOKENS` prints how many stand, when that changes.
+The agents are real ones (:class:`remuda.tunnel.clusteragent.connections.Attachment`: two tunnels each, over TLS) in one
+process, each for a management cluster of its own; the API behind all of them is one `remuda serve`. Run as a program this
+module is that process: `python -m tests.bench.access.tunnel_agents KUBECONFIG URL CHECKSUM TOKENS` prints how many stand, when
+that changes.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from typing import Self
 
 import uvloop
 
-from remuda.cli.loops import raise_file_limit
+from remuda.cli.programs.event_loop import raise_file_limit
 from remuda.client.https import HttpsClient
 from remuda.client.kubeconfig import load, select
-from remuda.clusteragent.attachment import Attachment, Surroundings
-from remuda.clusteragent.cluster import OwnCluster
-from remuda.clusteragent.settings import Settings, checked
-from remuda.clusteragent.trust import Trust
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
+from remuda.tunnel.clusteragent.connections import Attachment, Surroundings
+from remuda.tunnel.clusteragent.own_cluster import OwnCluster
+from remuda.tunnel.clusteragent.server_trust import Trust
+from remuda.tunnel.clusteragent.settings import Settings, checked
 from tests.bench import processes
 from tests.bench.servers import ServerError
 from tests.e2e.access.harness import MANAGED, Cluster, Embedded, Gateway

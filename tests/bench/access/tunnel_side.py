@@ -17,7 +17,7 @@ from pathlib import Path
 import uvloop
 from aiohttp import web
 
-from remuda.cli.loops import raise_file_limit
+from remuda.cli.programs.event_loop import raise_file_limit
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.tunnel import Server, Session, TunnelClient, TunnelServer, join
 

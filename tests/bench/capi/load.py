@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import MACHINE_DEPLOYMENTS
-from remuda.capi.names import DEPLOYMENT_NAME
+from remuda.capi.well_known import DEPLOYMENT_NAME
 from remuda.kube.objects import Key, dig, labels_of, uid_of
+from remuda.lab.sim.capi_world import World
+from remuda.lab.sim.provider_crds import INFRASTRUCTURE, SIM_MACHINE_TEMPLATES
 from remuda.runtime import Informer
-from remuda.sim.kinds import INFRASTRUCTURE, SIM_MACHINE_TEMPLATES
-from remuda.sim.world import World
 
 Obj = dict[str, Any]
 

@@ -13,13 +13,13 @@ import sys
 import time
 from pathlib import Path
 
-from remuda.apiserver.pki import Pki
-from remuda.cli.loops import collect_seldom, loop_factory, raise_file_limit
+from remuda.apiserver.keys.pki import Pki
+from remuda.cli.programs.event_loop import collect_seldom, loop_factory, raise_file_limit
 from remuda.client.https import HttpsClient
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
-from remuda.sim.clusters import SimulatedClusters
-from remuda.sim.kinds import crds
-from remuda.sim.world import World
+from remuda.lab.sim.capi_world import World
+from remuda.lab.sim.provider_crds import crds
+from remuda.lab.sim.workload_clusters import SimulatedClusters
 from tests.bench.capi.load import Load, build
 
 

@@ -1,6 +1,6 @@
 """Many clusters of two pools each, on one server with all controllers: from nothing to Ready, and then at rest.
 
-Machines are made by Jobs whose work is done in memory, as are hosts and clusters (`remuda.sim`): so what counts is processor
+Machines are made by Jobs whose work is done in memory, as are hosts and clusters (`remuda.lab.sim`): so what counts is processor
 time, and it includes an agent for each machine and an API server for each cluster. Time is virtual, also while nothing happens:
 what would be done in ten minutes is done at once, and its processor time divided by ten minutes. A process of its own for each
 number of clusters, for the sake of its memory.
@@ -17,9 +17,9 @@ import subprocess
 import sys
 import time
 
-from remuda.sim import jobs
-from remuda.sim.jobs import config, pool
-from remuda.sim.provisioning import WORKSPACE, ProvisioningWorld, provisioning
+from remuda.lab.sim import machine_jobs
+from remuda.lab.sim.machine_jobs import config, pool
+from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld, provisioning
 from tests.bench.processes import resident_mib
 
 VERSION = "v1.34.1+remuda1"
@@ -72,7 +72,7 @@ async def _at_rest(world: ProvisioningWorld) -> dict[str, float]:
 async def _declare(world: ProvisioningWorld, name: str) -> None:
     servers, workers = f"{name}-servers", f"{name}-workers"
     for each in (servers, workers):
-        await world.client.create(jobs.CONFIGS, config(each, WORKSPACE, size="s"), WORKSPACE)
+        await world.client.create(machine_jobs.CONFIGS, config(each, WORKSPACE, size="s"), WORKSPACE)
     pools = [pool("servers", "ec", SERVERS, servers), pool("workers", "w", WORKERS, workers)]
     await world.want(name, VERSION, machinePools=pools)
 

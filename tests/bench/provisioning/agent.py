@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from remuda.systemagent import build
+from remuda.agent.install import build
 from tests.integration.agent.builders import server, shell
 from tests.integration.agent.fakeapi import KUBECONFIG, FakeApi
 from tests.integration.agent.test_images import FakeRegistry, host_of, layer

@@ -1,4 +1,4 @@
-"""Many clusters of four hosts each, on one server with all controllers; hosts and clusters are in memory (`remuda.sim`).
+"""Many clusters of four hosts each, on one server with all controllers; hosts and clusters are in memory (`remuda.lab.sim`).
 
 Time is virtual, so what counts is processor time. It includes the agents, and an API server for each cluster.
 """
@@ -11,7 +11,7 @@ import logging
 import resource
 import time
 
-from remuda.sim.provisioning import ProvisioningWorld, provisioning
+from remuda.lab.sim.provisioning_world import ProvisioningWorld, provisioning
 
 ROLES = ("ecw", "ecw", "ecw", "w")
 VERSION = "v1.34.1+remuda1"

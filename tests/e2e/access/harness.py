@@ -30,8 +30,8 @@ from typing import Any, Protocol, Self
 
 import yaml
 
+from remuda.access.users.tokens import Wish, make_token
 from remuda.kube.clock import Entropy
-from remuda.management.users.tokens import Wish, make_token
 from tests.api.harness import Answer, Endpoint
 from tests.e2e.serving import Served, eventually
 from tests.real import need

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.gateway.tunnels import keys_of
+from remuda.gateway.agents.tunnels import keys_of
 
 from .harness import Agent, Cluster, Embedded, Gateway, Program, until
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver import signing
 from remuda.client import kubeconfig, oneshot
+from remuda.kube import certificates
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from tests.real.ports import free_ports
 
@@ -60,24 +60,24 @@ def eventually(check: Callable[[], Any], seconds: float = 90) -> Any:
 def shown(port: int) -> tuple[str, ...]:
     """The names in the certificate that new connections get."""
     pem = ssl.get_server_certificate(("127.0.0.1", port))
-    found = signing.parse_certificate(pem.encode())
+    found = certificates.parse_certificate(pem.encode())
     assert found is not None
-    return signing.names_in(found)
+    return certificates.names_in(found)
 
 
-def write_pair(directory: Path, authority: signing.Authority, name: str) -> None:
-    key = signing.new_key(Entropy())
-    leaf = signing.sign_leaf(authority, key, signing.subject(name), 3600, (name,), SYSTEM_CLOCK, Entropy())
-    for file, content in (("tls.key", signing.key_pem(key)), ("tls.crt", leaf)):
+def write_pair(directory: Path, authority: certificates.Authority, name: str) -> None:
+    key = certificates.new_key(Entropy())
+    leaf = certificates.sign_leaf(authority, key, certificates.subject(name), 3600, (name,), SYSTEM_CLOCK, Entropy())
+    for file, content in (("tls.key", certificates.key_pem(key)), ("tls.crt", leaf)):
         (directory / f"{file}.new").write_bytes(content)
         (directory / f"{file}.new").replace(directory / file)
 
 
 def test_a_given_certificate_is_served_and_changed_under_way(tmp_path: Path) -> None:
-    key = signing.new_key(Entropy())
-    ca = signing.sign_authority(key, SYSTEM_CLOCK, Entropy())
-    (tmp_path / "ca.crt").write_bytes(signing.certificate_pem(ca))
-    authority = signing.Authority(ca, key)
+    key = certificates.new_key(Entropy())
+    ca = certificates.sign_authority(key, SYSTEM_CLOCK, Entropy())
+    (tmp_path / "ca.crt").write_bytes(certificates.certificate_pem(ca))
+    authority = certificates.Authority(ca, key)
     write_pair(tmp_path, authority, "first.example")
     options = [f"--tls-{name}-file={tmp_path / file}" for name, file in (("cert", "tls.crt"), ("ca", "ca.crt"))]
     with serving(tmp_path, *options, f"--tls-private-key-file={tmp_path / 'tls.key'}") as port:

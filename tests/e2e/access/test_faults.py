@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.gateway.tunnels import keys_of
+from remuda.gateway.agents.tunnels import keys_of
 from tests.real import need, pki
 
 from .harness import Agent, Cluster, Embedded, Gateway, Imported, Person, to_its_end, until

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from remuda.rke.names import request_name
+from remuda.provisioning.well_known import request_name
 from tests.e2e.serving import eventually
 
 from .harness import CLUSTERS, Cluster, Gateway, Person

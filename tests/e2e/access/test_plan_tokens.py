@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from remuda.rke.plans import File, Instruction, Plan
+from remuda.provisioning.plans.plan import File, Instruction, Plan
 from tests.api.harness import Answer, Endpoint
 from tests.real.systemagents import KINDS, NAMESPACE, Agent, Api, PlanSecret, asking, both_possible, namespace
 

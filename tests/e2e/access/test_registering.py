@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from remuda.rke.accounts import shown
-from remuda.rke.names import bootstrap_name, plan_name, request_name
+from remuda.provisioning.bootstrap.service_account_tokens import shown
+from remuda.provisioning.well_known import bootstrap_name, plan_name, request_name
 from tests.api.harness import Answer
 from tests.e2e.serving import eventually
 

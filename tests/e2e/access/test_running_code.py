@@ -17,10 +17,10 @@ from urllib.parse import quote
 
 import pytest
 
+from remuda.access.roles.cluster_access_desired import EDITING
 from remuda.hosts.hosts import Hosts
-from remuda.machines.machineprovision.names import JOB_UID, job_name, state_name
-from remuda.management.roles.clusteraccess import EDITING
-from remuda.rke.names import BOOTSTRAP_TOKEN
+from remuda.machines.machineprovision.well_known import JOB_UID, job_name, state_name
+from remuda.provisioning.well_known import BOOTSTRAP_TOKEN
 
 from .fronted import FROM_NOWHERE, fronted
 from .harness import CLUSTERS, MANAGEMENT, Cluster, Gateway, Person, until

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINES
-from remuda.apiserver.pki import Pki
+from remuda.apiserver.keys.pki import Pki
 from remuda.client.https import HttpsClient
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig
-from remuda.sim.clusters import SimulatedClusters
-from remuda.sim.kinds import BOOTSTRAP, INFRASTRUCTURE, SIM_CLUSTERS, ref
-from remuda.sim.kinds import crds as sim_crds
-from remuda.sim.world import NAMESPACE, World
+from remuda.lab.sim.capi_world import NAMESPACE, World
+from remuda.lab.sim.provider_crds import BOOTSTRAP, INFRASTRUCTURE, SIM_CLUSTERS, ref
+from remuda.lab.sim.provider_crds import crds as sim_crds
+from remuda.lab.sim.workload_clusters import SimulatedClusters
 from tests.api.harness import Endpoint, RemudaProcess
 from tests.e2e import upstream_capi
 from tests.e2e.test_controllers_command import replica

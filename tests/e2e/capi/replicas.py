@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from remuda.attached import LEASE
-from remuda.client.wrapping import Send, WrappedClient
+from remuda.app.attached import LEASE
+from remuda.client.wrapper import Send, WrappedClient
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.kube.errors import ApiError
 from tests.real.ports import free_ports

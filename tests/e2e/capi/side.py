@@ -13,22 +13,19 @@ from typing import Any
 
 from remuda.api import crds
 from remuda.api.cluster_x_k8s_io import MACHINE_HEALTH_CHECKS, MACHINE_SETS
-from remuda.apiserver.pki import Pki
+from remuda.apiserver.keys.pki import Pki
+from remuda.app.capi_controllers import CoreControllers
 from remuda.capi.admission import admitted
-from remuda.capi.assembly import CoreControllers
 from remuda.capi.clustercache import HttpsConnector
 from remuda.capi.conversion import converter
-from remuda.capi.names import CLUSTER_NAME
-from remuda.capi.workloads import NODES
+from remuda.capi.well_known import CLUSTER_NAME
+from remuda.capi.workload_clusters import NODES
 from remuda.client.https import HttpsClient
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
+from remuda.kube.network.outbound import Policy
 from remuda.kube.objects import GroupVersionResource, Key, dig
-from remuda.kube.outbound import Policy
-from remuda.runtime import Manager
-from remuda.runtime.certificates import SharedCertificates
-from remuda.runtime.webhooks import Address, Registration, WebhookServer
-from remuda.sim.clusters import SimulatedClusters
-from remuda.sim.kinds import (
+from remuda.lab.sim.capi_world import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINES, World
+from remuda.lab.sim.provider_crds import (
     SIM_CLUSTERS,
     SIM_CONFIG_TEMPLATES,
     SIM_CONFIGS,
@@ -36,8 +33,11 @@ from remuda.sim.kinds import (
     SIM_MACHINE_TEMPLATES,
     SIM_MACHINES,
 )
-from remuda.sim.kinds import crds as sim_crds
-from remuda.sim.world import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINES, World
+from remuda.lab.sim.provider_crds import crds as sim_crds
+from remuda.lab.sim.workload_clusters import SimulatedClusters
+from remuda.runtime import Manager
+from remuda.runtime.webhook_certificates import SharedCertificates
+from remuda.runtime.webhook_server import Address, Registration, WebhookServer
 from tests.api.harness import Endpoint
 from tests.e2e import upstream_capi
 from tests.real.cluster import RealCluster

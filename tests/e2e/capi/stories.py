@@ -16,12 +16,11 @@ from remuda.api.cluster_x_k8s_io import (
     MACHINE_SETS,
     MACHINES,
 )
-from remuda.capi.names import CLUSTER_NAME
+from remuda.capi.well_known import CLUSTER_NAME
 from remuda.kube import conditions
 from remuda.kube.objects import GroupVersionResource, Key, dig
-from remuda.sim.clusters import SimulatedCluster
-from remuda.sim.infrastructure import set_ready
-from remuda.sim.kinds import (
+from remuda.lab.sim.infrastructure_provider import set_ready
+from remuda.lab.sim.provider_crds import (
     BOOTSTRAP,
     HOLD,
     INFRASTRUCTURE,
@@ -32,6 +31,7 @@ from remuda.sim.kinds import (
     SIM_MACHINES,
     ref,
 )
+from remuda.lab.sim.workload_clusters import SimulatedCluster
 
 from .side import INFRA, REMEDIATION_TEMPLATES, REMEDIATIONS, SECRETS, Scenario, Side
 

@@ -20,12 +20,13 @@ from typing import Any
 import pytest
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_HEALTH_CHECKS, MACHINE_SETS, MACHINES
-from remuda.capi.names import CLUSTER_NAME, SECRET_TYPE, kubeconfig_secret
-from remuda.capi.workloads import NODES
+from remuda.capi.well_known import CLUSTER_NAME, SECRET_TYPE, kubeconfig_secret
+from remuda.capi.workload_clusters import NODES
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.conditions import get
 from remuda.kube.objects import GroupVersionResource, Key, dig
-from remuda.sim.kinds import (
+from remuda.lab.sim.capi_world import World
+from remuda.lab.sim.provider_crds import (
     SIM_CLUSTERS,
     SIM_CONFIG_TEMPLATES,
     SIM_CONFIGS,
@@ -33,7 +34,6 @@ from remuda.sim.kinds import (
     SIM_MACHINE_TEMPLATES,
     SIM_MACHINES,
 )
-from remuda.sim.world import World
 from tests.real import need
 
 from .places import BY_AGE, Meeting, Place, Tool, attached, comparable, embedded, started, upstream, workloads

@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
-from remuda.capi.names import CLUSTER_NAME, CONTROL_PLANE, SECRET_TYPE, ca_secret, kubeconfig_secret
+from remuda.capi.well_known import CLUSTER_NAME, CONTROL_PLANE, SECRET_TYPE, ca_secret, kubeconfig_secret
 from remuda.kube.conditions import get
 from remuda.kube.objects import GroupVersionResource, Key, dig
 from remuda.kube.owners import reference
-from remuda.sim.kinds import INFRASTRUCTURE, SIM_CLUSTERS, SIM_MACHINE_TEMPLATES, SIM_MACHINES, ref
-from remuda.sim.world import DEFAULT_VERSION, World
+from remuda.lab.sim.capi_world import DEFAULT_VERSION, World
+from remuda.lab.sim.provider_crds import INFRASTRUCTURE, SIM_CLUSTERS, SIM_MACHINE_TEMPLATES, SIM_MACHINES, ref
 from tests.e2e import upstream_capi
 from tests.real import need
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from remuda.apiserver.pki import Pki
+from remuda.apiserver.keys.pki import Pki
 from remuda.client.https import HttpsClient
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
-from remuda.sim.clusters import SimulatedClusters
-from remuda.sim.kinds import crds as sim_crds
-from remuda.sim.world import World
+from remuda.lab.sim.capi_world import World
+from remuda.lab.sim.provider_crds import crds as sim_crds
+from remuda.lab.sim.workload_clusters import SimulatedClusters
 from tests.real import need
 from tests.real.cluster import RealCluster
 from tests.scenarios.playbill import SCENARIOS

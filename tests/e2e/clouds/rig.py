@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp import ClientSession, web
 
 from remuda.kube.clock import Entropy, Rng, SystemClock
-from remuda.kube.outbound import Policy
+from remuda.kube.network.outbound import Policy
 from remuda.machines.driver import Driver, Keep, Machine, Options, Surroundings
 
 Answer = web.Response

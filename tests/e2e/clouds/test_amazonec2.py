@@ -15,11 +15,11 @@ import boto3
 import pytest
 
 from remuda.machines.driver import Found, State
+from remuda.machines.driver_registry import missing_extra
 from remuda.machines.drivers.amazonec2 import AmazonEC2
 from remuda.machines.errors import DriverError, Reason
-from remuda.machines.finding import missing_extra
 from remuda.machines.options import Options
-from remuda.machines.sshkeys import ensure_key
+from remuda.machines.ssh_keys import ensure_key
 from tests.unit.machines.killing import Case, Places, create, remove
 
 from ..conftest import SOAK

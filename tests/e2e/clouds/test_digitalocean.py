@@ -11,10 +11,10 @@ import pytest
 
 from remuda.machines.driver import Found, State
 from remuda.machines.drivers.digitalocean import DigitalOcean
-from remuda.machines.drivers.digitalocean.keys import fingerprint
+from remuda.machines.drivers.digitalocean.ssh_keys import fingerprint
 from remuda.machines.errors import DriverError, Reason
 from remuda.machines.options import Options
-from remuda.machines.sshkeys import ensure_key
+from remuda.machines.ssh_keys import ensure_key
 from tests.unit.machines.killing import Case, Places, check_creating, check_removing, create, remove
 
 from ..conftest import SOAK

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.apiserver.store.sqlite import SqliteStore
-from remuda.client.inprocess import InProcessClient
-from remuda.embedded import running
+from remuda.apiserver.storage.sqlite import SqliteStore
+from remuda.app.embedded import running
 from remuda.kube.clock import Rng, VirtualClock, rfc3339
 from remuda.kube.objects import GroupVersionResource
-from remuda.runtime.leader import Elector
+from remuda.runtime.leader_election import Elector
 
 Obj = dict[str, Any]
 HOUR = 3600.0

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from remuda.agent.plan import parse
+from remuda.agent.install import build, install_script, uninstall_script
+from remuda.agent.plans.plan import parse
 from remuda.hosts.hosts import Host
 from remuda.images import installer
-from remuda.rke.layout import Layout
-from remuda.systemagent import build, install_script, uninstall_script
+from remuda.provisioning.host_layout import Layout
 from tests.e2e.serving import eventually
 from tests.integration.gateway.standing import Standing, standing
 from tests.real import need

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from remuda.cli import host as cli
-from remuda.cli.exits import Failure
+from remuda.cli.commands import host as cli
+from remuda.cli.exit_codes import Failure
 
 from .conftest import HostKit
 

@@ -87,8 +87,8 @@ def children() -> list[int]:
 
 
 def install(hook: Hook) -> None:
-    from remuda.apiserver.store import Delete, Put
-    from remuda.apiserver.store.sqlite import SqliteStore
+    from remuda.apiserver.storage.sqlite import SqliteStore
+    from remuda.apiserver.storage.store import Delete, Put
     from remuda.client.https import HttpsClient
 
     write, send = SqliteStore.write, HttpsClient._send

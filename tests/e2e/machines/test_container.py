@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from remuda.machines.driver import Surroundings
-from remuda.machines.drivers.container import Container
+from remuda.machines.drivers.container.driver import Container
 from remuda.machines.errors import Reason, parsed
 from remuda.machines.options import Options
 from tests.e2e.serving import eventually

@@ -17,8 +17,8 @@ import pytest
 
 from remuda.images import Layout, installer
 from remuda.images.debian import DebianError
-from remuda.images.installer import python
-from remuda.images.places import cache_directory
+from remuda.images.directories import cache_directory
+from remuda.images.installer import bundled_python
 from remuda.images.wheels import WheelError
 from tests.e2e.access.harness import Gateway
 from tests.e2e.access.namespaces import Namespace
@@ -113,7 +113,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     systemhost.needed()
     etcd = installer.Etcd(need.programs("etcd")["etcd"])
     try:
-        images = installer.build((FROM,), etcd, python.tree(cache_directory(os.environ) / "downloads"))
+        images = installer.build((FROM,), etcd, bundled_python.tree(cache_directory(os.environ) / "downloads"))
     except (DebianError, WheelError) as error:
         need.absent(f"no installer with a Python can be built here: {error}")
     Layout(tmp_path / "images" / installer.REPOSITORY).write_all(images)

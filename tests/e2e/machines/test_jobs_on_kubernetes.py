@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from remuda.client.https import HttpsClient
-from remuda.machines.machineprovision.names import JOBS, PODS
-from remuda.machines.runner import jobstatus
-from remuda.machines.runner.grant import cluster_of
+from remuda.machines.machineprovision.well_known import JOBS, PODS
+from remuda.machines.runner import job_status
+from remuda.machines.runner.job_token import cluster_of
 from tests.integration.machines.runner.kit import FLEET, PAPERS, TOKEN, forged, furnished
 from tests.real import need
 from tests.real.cluster import RealCluster
@@ -37,7 +37,7 @@ async def test_machines_come_and_go_and_fail_as_anywhere(kubeconfig: Path, tmp_p
             said = await made.until_said("good", "jobs")
             assert "others 403 403" in said and "jobs 403" in said and TOKEN not in said
             job = await made.job("good")
-            assert job is not None and jobstatus.is_over(job) and job["status"]["succeeded"] == 1
+            assert job is not None and job_status.is_over(job) and job["status"]["succeeded"] == 1
 
             # What failed goes with its Machine, at once; what was tried stays.
             async def bad_goes() -> bool:

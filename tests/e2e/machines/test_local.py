@@ -39,7 +39,7 @@ def watch(event, args):
         if count == left:
             os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(watch)
-from remuda.machines.provision.program import main
+from remuda.machines.provisioner.program import main
 code = main(sys.argv[4:])
 print(count)
 sys.exit(code)

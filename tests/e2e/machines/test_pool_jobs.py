@@ -9,17 +9,25 @@ from typing import Any
 
 import pytest
 
+from remuda.access.rancher_conditions import is_true
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config
-from remuda.client.api import Client
-from remuda.client.inprocess import InProcessClient
-from remuda.embedded import chosen, running
+from remuda.app.embedded import chosen, running
+from remuda.client.interface import Client
 from remuda.hosts.hosts import Hosts
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, name_of
-from remuda.machines.machineprovision.attempts import attempts_of
-from remuda.machines.machineprovision.names import CONFIG_MAPS, JOBS, STATE_KEY, attempts_name, job_name, log_name, state_name
-from remuda.management.conditions import is_true
-from remuda.rke.names import SECRETS
+from remuda.machines.machineprovision.pool_attempts import attempts_of
+from remuda.machines.machineprovision.well_known import (
+    CONFIG_MAPS,
+    JOBS,
+    STATE_KEY,
+    attempts_name,
+    job_name,
+    log_name,
+    state_name,
+)
+from remuda.provisioning.well_known import SECRETS
 from tests.real.ports import free_port
 
 Obj = dict[str, Any]

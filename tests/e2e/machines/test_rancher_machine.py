@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from remuda.machines.errors import Reason, parsed
-from remuda.machines.provision import archive
+from remuda.machines.provisioner import state_archive
 from tests.e2e.serving import Served
 from tests.integration.machines.sshhost import SshHost
 from tests.real import need
@@ -65,7 +65,7 @@ class Jobs:
 
     def files(self, machine: str) -> tuple[str, dict[str, bytes]]:
         found = self.server.endpoint.request("GET", f"/api/v1/namespaces/default/secrets/{self.name}").json
-        return archive.read(base64.b64decode(found["data"]["extractedConfig"]), machine)
+        return state_archive.read(base64.b64decode(found["data"]["extractedConfig"]), machine)
 
 
 def test_a_driver_that_only_it_has(server: Served, program: Path, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_its_own_words_are_the_reason(server: Served, program: Path, tmp_path: P
 async def test_it_understands_what_we_made(program: Path, tmp_path: Path) -> None:
     async with SshHost(tmp_path / "host") as host:
         claim = f"from remuda.machines.drivers.generic import Generic; Generic.claim = {str(host.claim)!r}"
-        ours = f"import sys; {claim}; from remuda.machines.provision.program import main; sys.exit(main(sys.argv[1:]))"
+        ours = f"import sys; {claim}; from remuda.machines.provisioner.program import main; sys.exit(main(sys.argv[1:]))"
         words = ["--generic-ip-address=127.0.0.1", f"--generic-ssh-port={host.port}", f"--generic-ssh-key={host.key}", "m-1"]
         made = await _run(sys.executable, "-c", ours, "-s", str(tmp_path / "s"), "create", "--driver=generic", *words)
         assert made[0] == 0, made

@@ -12,7 +12,7 @@ import pytest
 
 from remuda.client.https import HttpsClient
 from remuda.kcm.disruption import BUDGETS
-from remuda.kcm.workloads.kinds import (
+from remuda.kcm.workloads.resources import (
     DAEMON_SETS,
     DEPLOYMENTS,
     ENDPOINT_SLICES,

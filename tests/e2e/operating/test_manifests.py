@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from remuda.kube import yamlio
+from remuda.kube.encoding import yamlio
 from tests.e2e.access.fronted import MACHINES, Fronted
 from tests.e2e.access.harness import MANAGEMENT, Embedded
 from tests.e2e.serving import eventually

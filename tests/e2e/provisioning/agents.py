@@ -9,9 +9,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from remuda.agent.install import build
 from remuda.kube.objects import dig
-from remuda.rke.planner.managesystemagent import CONDITION
-from remuda.systemagent import build
+from remuda.provisioning.planner.managesystemagent import CONDITION
 
 from .conftest import Ranch
 

@@ -17,7 +17,7 @@ import pytest
 
 from remuda.hosts.hosts import Host, Hosts
 from remuda.kube.objects import dig
-from remuda.rke.names import plan_name
+from remuda.provisioning.well_known import plan_name
 from tests.api.harness import Answer
 from tests.e2e import serving
 from tests.e2e.access.fronted import fronted

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from remuda.kube.objects import annotations_of
-from remuda.rke.names import PRE_DRAIN
+from remuda.provisioning.well_known import PRE_DRAIN
 from tests.e2e.access.fronted import Fronted
 
 from .conftest import PATIENCE, Ranch, eventually

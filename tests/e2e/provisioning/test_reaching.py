@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from remuda.agent.install import build
 from remuda.kube.objects import annotations_of
-from remuda.rke.planner.keys import AGENT_UPDATE
-from remuda.systemagent import build
+from remuda.provisioning.planner.keys import AGENT_UPDATE
 from tests.e2e.serving import eventually
 from tests.real import need
 

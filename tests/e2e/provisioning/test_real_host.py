@@ -18,8 +18,8 @@ import pytest
 
 from remuda.images import Layout, installer
 from remuda.images.debian import DebianError
-from remuda.images.installer import python
-from remuda.images.places import cache_directory
+from remuda.images.directories import cache_directory
+from remuda.images.installer import bundled_python
 from remuda.images.wheels import WheelError
 from tests.e2e.access.harness import Cluster, Gateway
 from tests.e2e.access.namespaces import Namespace
@@ -45,7 +45,7 @@ def installers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     systemhost.needed()
     etcd = installer.Etcd(need.programs("etcd")["etcd"])
     try:
-        images = installer.build((FROM, TO), etcd, python.tree(cache_directory(os.environ) / "downloads"))
+        images = installer.build((FROM, TO), etcd, bundled_python.tree(cache_directory(os.environ) / "downloads"))
     except (DebianError, WheelError) as error:
         need.absent(f"no installer with a Python can be built here: {error}")
     layout = Layout(tmp_path_factory.mktemp("installers") / installer.REPOSITORY)

@@ -13,7 +13,8 @@ from remuda.agent.errors import ImageError
 from remuda.agent.images.pull import Puller
 from remuda.agent.images.references import parse
 from remuda.agent.images.registries import Registries
-from remuda.images import builtin, installer
+from remuda.images import installer
+from remuda.images.installer import builtin
 from tests.real import need
 from tests.real.registry import PASSWORD, USER, DockerRegistry
 

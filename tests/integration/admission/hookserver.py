@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from remuda.kube import jsonio
+from remuda.kube.encoding import jsonio
 from tests.real.pki import Authority
 
 Obj = dict[str, Any]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.inprocess import InProcessClient
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 

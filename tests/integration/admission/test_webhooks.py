@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from remuda.apiserver.admission import DELETE, UPDATE, Attributes
 from remuda.apiserver.admission.chain import Chain
 from remuda.apiserver.admission.webhooks import MutatingWebhooks, ValidatingWebhooks
-from remuda.apiserver.authz import Action, Decision
-from remuda.apiserver.users import User
 from remuda.apiserver.webhook_client import NoServices, WebhookClient
+from remuda.kube.admission_attributes import DELETE, UPDATE, Attributes
+from remuda.kube.authorization.actions import Action, Decision
+from remuda.kube.authorization.users import User
 from remuda.kube.clock import Entropy, SystemClock, VirtualClock
 from remuda.kube.errors import ApiError
 from tests.unit.admission.stored import Stored, Widgets, namespace, request, widget

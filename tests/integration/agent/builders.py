@@ -11,9 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from remuda.agent.apply import Engine
 from remuda.agent.clock import FixedClock
 from remuda.agent.config import Config
+from remuda.agent.plans.apply import Engine
 
 
 def config(root: Path, **changes: Any) -> Config:

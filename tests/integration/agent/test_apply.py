@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from remuda.agent import outputs
-from remuda.agent.apply import Engine, Result
 from remuda.agent.clock import FixedClock, parse_unix_date, unix_date
 from remuda.agent.errors import InterlockHeld, OutsideRoot, PlanError
-from remuda.agent.plan import parse
+from remuda.agent.plans import outputs
+from remuda.agent.plans.apply import Engine, Result
+from remuda.agent.plans.plan import parse
 
 from .builders import engine, file, plan_bytes, shell
 
@@ -214,7 +214,7 @@ class Killed(BaseException):
 
 def interrupted(host: Engine, data: bytes, step: int, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Apply until the journal was written so many times, then die there; true when it came to that."""
-    from remuda.agent.journal import Journal
+    from remuda.agent.plans.journal import Journal
 
     writes = 0
     save = Journal._save
@@ -296,7 +296,7 @@ def test_what_a_killed_agent_left_running_is_stopped_before_it_runs_again(tmp_pa
 def test_a_full_disk_before_the_run_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     host = engine(tmp_path)
     data = plan_bytes(instructions=[shell(f"touch {tmp_path}/ran")])
-    from remuda.agent import journal as module
+    from remuda.agent.plans import journal as module
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")

@@ -9,10 +9,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from remuda.agent import outputs
 from remuda.agent.clock import FixedClock
-from remuda.agent.local import Local, plans_in
-from remuda.agent.plan import parse
+from remuda.agent.local_mode import Local, plans_in
+from remuda.agent.plans import outputs
+from remuda.agent.plans.plan import parse
 
 from .builders import engine, plan_bytes, shell
 

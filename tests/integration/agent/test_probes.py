@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from remuda.agent.clock import FixedClock
-from remuda.agent.plan import HttpGet, Probe
-from remuda.agent.probes import Prober, Status, after, decode, encode
-from remuda.agent.web import proxy_for
+from remuda.agent.http_client import proxy_for
+from remuda.agent.plans.plan import HttpGet, Probe
+from remuda.agent.plans.probes import Prober, Status, after, decode, encode
 
 from .builders import server
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from remuda.agent import outputs
 from remuda.agent.clock import Clock, FixedClock
 from remuda.agent.errors import AgentError, ApiError, ConfigError, UntrustedServer
-from remuda.agent.kubeapi import KubeApi
+from remuda.agent.plan_secret import KubeApi
+from remuda.agent.plan_secret_watch import SecretWatch
+from remuda.agent.plans import outputs
 from remuda.agent.progress import Progress
-from remuda.agent.remote import Remote, Superseded
-from remuda.agent.watch import SecretWatch
+from remuda.agent.remote_mode import Remote, Superseded
 from tests.unit.certificates import certificate
 
 from .builders import engine, file, plan_bytes, server, shell

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from remuda import api
-from remuda.api.installation import established, install
+from remuda.api.crd_installation import established, install
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.inprocess import InProcessClient
-from remuda.embedded import running
+from remuda.app.embedded import running
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.objects import GroupVersionResource
 from tests.unit.api.rancher_objects import GROUPS, NAMESPACES

@@ -9,10 +9,10 @@ import pytest
 
 from remuda import api
 from remuda.api import rke_cattle_io as rke
-from remuda.api.installation import CRDS, established, install
+from remuda.api.crd_installation import CRDS, established, install
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.inprocess import InProcessClient
-from remuda.embedded import running
+from remuda.app.embedded import running
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.conditions import conditions_of
 from remuda.kube.errors import ApiError

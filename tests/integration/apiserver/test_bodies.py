@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from remuda.apiserver.http.seats import SMALL_BODY, BodyRoom, HeldBody
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.limits.caller_caps import SMALL_BODY, BodyRoom, HeldBody
 from remuda.apiserver.server import Server
-from remuda.client.inprocess import InProcessClient
 from remuda.kube.objects import GroupVersionResource
 from tests.real.pki import Authority
 from tests.unit.apiserver.serving import CONFIG_MAPS, config_map, served

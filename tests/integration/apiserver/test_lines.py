@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
-from remuda.apiserver.http.lines import Lines, Patience, Room
+from remuda.apiserver.http.connection_limits import Lines, Patience, Room
 from remuda.apiserver.http.listener import Listener
 from remuda.kube.clock import VirtualClock
 from tests.waiting import until

@@ -12,8 +12,8 @@ _LATE = (".v1", ".v1alpha1", ".v3", ".kinds")
 
 def test_a_server_without_definitions_loads_neither_cel_nor_the_schema_compiler_nor_etcd() -> None:
     code = (
-        "import sys, remuda.cli.serve, remuda.embedded\n"
-        "late = ('remuda.apiserver.cel', 'remuda.apiserver.schema', 'remuda.apiserver.store.etcd')\n"
+        "import sys, remuda.cli.programs.serve, remuda.app.embedded\n"
+        "late = ('remuda.apiserver.cel', 'remuda.apiserver.schema', 'remuda.apiserver.storage.etcd')\n"
         "print([name for name in late if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from remuda.apiserver import mutation
-from remuda.apiserver.entries import Entry, Parsed, encode
-from remuda.apiserver.mutation import Detector
+from remuda.apiserver.cache import mutation_detector
+from remuda.apiserver.cache.entries import Entry, Parsed, encode
+from remuda.apiserver.cache.mutation_detector import Detector
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config
-from remuda.client.inprocess import InProcessClient
-from remuda.embedded import running
+from remuda.app.embedded import running
 from remuda.kube.objects import GroupVersionResource
 
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
@@ -24,7 +24,7 @@ CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
 def detector(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Detector]:
     """One of our own, so that what we do here does not fail the session."""
     made = Detector(str(tmp_path / "report"))
-    monkeypatch.setattr(mutation, "DETECTOR", made)
+    monkeypatch.setattr(mutation_detector, "DETECTOR", made)
     yield made
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.partly import Partly
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Server
-from remuda.client.inprocess import InProcessClient
+from remuda.apiserver.watch.filtered_list import Partly
 from remuda.kube.objects import GroupVersionResource
 from tests.unit.apiserver.serving import CONFIG_MAPS, config_map, served
 

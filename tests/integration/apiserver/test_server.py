@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from remuda import embedded
-from remuda.apiserver.authn import Credentials
-from remuda.apiserver.encryption import PREFIX, parse_keys, render_keys
+from remuda.apiserver.auth.authenticator import Credentials
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.keys.encryption import PREFIX, parse_keys, render_keys
 from remuda.apiserver.server import Config, PartFailed, Server
-from remuda.client.inprocess import InProcessClient
+from remuda.app import embedded
 from remuda.kube.clock import VirtualClock, rfc3339
 from remuda.kube.objects import GroupVersionResource
 from tests.unit.apiserver.serving import CONFIG_MAPS, SECRETS, config_map, served, version_of

@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from remuda.apiserver.authn import BadCredentials, Credentials
-from remuda.apiserver.authn.webhook import WebhookAuthenticator
+from remuda.apiserver.auth.authenticator import BadCredentials, Credentials
+from remuda.apiserver.auth.token_webhook import WebhookAuthenticator
 from remuda.apiserver.webhook_client import Endpoint, WebhookClient
 from remuda.kube.clock import SYSTEM_CLOCK, VirtualClock
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from remuda.apiserver.store.etcd import EtcdConfig
+from remuda.apiserver.storage.etcd import EtcdConfig
 from tests.real import need
 from tests.real.etcd import EtcdCluster
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from remuda.apiserver.backup import intofiles
-from remuda.apiserver.backup.sealed import Backup
+from remuda.apiserver.backup import restore_to_directory
+from remuda.apiserver.backup.sealed_file import Backup
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 
 STEPS = ("rename", "replace", "fsync", "unlink", "rmdir", "mkdir")
@@ -36,7 +36,7 @@ def main(last: int, path: Path, place: Path, passphrase: str) -> None:
         setattr(os, name, dying(getattr(os, name)))
     backup = Backup.open(path)
     key = backup.key(passphrase)
-    intofiles.restore(backup, key, place, None, SYSTEM_CLOCK, Entropy(), force=True, progress=lambda done, of: None)
+    restore_to_directory.restore(backup, key, place, None, SYSTEM_CLOCK, Entropy(), force=True, progress=lambda done, of: None)
     print(count)
 
 

@@ -7,14 +7,14 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from remuda.apiserver.backup.records import File, Header, Note, Object, Stretching
-from remuda.apiserver.backup.sealed import Writer, stretch
+from remuda.apiserver.backup.format import File, Header, Note, Object, Stretching
+from remuda.apiserver.backup.sealed_file import Writer, stretch
 from remuda.apiserver.backup.sources import Source, of_data_directory
-from remuda.apiserver.backup.taking import take
-from remuda.apiserver.sealing import Cost
+from remuda.apiserver.backup.take import take
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.keys.token_sealing import Cost
 from remuda.apiserver.server import Config, Server
-from remuda.client.inprocess import InProcessClient
-from remuda.kcm.watches import CONFIG_MAPS, SECRETS
+from remuda.kcm.resources import CONFIG_MAPS, SECRETS
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 
 PASSPHRASE = "correct horse battery"

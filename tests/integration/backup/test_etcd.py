@@ -9,21 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from remuda.apiserver import agreement, presence
-from remuda.apiserver.backup import intoetcd, intofiles
+from remuda.apiserver.backup import restore_to_directory, restore_to_etcd
 from remuda.apiserver.backup.errors import BackupError, InUse, NotEmpty
-from remuda.apiserver.backup.intoetcd import Marked, Place
-from remuda.apiserver.backup.restored import MARGIN, Restored
-from remuda.apiserver.backup.sealed import Backup
+from remuda.apiserver.backup.restore import MARGIN, Restored
+from remuda.apiserver.backup.restore_to_etcd import Marked, Place
+from remuda.apiserver.backup.sealed_file import Backup
 from remuda.apiserver.backup.sources import of_etcd
-from remuda.apiserver.backup.taking import take
-from remuda.apiserver.presence import Presence
+from remuda.apiserver.backup.take import take
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.keys import key_agreement
+from remuda.apiserver.replicas import server_leases
+from remuda.apiserver.replicas.server_leases import Presence
 from remuda.apiserver.server import Config, PartFailed, Server
-from remuda.apiserver.store import Compacted, Delete, Op, Put, StoreError
-from remuda.apiserver.store.etcd import EtcdConfig, EtcdStore
-from remuda.apiserver.store.shifted import read_offset
-from remuda.client.inprocess import InProcessClient
-from remuda.kcm.watches import SECRETS
+from remuda.apiserver.storage.etcd import EtcdConfig, EtcdStore
+from remuda.apiserver.storage.revision_offset import read_offset
+from remuda.apiserver.storage.store import Compacted, Delete, Op, Put, StoreError
+from remuda.kcm.resources import SECRETS
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng, deadline
 
 from .making import PASSPHRASE, QUICK, back_up, fill, gathered, no_progress, read_state, state_of
@@ -47,14 +48,14 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, int]:
 @pytest.fixture(autouse=True)
 def _leave_in_peace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who leaves waits a moment for etcd and no longer. Where that is slow, its record would stay for the next who looks."""
-    monkeypatch.setattr(presence, "_LEAVING", 60.0)
+    monkeypatch.setattr(server_leases, "_LEAVING", 60.0)
 
 
 async def restore(path: Path, config: EtcdConfig, aside: Path, token: str = TOKEN, *, force: bool = False) -> Restored:
     backup = Backup.open(path)
     key = backup.key(PASSPHRASE)
     place = Place(config, None if token else aside / "keys", token, aside)
-    return await intoetcd.restore(
+    return await restore_to_etcd.restore(
         backup, key, PASSPHRASE, place, SYSTEM_CLOCK, Rng(1), Entropy(), force=force, progress=no_progress, cost=QUICK
     )
 
@@ -104,7 +105,9 @@ async def test_from_sqlite_into_etcd_and_back(made: tuple[Path, Path, int], conf
             await restore(backup, config, tmp_path, force=True)
     again = Backup.open(tmp_path / "second.backup")
     key = again.key(PASSPHRASE)
-    back = intofiles.restore(again, key, tmp_path / "back", None, SYSTEM_CLOCK, Entropy(), force=False, progress=no_progress)
+    back = restore_to_directory.restore(
+        again, key, tmp_path / "back", None, SYSTEM_CLOCK, Entropy(), force=False, progress=no_progress
+    )
     assert back.revision > second + MARGIN
     returned = await asyncio.to_thread(read_state, tmp_path / "back")
     assert {key: returned[key] for key in state if "/default/" in key} == {key: state[key] for key in state if "/default/" in key}
@@ -165,7 +168,7 @@ async def test_no_server_starts_on_what_is_half_restored_and_a_repetition_heals_
 ) -> None:
     data, backup, revision = made
     async with opened(config) as store:
-        await store.write([Put(presence.RESTORING, b"x"), Put("/registry/configmaps/default/wreck", b"{}")])
+        await store.write([Put(server_leases.RESTORING, b"x"), Put("/registry/configmaps/default/wreck", b"{}")])
     with pytest.raises(StoreError, match="a restore into this etcd has not come to its end"):
         async with serving(config, tmp_path / "server"):
             pass
@@ -188,12 +191,12 @@ async def test_nobody_works_beside_a_restore(made: tuple[Path, Path, int], confi
         with pytest.raises(StoreError, match="a restore into this etcd has not come to its end"):
             async with serving(config, tmp_path / "server"):
                 pass
-        assert await store.get(presence.RESTORING) is None and await store.get(agreement.KEY) is None
+        assert await store.get(server_leases.RESTORING) is None and await store.get(key_agreement.KEY) is None
         kept.cancel()
         await asyncio.gather(kept, return_exceptions=True)
         await other.leave()
         # Neither has left a sign of itself; who leaves does not wait for an etcd that is slow, and then that goes by itself.
-        async with asyncio.timeout(60 + 2 * presence.SECONDS):
+        async with asyncio.timeout(60 + 2 * server_leases.SECONDS):
             while await other.others():
                 await asyncio.sleep(0.1)
         assert await read_offset(store) == 0
@@ -204,7 +207,7 @@ async def test_a_restore_that_sleeps_while_another_is_done_writes_nothing_when_i
 ) -> None:
     data, backup, _ = made
     async with opened(config) as store:
-        asleep = Marked(store, await store.write([Put(presence.RESTORING, b"x")]))
+        asleep = Marked(store, await store.write([Put(server_leases.RESTORING, b"x")]))
         await asleep.write([Put("/registry/configmaps/default/one", b"{}"), Put("/registry/configmaps/default/two", b"{}")])
         # Its record has gone meanwhile: it is taken for dead.
         await restore(backup, config, tmp_path)
@@ -217,7 +220,7 @@ async def test_a_restore_that_sleeps_while_another_is_done_writes_nothing_when_i
 async def test_a_server_that_was_cut_off_while_its_store_was_restored_ends_when_it_is_back(
     made: tuple[Path, Path, int], config: EtcdConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(presence, "SECONDS", 3)
+    monkeypatch.setattr(server_leases, "SECONDS", 3)
     await restore(made[1], config, tmp_path)
     async with opened(config) as store:
         own = Presence(store, SYSTEM_CLOCK, Entropy())
@@ -228,10 +231,10 @@ async def test_a_server_that_was_cut_off_while_its_store_was_restored_ends_when_
         with pytest.raises(StoreError, match="the store was restored from a backup, and this server was cut off from it"):
             async with deadline(SYSTEM_CLOCK, 60):
                 await own.keep()
-        assert await presence.alive(store) == {}
+        assert await server_leases.alive(store) == {}
     async with serving(config, tmp_path / "server") as server:
         async with opened(config) as store:
-            await store.write([Put(presence.RESTORING, b"x")])
+            await store.write([Put(server_leases.RESTORING, b"x")])
         with pytest.raises(PartFailed, match="the store is being restored from a backup"):
             async with deadline(SYSTEM_CLOCK, 60):
                 await server.serve_forever(asyncio.Event())

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda.apiserver.backup import sealed
+from remuda.apiserver.backup import sealed_file
 from remuda.apiserver.backup.errors import BackupError, Damaged, NotABackup, TooNew, WrongPassphrase
-from remuda.apiserver.backup.records import File, Note, Object
-from remuda.apiserver.backup.sealed import Backup
+from remuda.apiserver.backup.format import File, Note, Object
+from remuda.apiserver.backup.sealed_file import Backup
 
 from .making import PASSPHRASE, write
 
@@ -29,7 +29,7 @@ RECORDS: list[File | Note | Object] = [
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A backup of several chunks."""
-    monkeypatch.setattr(sealed, "CHUNK", 2000)
+    monkeypatch.setattr(sealed_file, "CHUNK", 2000)
     made = tmp_path / "x.backup"
     write(made, RECORDS)
     return made
@@ -77,7 +77,7 @@ def test_another_passphrase_is_told_from_damage(path: Path) -> None:
 @pytest.mark.parametrize("passphrase", ["", "short", "eleven char"])
 def test_a_short_passphrase_seals_nothing(passphrase: str) -> None:
     with pytest.raises(BackupError, match="must have at least 12"):
-        sealed.check_passphrase(passphrase)
+        sealed_file.check_passphrase(passphrase)
 
 
 def test_a_newer_format_is_named(path: Path) -> None:

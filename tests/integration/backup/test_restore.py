@@ -13,18 +13,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from remuda.apiserver import presence
-from remuda.apiserver.backup import arriving, intofiles
+from remuda.apiserver.backup import restore_staging, restore_to_directory
 from remuda.apiserver.backup.errors import BackupError, Damaged, InUse, NotEmpty
-from remuda.apiserver.backup.restored import MARGIN, Restored
-from remuda.apiserver.backup.sealed import Backup
-from remuda.apiserver.material import ensure_directory
-from remuda.apiserver.rotation import record
+from remuda.apiserver.backup.restore import MARGIN, Restored
+from remuda.apiserver.backup.sealed_file import Backup
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.keys import rotation_record
+from remuda.apiserver.keys.shared_keys import ensure_directory
+from remuda.apiserver.replicas import server_leases
 from remuda.apiserver.server import Config, Server
-from remuda.apiserver.store import Compacted, Put, StoreError
-from remuda.apiserver.store.sqlite import SqliteStore
-from remuda.client.inprocess import InProcessClient
-from remuda.kcm.watches import SECRETS
+from remuda.apiserver.storage.sqlite import SqliteStore
+from remuda.apiserver.storage.store import Compacted, Put, StoreError
+from remuda.kcm.resources import SECRETS
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, VirtualClock
 
 from .making import PASSPHRASE, back_up, fill, no_progress, read_state
@@ -35,7 +35,7 @@ def restore(
 ) -> Restored:
     backup = Backup.open(path)
     key = backup.key(PASSPHRASE)
-    return intofiles.restore(backup, key, data_dir, pki_dir, clock, Entropy(), force=force, progress=no_progress)
+    return restore_to_directory.restore(backup, key, data_dir, pki_dir, clock, Entropy(), force=force, progress=no_progress)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_a_restored_state_is_the_one_that_was_backed_up(made: tuple[Path, Path, 
         assert (tmp_path / "new" / name).read_bytes() == (data / name).read_bytes()
         assert (tmp_path / "new" / name).stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "new" / "state.db").stat().st_mode & 0o777 == 0o600
-    assert not (tmp_path / "new" / arriving.PLACE).exists()
+    assert not (tmp_path / "new" / restore_staging.PLACE).exists()
 
 
 async def test_revisions_go_on_far_above_all_that_were_handed_out(made: tuple[Path, Path, int], tmp_path: Path) -> None:
@@ -118,14 +118,14 @@ def test_what_has_outlived_its_time_does_not_come_back(tmp_path: Path) -> None:
 async def test_what_servers_have_noted_comes_back_but_not_what_was_true_of_them_alone(tmp_path: Path) -> None:
     await fill(tmp_path / "data", [])
     store = await SqliteStore.open(tmp_path / "data" / "state.db", SYSTEM_CLOCK)
-    noted = msgspec.json.encode(record.Record(done={"serving": 7.0}))
-    await store.write([Put(record.KEY, noted), Put(f"{presence.ROOT}x", b"{}"), Put("/remuda/fences/x", b"x")])
+    noted = msgspec.json.encode(rotation_record.Record(done={"serving": 7.0}))
+    await store.write([Put(rotation_record.KEY, noted), Put(f"{server_leases.ROOT}x", b"{}"), Put("/remuda/fences/x", b"x")])
     await store.close()
     await back_up(tmp_path / "data", tmp_path / "x.backup")
     await asyncio.to_thread(restore, tmp_path / "x.backup", tmp_path / "new")
     store = await SqliteStore.open(tmp_path / "new" / "state.db", SYSTEM_CLOCK)
     try:
-        assert {kv.key: kv.value for kv in (await store.range("/remuda/")).items} == {record.KEY: noted}
+        assert {kv.key: kv.value for kv in (await store.range("/remuda/")).items} == {rotation_record.KEY: noted}
     finally:
         await store.close()
 
@@ -173,7 +173,9 @@ def test_a_damaged_backup_changes_nothing(made: tuple[Path, Path, int], tmp_path
     whole[-60] ^= 1
     backup.write_bytes(whole)
     with pytest.raises(Damaged):
-        intofiles.restore(opened, key, tmp_path / "new", None, SYSTEM_CLOCK, Entropy(), force=False, progress=no_progress)
+        restore_to_directory.restore(
+            opened, key, tmp_path / "new", None, SYSTEM_CLOCK, Entropy(), force=False, progress=no_progress
+        )
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["state.db.lock"]
 
 
@@ -264,7 +266,7 @@ def test_wherever_it_is_killed_the_state_is_the_old_one_or_the_new_one(
     whose = data if "/registry/configmaps/default/one" in found else other
     assert ca == (whose / "pki" / "ca.key").read_bytes()
     assert (place / "encryption.yaml").read_bytes() == (whose / "encryption.yaml").read_bytes()
-    assert not (place / arriving.PLACE).exists()
+    assert not (place / restore_staging.PLACE).exists()
     # And it can be done again.
     restore(backup, place, force=True)
     assert "/registry/configmaps/default/one" in read_state(place)
@@ -277,6 +279,6 @@ async def _opened(place: Path) -> None:
 
 
 async def test_a_server_does_not_start_beside_a_restore(tmp_path: Path) -> None:
-    (tmp_path / arriving.PLACE).mkdir()
-    with arriving.locked(tmp_path), pytest.raises(StoreError, match="in use by another process"):
+    (tmp_path / restore_staging.PLACE).mkdir()
+    with restore_staging.locked(tmp_path), pytest.raises(StoreError, match="in use by another process"):
         await Server.open(Config(data_dir=tmp_path, default_roles=False))

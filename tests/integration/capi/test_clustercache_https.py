@@ -12,20 +12,20 @@ import pytest
 from remuda import kcm
 from remuda.api import crds
 from remuda.api.cluster_x_k8s_io import CLUSTERS
-from remuda.apiserver.pki import Pki
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Config, Server
 from remuda.capi.clustercache import CacheOptions, ClusterCache, HttpsConnector
-from remuda.capi.clustercache.https import workload_target
-from remuda.capi.workloads import NODES, PROVIDER_ID
-from remuda.client.inprocess import InProcessClient
+from remuda.capi.clustercache.https_connector import workload_target
+from remuda.capi.workload_clusters import NODES, PROVIDER_ID
 from remuda.client.kubeconfig import ConfigError
-from remuda.kube import yamlio
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
+from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
+from remuda.kube.network.outbound import Policy
 from remuda.kube.objects import GroupVersionResource, Key
-from remuda.kube.outbound import Policy
+from remuda.lab.sim.beginning import CRDS, NAMESPACES
 from remuda.runtime import Manager
-from remuda.sim.beginning import CRDS, NAMESPACES
 from tests.unit.capi.kit import NAMESPACE, core_object
 from tests.waiting import until
 

@@ -14,14 +14,14 @@ import click
 import pytest
 
 from remuda import __version__
-from remuda.apiserver.pki import Pki
-from remuda.cli import exits
-from remuda.cli.app import COMMANDS
-from remuda.cli.exits import Code, Failure
-from remuda.cli.output import NAME, TABLE, WIDE, YAML, Column, Output
+from remuda.apiserver.keys.pki import Pki
+from remuda.cli import exit_codes
+from remuda.cli.command_tree import COMMANDS
+from remuda.cli.exit_codes import Code, Failure
+from remuda.cli.views.output import NAME, TABLE, WIDE, YAML, Column, Output
 from remuda.client.kubeconfig import ConfigError
-from remuda.kube import yamlio
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
+from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
 
 from .running import Shell
@@ -41,7 +41,7 @@ def test_help_lists_every_command_with_its_own_summary(shell: Shell) -> None:
 )
 def test_quick_commands_import_no_server_and_no_http_library(shell: Shell, arguments: list[str]) -> None:
     program = (
-        "import sys\nfrom remuda.cli.app import cli\nfrom remuda.cli.exits import run\n"
+        "import sys\nfrom remuda.cli.command_tree import cli\nfrom remuda.cli.exit_codes import run\n"
         f"run(cli, {arguments!r})\n"
         "print([name for name in ('aiohttp', 'uvloop', 'rich', 'cryptography', 'remuda.apiserver') if name in sys.modules])"
     )
@@ -134,7 +134,7 @@ def test_every_error_is_one_sentence_and_its_code(
     def failing() -> None:
         raise raised
 
-    assert exits.run(failing, []) == code
+    assert exit_codes.run(failing, []) == code
     assert capsys.readouterr().err.strip() == (f"remuda: {sentence}" if sentence else "")
 
 
@@ -146,7 +146,7 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        exits.run(failing, [])
+        exit_codes.run(failing, [])
 
 
 @pytest.mark.parametrize("command", ["--help", "version"])

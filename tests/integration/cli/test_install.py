@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from remuda import __version__
-from remuda.cli.install import _given, ways_in
-from remuda.installing.unit import Service, quoted, unit_file
+from remuda.cli.commands.install import _given, ways_in
+from remuda.cli.systemd.unit import Service, quoted, unit_file
 
 from .running import Shell
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from remuda.cli.completion import completed
-from remuda.cli.exits import Code, Failure
-from remuda.cli.logins import Login, Logins, default_path
-from remuda.cli.merging import conflict, merged, renamed, write_new
-from remuda.cli.trust import checksum, server_address
+from remuda.cli.exit_codes import Code, Failure
+from remuda.cli.remote.kubeconfigs import conflict, merged, renamed, write_new
+from remuda.cli.remote.login_file import Login, Logins, default_path
+from remuda.cli.remote.server_trust import checksum, server_address
 
 from .running import Shell
 
@@ -103,7 +103,7 @@ def test_what_is_no_address_or_not_safe_is_refused(typed: str) -> None:
 
 
 def test_a_checksum_is_the_one_that_agents_compare() -> None:
-    from remuda.gateway.certificates import ca_checksum
+    from remuda.gateway.server.serving_certificate import ca_checksum
 
     assert checksum("PEM") == checksum("PEM\n") == ca_checksum("PEM\n")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from remuda.cli.merging import merge, shown
+from remuda.cli.remote.kubeconfigs import merge, shown
 
 NAMES = ["edge", "my cluster", "$(reboot)", "it's", "a;b", "-x", "`id`", "ä ö", "line\nbreak", "\x1b[2Jgone", "a\\'b\x07"]
 

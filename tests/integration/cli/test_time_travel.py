@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.cli.kinds import Kind, matching, shown, split
+from remuda.cli.remote.resource_kinds import Kind, matching, shown, split
 
 from .running import Shell
 

@@ -13,8 +13,8 @@ import pytest
 from aiohttp import web
 
 from remuda.apiserver.http.listener import Listener, server_context
-from remuda.apiserver.pki import Pki
-from remuda.client import api, kubeconfig
+from remuda.apiserver.keys.pki import Pki
+from remuda.client import interface, kubeconfig
 from remuda.client.https import HttpsClient, LoggedOnce, Unreachable, object_path
 from remuda.client.kubeconfig import ConfigError, Target
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, VirtualClock
@@ -115,7 +115,7 @@ async def test_every_verb_asks_what_kubernetes_expects(peer: Peer) -> None:
         await client.list(SECRETS, labels="a in (b,c)", limit=5, continue_="x=")
         await client.create(SECRETS, obj, dry_run=True, field_manager="me")
         await client.update(SECRETS, obj, subresource="status")
-        await client.patch(SECRETS, "s", [{"op": "remove", "path": "/data"}], "n", patch_type=api.JSON_PATCH)
+        await client.patch(SECRETS, "s", [{"op": "remove", "path": "/data"}], "n", patch_type=interface.JSON_PATCH)
         await client.apply(SECRETS, obj, field_manager="me", force=True)
         await client.delete(SECRETS, "s", "n", propagation="Foreground", grace_seconds=0, uid="u", resource_version="7")
         await client.delete_collection(SECRETS, "n", labels="a=b")
@@ -135,8 +135,8 @@ async def test_every_verb_asks_what_kubernetes_expects(peer: Peer) -> None:
     assert [h.get("Content-Type") for h in peer.headers[2:6]] == [
         "application/json",
         "application/json",
-        api.JSON_PATCH,
-        api.APPLY_PATCH,
+        interface.JSON_PATCH,
+        interface.APPLY_PATCH,
     ]
     assert json.loads(peer.asked[6][2]) == {
         "apiVersion": "v1",

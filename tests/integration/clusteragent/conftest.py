@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from remuda.apiserver.pki import Pki
+from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Server
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 

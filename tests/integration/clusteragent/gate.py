@@ -14,17 +14,17 @@ from aiohttp import web
 
 from remuda import kcm
 from remuda.apiserver.http.listener import server_context
-from remuda.apiserver.pki import Pki
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Config, Server
-from remuda.client.inprocess import InProcessClient
 from remuda.client.kubeconfig import Target
-from remuda.clusteragent.agent import Agent
-from remuda.clusteragent.attachment import Surroundings
-from remuda.clusteragent.cluster import OwnCluster
-from remuda.clusteragent.settings import Given, Source
-from remuda.gateway.certificates import ca_checksum
+from remuda.gateway.server.serving_certificate import ca_checksum
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Rng, VirtualClock
 from remuda.tunnel import Refused, Stream, TunnelServer
+from remuda.tunnel.clusteragent.agent import Agent
+from remuda.tunnel.clusteragent.connections import Surroundings
+from remuda.tunnel.clusteragent.own_cluster import OwnCluster
+from remuda.tunnel.clusteragent.settings import Given, Source
 from remuda.tunnel.session import PING_EVERY
 from tests.integration.tunnel.pair import stopped
 from tests.real.ports import free_port

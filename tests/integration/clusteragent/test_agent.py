@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from remuda.agent.certificates import fingerprints
-from remuda.apiserver.pki import Pki
+from remuda.agent.key_fingerprints import fingerprints
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Server
-from remuda.client.inprocess import InProcessClient
 from remuda.client.kubeconfig import Target
-from remuda.client.wrapping import Send, WrappedClient
-from remuda.clusteragent.allowing import Place
-from remuda.clusteragent.attachment import TRUST_EVERY
-from remuda.clusteragent.cluster import SECRETS, OwnCluster
-from remuda.clusteragent.settings import Given, Mounted
+from remuda.client.wrapper import Send, WrappedClient
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.errors import ApiError
 from remuda.tunnel import StreamError
+from remuda.tunnel.clusteragent.connections import TRUST_EVERY
+from remuda.tunnel.clusteragent.dial_allow_list import Place
+from remuda.tunnel.clusteragent.own_cluster import SECRETS, OwnCluster
+from remuda.tunnel.clusteragent.settings import Given, Mounted
 from tests.integration.tunnel.pair import echo, listening, read_all, read_exactly
 from tests.waiting import until
 

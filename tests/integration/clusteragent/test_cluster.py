@@ -8,10 +8,12 @@ import json
 
 import pytest
 
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.inprocess import InProcessClient
 from remuda.client.kubeconfig import Target
-from remuda.clusteragent.cluster import (
+from remuda.kube.clock import VirtualClock
+from remuda.kube.errors import ApiError
+from remuda.tunnel.clusteragent.own_cluster import (
     ACCOUNTS,
     BINDINGS,
     NAMESPACES,
@@ -21,10 +23,8 @@ from remuda.clusteragent.cluster import (
     OwnCluster,
     address_of,
 )
-from remuda.clusteragent.settings import Settings
-from remuda.clusteragent.trust import Trust
-from remuda.kube.clock import VirtualClock
-from remuda.kube.errors import ApiError
+from remuda.tunnel.clusteragent.server_trust import Trust
+from remuda.tunnel.clusteragent.settings import Settings
 
 from .gate import TOKEN, entered
 

@@ -11,16 +11,16 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from remuda import api, kcm
+from remuda.access.agent_objects import NAMESPACE
+from remuda.access.users.token_hashes import hashed_secret
 from remuda.api.cluster_cattle_io import API_VERSION, CLUSTER_AUTH_TOKENS, CLUSTER_USER_ATTRIBUTES, GROUP
-from remuda.api.installation import established, install_missing
+from remuda.api.crd_installation import established, install_missing
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.api import Client
-from remuda.client.inprocess import InProcessClient
-from remuda.clusteragent.reviewing import Reviewer
+from remuda.client.interface import Client
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng, rfc3339
 from remuda.kube.objects import name_of
-from remuda.management.footprint import NAMESPACE
-from remuda.management.users.tokenhashes import hashed_secret
+from remuda.tunnel.clusteragent.token_review import Reviewer
 from tests.waiting import until
 
 Obj = dict[str, Any]

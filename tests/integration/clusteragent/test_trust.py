@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import pytest
 
-from remuda.apiserver.pki import Pki
-from remuda.clusteragent.settings import Settings
-from remuda.clusteragent.trust import Trust, TrustError, establish, matches
-from remuda.gateway.certificates import ca_checksum
+from remuda.apiserver.keys.pki import Pki
+from remuda.gateway.server.serving_certificate import ca_checksum
 from remuda.kube.clock import SYSTEM_CLOCK, VirtualClock
+from remuda.tunnel.clusteragent.server_trust import Trust, TrustError, establish, matches
+from remuda.tunnel.clusteragent.settings import Settings
 from tests.integration.tunnel.pair import listening
 from tests.waiting import until
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from remuda.apiserver.conversion import ConversionError, InProcess
-from remuda.apiserver.conversion.none import NoConversion
-from remuda.apiserver.conversion.webhook import WebhookConverter
+from remuda.apiserver.crd.conversion import ConversionError, InProcess
+from remuda.apiserver.crd.no_conversion import NoConversion
+from remuda.apiserver.crd.webhook_conversion import WebhookConverter
 from remuda.apiserver.webhook_client import WebhookClient
 from remuda.kube.clock import Entropy, SystemClock
 from tests.integration.admission.hookserver import HookServer, respond, serve_hooks

@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.inprocess import InProcessClient
-from remuda.distro import kinds, settings
-from remuda.distro.api import places
-from remuda.distro.kinds import ADDONS
-from remuda.distro.manifests import NAMESPACE, Deploying
 from remuda.kcm import run as run_kubernetes
-from remuda.kube import yamlio
 from remuda.kube.clock import SYSTEM_CLOCK, Rng, VirtualClock
+from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, name_of
+from remuda.lab.distro.cluster import crds
+from remuda.lab.distro.cluster.addons import NAMESPACE, Deploying
+from remuda.lab.distro.cluster.apiserver import places
+from remuda.lab.distro.cluster.crds import ADDONS
+from remuda.lab.distro.config import settings
 
 MAPS = GroupVersionResource("", "v1", "configmaps")
 WIDGET = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
@@ -54,7 +55,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
     made = Cluster(server, tmp_path)
     running = asyncio.create_task(run_kubernetes(made.client, SYSTEM_CLOCK, Rng(1)))
     try:
-        await kinds.ensure(made.client, SYSTEM_CLOCK)
+        await crds.ensure(made.client, SYSTEM_CLOCK)
         yield made
     finally:
         running.cancel()

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from remuda.apiserver.store.etcd.members import EtcdConfig
-from remuda.distro.etcd.client import EtcdClient
-from remuda.distro.etcd.snapshots import SnapshotError, save
-from remuda.distro.settings import Snapshots
+from remuda.apiserver.storage.etcd.members import EtcdConfig
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
+from remuda.lab.distro.config.settings import Snapshots
+from remuda.lab.distro.etcd.client import EtcdClient
+from remuda.lab.distro.etcd.snapshots import SnapshotError, save
 
 WHOLE = b"\x17" * 4096 * 3
 

@@ -10,14 +10,15 @@ import aiohttp
 import pytest
 
 from remuda.apiserver.http.listener import Listener
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.inprocess import InProcessClient
-from remuda.distro import authorities, certificates, settings
-from remuda.distro.joining import NODE_IP, NODE_NAME, NODE_PASSWORD, PREFIX
-from remuda.distro.nodelife import NODES
-from remuda.distro.state import State
-from remuda.distro.supervisor import SERVICES, Door
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
+from remuda.lab.distro.cluster.etcd_member_removal import NODES
+from remuda.lab.distro.cluster.supervisor import SERVICES, Door
+from remuda.lab.distro.cluster.supervisor_client import NODE_IP, NODE_NAME, NODE_PASSWORD, PREFIX
+from remuda.lab.distro.config import settings
+from remuda.lab.distro.pki import authorities, certificates
+from remuda.lab.distro.state import State
 
 SERVER, NODE = "the-password-of-servers", "the-password-of-nodes"
 ENTROPY = Entropy(5)

@@ -10,19 +10,19 @@ import pytest
 
 from remuda.api.management_cattle_io import NODE_DRIVERS
 from remuda.api.provisioning_cattle_io import API_VERSION, CLUSTERS
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config
-from remuda.client.inprocess import InProcessClient
-from remuda.embedded import chosen, running
-from remuda.kube import yamlio
+from remuda.app.embedded import chosen, running
 from remuda.kube.conditions import get
+from remuda.kube.encoding import yamlio
 from remuda.kube.objects import GroupVersion, GroupVersionResource, dig, name_of, namespace_of, with_path
 from remuda.machines.drivers.amazonec2 import AmazonEC2
 from remuda.machines.drivers.digitalocean import DigitalOcean
-from remuda.machines.sealed.markers import is_marker
-from remuda.provisioning.graph.pools import pools_of
-from remuda.rke import releases
-from remuda.rke.planner.render import Facts, ignored_arguments
-from remuda.rke.planner.snapshot import ControlPlane
+from remuda.machines.secretfields.markers import is_marker
+from remuda.provisioning.graph.machine_pools import pools_of
+from remuda.provisioning.planner.render import Facts, ignored_arguments
+from remuda.provisioning.planner.snapshot import ControlPlane
+from remuda.provisioning.releases import catalog
 from tests.waiting import until
 
 Obj = dict[str, Any]
@@ -103,7 +103,7 @@ async def rendered(client: InProcessClient, wanted: Obj) -> bool:
 @pytest.mark.parametrize("wanted", CLUSTERS_OF_MACHINES, ids=namespace_of)
 def test_the_distribution_understands_every_argument(wanted: Obj) -> None:
     spec = {**wanted["spec"]["rkeConfig"], "kubernetesVersion": wanted["spec"]["kubernetesVersion"]}
-    release = releases.built_in().release(spec["kubernetesVersion"])
+    release = catalog.built_in().release(spec["kubernetesVersion"])
     assert ignored_arguments(Facts(release), ControlPlane("fleet-default", name_of(wanted), spec)) == ()
 
 

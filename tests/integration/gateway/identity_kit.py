@@ -12,20 +12,20 @@ from typing import Any
 import aiohttp
 from aiohttp.test_utils import RawTestServer
 
+from remuda.access.roles.holdings import Holdings
+from remuda.access.settings.settings import Settings
+from remuda.access.users.password_secrets import PasswordSecrets
+from remuda.access.users.passwords import Cost, hashed
+from remuda.access.users.user_objects import user_manifest
 from remuda.api.management_cattle_io import TOKENS, USERS
-from remuda.apiserver.http.lines import Lines
-from remuda.gateway.access import LocalAccess
-from remuda.gateway.asking import Asked
-from remuda.gateway.audit import Record
-from remuda.gateway.callers import Callers
-from remuda.gateway.door import Door
-from remuda.gateway.identity import Identity
+from remuda.apiserver.http.connection_limits import Lines
+from remuda.gateway.auth.access_review import LocalAccess
+from remuda.gateway.auth.authenticator import Callers
+from remuda.gateway.auth.identity import Identity
+from remuda.gateway.server.audit_log import Record
+from remuda.gateway.server.handler import Door
+from remuda.gateway.server.request_context import Asked
 from remuda.kube.objects import GroupVersionResource
-from remuda.management.roles.held import Holdings
-from remuda.management.settings import Settings
-from remuda.management.users.keeping import PasswordSecrets
-from remuda.management.users.passwords import Cost, hashed
-from remuda.management.users.people import user_manifest
 from tests.unit.gateway.import_kit import Management, management
 
 Obj = dict[str, Any]

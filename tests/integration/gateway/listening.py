@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
-from remuda.gateway.asking import Asked
-from remuda.gateway.targets import judge
+from remuda.gateway.server.path_validation import judge
+from remuda.gateway.server.request_context import Asked
 from tests.unit.gateway.import_kit import Management
 
 

@@ -14,26 +14,26 @@ import aiohttp
 from aiohttp import web
 
 from remuda import kcm
+from remuda.access.settings.features import Features
 from remuda.api import crds
 from remuda.api.management_cattle_io import CLUSTERS, GROUP, USERS
 from remuda.apiserver.http import responses
 from remuda.apiserver.http.listener import Listener
-from remuda.apiserver.pki import Pki
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Config, Server
-from remuda.apiserver.users import User
-from remuda.client.inprocess import InProcessClient
-from remuda.gateway.access import LocalAccess
-from remuda.gateway.asking import Asked, Caller
-from remuda.gateway.downstreams import SECRETS, TunnelDownstreams
-from remuda.gateway.exchange import ClientGone
-from remuda.gateway.impersonation import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, SERVICE_ACCOUNTS, Impersonation
-from remuda.gateway.proxy import Proxy
-from remuda.gateway.services import Services
-from remuda.gateway.targets import judge
+from remuda.gateway.auth.access_review import LocalAccess
+from remuda.gateway.proxy.cluster_proxy import Proxy
+from remuda.gateway.proxy.impersonation import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, NAMESPACES, SERVICE_ACCOUNTS, Impersonation
+from remuda.gateway.proxy.reverse_proxy import ClientGone
+from remuda.gateway.proxy.tunnel_downstreams import SECRETS, TunnelDownstreams
+from remuda.gateway.server.dependencies import Services
+from remuda.gateway.server.path_validation import judge
+from remuda.gateway.server.request_context import Asked, Caller
+from remuda.kube.authorization.users import User
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.errors import ApiError, unauthorized
 from remuda.kube.objects import GroupVersionResource
-from remuda.management.features import Features
 from remuda.runtime import Informers
 from remuda.tunnel import Server as Endpoint
 from remuda.tunnel import TunnelClient, TunnelServer

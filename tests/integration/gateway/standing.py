@@ -10,18 +10,18 @@ from typing import Any
 
 import aiohttp
 
+from remuda.access.users.tokens import Presented, Wish, make_token
 from remuda.api.management_cattle_io import API_VERSION, SETTINGS, TOKENS, USERS
 from remuda.apiserver.http.listener import Listener
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.inprocess import InProcessClient
-from remuda.embedded import chosen, running
-from remuda.gateway.assembly import Gateway
-from remuda.gateway.audit import Record
-from remuda.gateway.behind import InProcess
-from remuda.gateway.door import Door
-from remuda.gateway.embedding import Embedded
+from remuda.app.embedded import chosen, running
+from remuda.app.embedded_gateway import Embedded
+from remuda.gateway.gateway import Gateway
+from remuda.gateway.server.audit_log import Record
+from remuda.gateway.server.backend import InProcess
+from remuda.gateway.server.handler import Door
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
-from remuda.management.users.tokens import Presented, Wish, make_token
 from tests.waiting import until
 
 Obj = dict[str, Any]

@@ -11,10 +11,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from remuda.gateway.agentfiles import AgentFiles, script
-from remuda.gateway.certificates import ca_checksum
+from remuda.agent.install import ARCHIVE
+from remuda.gateway.registration.agent_downloads import AgentFiles, script
+from remuda.gateway.server.serving_certificate import ca_checksum
 from remuda.kube.errors import ApiError
-from remuda.systemagent import ARCHIVE
 from tests.unit.gateway.import_kit import Management, management
 from tests.unit.gateway.test_importing import asked
 from tests.unit.management.clusters.kit import CA, URL

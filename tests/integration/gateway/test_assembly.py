@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from remuda.access import CONTROLLERS
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config
+from remuda.app.embedded import chosen, running
+from remuda.app.embedded_gateway import Embedded
 from remuda.capi import CONTROLLERS as CORE
-from remuda.client.inprocess import InProcessClient
-from remuda.embedded import chosen, running
-from remuda.gateway.assembly import AccessControllers
-from remuda.gateway.embedding import Embedded
-from remuda.management import CONTROLLERS
+from remuda.gateway.gateway import AccessControllers
 from remuda.runtime import Manager
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from remuda.api.management_cattle_io import TOKENS, USERS
-from remuda.gateway import callers as module
-from remuda.gateway.callers import NotLetIn, user_of
+from remuda.gateway.auth import authenticator as module
+from remuda.gateway.auth.authenticator import NotLetIn, user_of
 from remuda.kube.errors import ApiError
 from tests.waiting import until
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from remuda.apiserver import signing
-from remuda.apiserver.pki import Pki
-from remuda.apiserver.signing import DAY, Authority
-from remuda.gateway.certificates import CertificateError, Files, ServingCertificate, ca_checksum, ca_text
+from remuda.apiserver.keys.pki import Pki
+from remuda.gateway.server.serving_certificate import CertificateError, Files, ServingCertificate, ca_checksum, ca_text
+from remuda.kube import certificates
+from remuda.kube.certificates import DAY, Authority
 from remuda.kube.clock import Clock, Entropy, SystemClock, VirtualClock
 
 
@@ -22,16 +22,16 @@ class Maker:
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self.clock = clock
-        key = signing.new_key(Entropy())
-        self.authority = Authority(signing.sign_authority(key, clock, Entropy()), key)
+        key = certificates.new_key(Entropy())
+        self.authority = Authority(certificates.sign_authority(key, clock, Entropy()), key)
         self.files = Files(directory / "tls.crt", directory / "tls.key", directory / "ca.crt")
         assert self.files.ca is not None
-        self.files.ca.write_bytes(signing.certificate_pem(self.authority.certificate))
+        self.files.ca.write_bytes(certificates.certificate_pem(self.authority.certificate))
 
     def pair(self, name: str, seconds: int = DAY) -> tuple[bytes, bytes]:
-        key = signing.new_key(Entropy())
-        leaf = signing.sign_leaf(self.authority, key, signing.subject("x"), seconds, (name,), self.clock, Entropy())
-        return leaf, signing.key_pem(key)
+        key = certificates.new_key(Entropy())
+        leaf = certificates.sign_leaf(self.authority, key, certificates.subject("x"), seconds, (name,), self.clock, Entropy())
+        return leaf, certificates.key_pem(key)
 
     def put(self, name: str, seconds: int = DAY) -> None:
         leaf, key = self.pair(name, seconds)
@@ -86,7 +86,7 @@ def broken(maker: Maker, how: str) -> None:
         case "protected":
             from cryptography.hazmat.primitives import serialization as s
 
-            private = signing.parse_key(key, "")
+            private = certificates.parse_key(key, "")
             protected = s.BestAvailableEncryption(b"password")
             files.certificate.write_bytes(leaf)
             files.key.write_bytes(private.private_bytes(s.Encoding.PEM, s.PrivateFormat.PKCS8, protected))

@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
+from remuda.access.downstreams import Downstreams
+from remuda.access.settings.settings import Settings
 from remuda.api.management_cattle_io import CLUSTERS
-from remuda.apiserver.pki import Pki
+from remuda.apiserver.keys.pki import Pki
 from remuda.capi.clustercache import HttpsConnector
-from remuda.capi.workloads import Losable
-from remuda.client.api import Client
+from remuda.capi.workload_clusters import Losable
 from remuda.client.https import Unreachable
-from remuda.gateway.asking import Caller
-from remuda.gateway.connector import DownstreamConnector
-from remuda.gateway.credentials import Presented
-from remuda.gateway.downstreams import SECRETS, only_credential
-from remuda.gateway.impersonation import NAMESPACES
-from remuda.kube import yamlio
+from remuda.client.interface import Client
+from remuda.gateway.proxy.cluster_connector import DownstreamConnector
+from remuda.gateway.proxy.impersonation import NAMESPACES
+from remuda.gateway.proxy.tunnel_downstreams import SECRETS, only_credential
+from remuda.gateway.server.credentials import Presented
+from remuda.gateway.server.request_context import Caller
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
+from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError, OutOfReach, unauthorized
 from remuda.kube.objects import Key
-from remuda.management.downstreams import Downstreams
-from remuda.management.settings import Settings
 from tests.waiting import until
 
 from .proxy_kit import CLUSTER, TOKENS, World, agent_token, secret, world

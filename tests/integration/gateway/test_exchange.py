@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.gateway.answers import BadAnswer, Chunked, body_of, parse_head, request_head
-from remuda.gateway.pools import IDLE_SECONDS
+from remuda.gateway.proxy.connection_pool import IDLE_SECONDS
+from remuda.gateway.proxy.http1_parser import BadAnswer, Chunked, body_of, parse_head, request_head
 from remuda.kube.clock import VirtualClock
 from tests.waiting import until
 

@@ -8,11 +8,11 @@ import hmac
 import json
 from typing import Any
 
+from remuda.access.users.tokens import Presented
 from remuda.api.management_cattle_io import SETTINGS
-from remuda.gateway.audit import Result
-from remuda.gateway.csrf import CSRF_COOKIE, CSRF_HEADER, issue
+from remuda.gateway.server.audit_log import Result
+from remuda.gateway.server.csrf import CSRF_COOKIE, CSRF_HEADER, issue
 from remuda.kube.objects import GroupVersionResource
-from remuda.management.users.tokens import Presented
 from tests.waiting import until
 
 from .standing import Standing, standing

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from remuda import embedded
+from remuda.access import CONTROLLERS
+from remuda.access.clusters import Server
+from remuda.access.roles.builtin_roles import BUILTIN
+from remuda.access.settings.features import FEATURES as KNOWN_FEATURES
+from remuda.access.settings.settings import SETTINGS as KNOWN_SETTINGS
 from remuda.api.management_cattle_io import CLUSTERS, FEATURES, FLEET_WORKSPACES, GLOBAL_ROLES, ROLE_TEMPLATES, SETTINGS, USERS
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config
-from remuda.client.inprocess import InProcessClient
-from remuda.embedded import chosen, running
-from remuda.gateway.firststart import all_there, first_objects
+from remuda.app import embedded
+from remuda.app.embedded import chosen, running
+from remuda.app.readiness import all_there, first_objects
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.kube.objects import GroupVersionResource, name_of
-from remuda.management import CONTROLLERS
-from remuda.management.clusters import Server
-from remuda.management.features import FEATURES as KNOWN_FEATURES
-from remuda.management.roles.builtin import BUILTIN
-from remuda.management.settings import SETTINGS as KNOWN_SETTINGS
 from remuda.runtime import Informers
 
 NAMESPACES = GroupVersionResource("", "v1", "namespaces")

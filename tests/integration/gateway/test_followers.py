@@ -7,8 +7,8 @@ import json
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
-from remuda.apiserver.rotation.followers import NO_REPORT
-from remuda.gateway.followers import NOT_REGISTERED, KnownClients
+from remuda.apiserver.keys.ca_followers import NO_REPORT
+from remuda.gateway.agents.ca_trust_report import NOT_REGISTERED, KnownClients
 from tests.unit.gateway.test_contact import authority
 from tests.unit.rke.kit import DEMO, ETCD, FLEET, machines
 from tests.unit.rke.test_plansecret import controllers

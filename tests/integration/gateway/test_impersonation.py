@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from remuda.access.agent_objects import IMPERSONATION_NAMESPACE
 from remuda.api.management_cattle_io import USERS
-from remuda.apiserver.users import User
-from remuda.gateway.impersonation import (
+from remuda.gateway.proxy.impersonation import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
     LABEL,
@@ -22,10 +22,10 @@ from remuda.gateway.impersonation import (
     headers_for,
     rules_for,
 )
+from remuda.kube.authorization.users import User
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import labels_of
-from remuda.management.footprint import IMPERSONATION_NAMESPACE
 from tests.waiting import until
 
 from .proxy_kit import CLUSTER, MEMBER, World, world

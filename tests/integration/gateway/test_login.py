@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from remuda.access.settings.settings import Settings
+from remuda.access.users.password_secrets import NAMESPACE, SECRETS, PasswordSecrets
+from remuda.access.users.passwords import Cost, hashed
 from remuda.api.management_cattle_io import TOKENS, USERS
-from remuda.gateway.sessions import derived_seconds, session_seconds
+from remuda.gateway.auth.tokens import derived_seconds, session_seconds
 from remuda.kube.clock import parse_rfc3339, rfc3339
-from remuda.management.settings import Settings
-from remuda.management.users.keeping import NAMESPACE, SECRETS, PasswordSecrets
-from remuda.management.users.passwords import Cost, hashed
 
 from .identity_kit import LOGIN, PASSWORD, house
 
@@ -132,7 +132,7 @@ async def test_nobody_learns_who_exists() -> None:
 
 
 async def test_an_unknown_name_costs_as_much_work_as_a_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from remuda.management.users import passwords
+    from remuda.access.users import passwords
 
     work: list[int] = []
     stretched = passwords._stretched
@@ -399,7 +399,7 @@ async def test_a_token_that_can_be_none_is_not_made() -> None:
 
 
 async def test_one_user_can_not_fill_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remuda.gateway.sessions.MOST_TOKENS", 3)
+    monkeypatch.setattr("remuda.gateway.auth.tokens.MOST_TOKENS", 3)
     async with house() as here:
         await here.user("u-abcde", "jo")
         token = await here.token("jo")
@@ -409,7 +409,7 @@ async def test_one_user_can_not_fill_the_store(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_who_logs_in_all_the_time_loses_the_oldest_sessions_and_is_not_locked_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remuda.gateway.sessions.MOST_SESSIONS", 2)
+    monkeypatch.setattr("remuda.gateway.auth.tokens.MOST_SESSIONS", 2)
     async with house() as here:
         await here.user("u-abcde", "jo")
         tokens = []

@@ -6,8 +6,8 @@ import base64
 from typing import Any
 
 from remuda.api.management_cattle_io import API_VERSION, CLUSTERS
-from remuda.gateway.kubeconfigs import Credential, Endpoint, Entry, context_names, endpoints, kubeconfig
-from remuda.kube import yamlio
+from remuda.gateway.auth.kubeconfigs import Credential, Endpoint, Entry, context_names, endpoints, kubeconfig
+from remuda.kube.encoding import yamlio
 
 from .identity_kit import House, house, on
 

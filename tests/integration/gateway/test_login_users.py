@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from remuda.access.users.first_user import FILE
 from remuda.api.management_cattle_io import USERS
-from remuda.management.users.first import FILE
 
 from .identity_kit import PASSWORD, House, house, on
 

@@ -18,19 +18,19 @@ import pytest
 import pytest_asyncio
 
 from remuda import api
+from remuda.access.users.tokens import Presented
 from remuda.api import cluster_x_k8s_io as capi
-from remuda.api.installation import established, install
+from remuda.api.crd_installation import established, install
 from remuda.api.management_cattle_io import API_VERSION, FEATURES, TOKENS
-from remuda.cli.machines import looking, terminals
+from remuda.cli.remote import machines, shell
 from remuda.client.https import HttpsClient
 from remuda.client.kubeconfig import Target
-from remuda.gateway.audit import Result
-from remuda.gateway.machineaccess import PROTOCOL
+from remuda.gateway.proxy.machine_access import PROTOCOL
+from remuda.gateway.server.audit_log import Result
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
-from remuda.machines.provision import archive
-from remuda.management.users.tokens import Presented
+from remuda.machines.provisioner import state_archive
 from tests.waiting import until
 
 from .standing import Standing, standing
@@ -73,7 +73,7 @@ class Place:
             "config.json": config,
             **({"id_rsa": KEY.export_private_key("pkcs1-pem"), "id_rsa.pub": KEY.export_public_key()} | files),
         }
-        data = {"extractedConfig": base64.b64encode(archive.write(name, {k: v for k, v in kept.items() if v})).decode()}
+        data = {"extractedConfig": base64.b64encode(state_archive.write(name, {k: v for k, v in kept.items() if v})).decode()}
         secret = {"metadata": {"name": f"{name}-machine-state", "namespace": NAMESPACE}, "type": "rke.cattle.io/machine-state"}
         await client.create(SECRETS, {"apiVersion": "v1", "kind": "Secret", **secret, "data": data})
 
@@ -273,9 +273,9 @@ async def test_nobody_gets_a_shell_on_the_servers_own_machine(place: Place) -> N
     machine = await place.standing.client.get(capi.MACHINES, "beside", NAMESPACE)
     async with HttpsClient(Target(server=place.standing.url, token=place.ann.text)) as client:
         with pytest.raises(ApiError, match="none is given from elsewhere"):
-            await terminals.through(client, machine, ("true",))
+            await shell.through(client, machine, ("true",))
         with pytest.raises(ApiError, match="has no SSH key"):
-            await terminals.keys_of(client, machine)
+            await shell.keys_of(client, machine)
 
 
 async def test_a_machine_that_is_off_is_said_to_be(place: Place) -> None:
@@ -341,19 +341,19 @@ async def test_the_command_line_gets_there(place: Place, capfdbinary: pytest.Cap
     await place.machine("typed")
     machine = await place.standing.client.get(capi.MACHINES, "typed", NAMESPACE)
     async with HttpsClient(Target(server=place.standing.url, token=place.ann.text)) as client:
-        assert (await looking.find(client, NAMESPACE, "typed"))["metadata"]["name"] == "typed"
-        assert await terminals.through(client, machine, ("say", "it's")) == 3
+        assert (await machines.find(client, NAMESPACE, "typed"))["metadata"]["name"] == "typed"
+        assert await shell.through(client, machine, ("say", "it's")) == 3
         said = capfdbinary.readouterr()
         assert b"ran say 'it'\"'\"'s'" in said.out and b"and complained" in said.err
-        assert (await terminals.keys_of(client, machine)).private == KEY.export_private_key("pkcs1-pem")
+        assert (await shell.keys_of(client, machine)).private == KEY.export_private_key("pkcs1-pem")
     async with HttpsClient(Target(server=place.standing.url, token=place.eve.text)) as client:
         with pytest.raises(ApiError, match='User "eve" cannot update resource "machines"'):
-            await terminals.through(client, machine, ("true",))
+            await shell.through(client, machine, ("true",))
     await place.machine("away", port=1)
     machine = await place.standing.client.get(capi.MACHINES, "away", NAMESPACE)
     async with HttpsClient(Target(server=place.standing.url, token=place.ann.text)) as client:
         with pytest.raises(ApiError, match="can't be reached"):
-            await terminals.through(client, machine, ("true",))
+            await shell.through(client, machine, ("true",))
 
 
 async def test_who_was_given_the_shell_alone_gets_it(place: Place) -> None:

@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
+from remuda.access.users.tokens import Presented
 from remuda.api.management_cattle_io import TOKENS, USERS
-from remuda.gateway.audit import Result
-from remuda.gateway.ongoing import GONE
+from remuda.gateway.auth.session_revocation import GONE
+from remuda.gateway.server.audit_log import Result
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.objects import GroupVersionResource
-from remuda.management.users.tokens import Presented
 from tests.waiting import until
 
 from .standing import Standing, standing

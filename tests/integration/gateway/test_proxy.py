@@ -11,15 +11,15 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
+from remuda.access.agent_objects import IMPERSONATION_NAMESPACE
 from remuda.api.management_cattle_io import CLUSTERS
-from remuda.apiserver.http import accepting
+from remuda.apiserver.http import acceptor
 from remuda.apiserver.http.paths import Target
-from remuda.apiserver.users import User
-from remuda.gateway import pools
-from remuda.gateway import proxy as proxying
-from remuda.gateway.impersonation import SERVICE_ACCOUNTS, account_name
-from remuda.gateway.targets import judge
-from remuda.management.footprint import IMPERSONATION_NAMESPACE
+from remuda.gateway.proxy import cluster_proxy as proxying
+from remuda.gateway.proxy import connection_pool
+from remuda.gateway.proxy.impersonation import SERVICE_ACCOUNTS, account_name
+from remuda.gateway.server.path_validation import judge
+from remuda.kube.authorization.users import User
 from tests.waiting import until
 
 from .proxy_kit import CLUSTER, CONFIGMAPS, MEMBER, World, bind, world
@@ -293,7 +293,7 @@ async def test_a_watch_delivers_and_leaves_nothing_behind(found: World) -> None:
 
 async def test_connections_are_shared_by_everybody(found: World, monkeypatch: pytest.MonkeyPatch) -> None:
     # None of those that were there before goes meanwhile.
-    monkeypatch.setattr(pools, "IDLE_SECONDS", 3600.0)
+    monkeypatch.setattr(connection_pool, "IDLE_SECONDS", 3600.0)
     reach = found.downstreams.reach(CLUSTER)
     assert reach is not None
     before = reach.pool.idle
@@ -305,8 +305,8 @@ async def test_connections_are_shared_by_everybody(found: World, monkeypatch: py
 async def test_three_hundred_watches_at_once(found: World, monkeypatch: pytest.MonkeyPatch) -> None:
     count = 300
     # All shake hands at once, which takes a slow machine longer than anybody is waited for.
-    monkeypatch.setattr(pools, "CONNECT_SECONDS", 240.0)
-    monkeypatch.setattr(accepting, "_HANDSHAKE_SECONDS", 240.0)
+    monkeypatch.setattr(connection_pool, "CONNECT_SECONDS", 240.0)
+    monkeypatch.setattr(acceptor, "_HANDSHAKE_SECONDS", 240.0)
     path = f"{found.url}/api/v1/namespaces/default/configmaps?watch=true&fieldSelector=metadata.name%3Dbell"
     version = (await ask(found, "/api/v1/configmaps"))[1]["metadata"]["resourceVersion"]
     connector = aiohttp.TCPConnector(limit=0)

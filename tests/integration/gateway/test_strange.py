@@ -8,9 +8,9 @@ from itertools import cycle
 
 import pytest
 
+from remuda.access.users.tokens import Presented
 from remuda.api.management_cattle_io import API_VERSION, CLUSTERS
 from remuda.kube.objects import GroupVersionResource
-from remuda.management.users.tokens import Presented
 
 from .standing import Standing, standing
 from .test_facts import TOKEN, with_registration

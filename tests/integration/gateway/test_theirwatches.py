@@ -14,26 +14,26 @@ import pytest
 from aiohttp import web
 
 from remuda import kcm
+from remuda.access.roles.holdings import InformerSource
 from remuda.api import crds
 from remuda.api.provisioning_cattle_io.names import CLUSTERS, GROUP
-from remuda.apiserver.authz import Action
-from remuda.apiserver.authz.rbac import Rbac
 from remuda.apiserver.http.listener import Listener
-from remuda.apiserver.pki import Pki
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Config, Server
-from remuda.apiserver.users import AUTHENTICATED, User
 from remuda.client.https import HttpsClient
-from remuda.client.inprocess import InProcessClient
-from remuda.gateway.access import ReviewedAccess
-from remuda.gateway.asking import Asked
-from remuda.gateway.targets import judge
-from remuda.gateway.theirs import Theirs
+from remuda.gateway.auth.access_review import ReviewedAccess
+from remuda.gateway.proxy.partial_list import Theirs
+from remuda.gateway.server.path_validation import judge
+from remuda.gateway.server.request_context import Asked
+from remuda.kube.authorization.actions import Action
+from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.authorization.users import AUTHENTICATED, User
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
-from remuda.management.roles.held import InformerSource
+from remuda.lab.sim.beginning import CRDS, NAMESPACES
 from remuda.runtime import Informers
-from remuda.sim.beginning import CRDS, NAMESPACES
 from tests.unit.management.roles.kit import WORKSPACE, namespace, provisioning_cluster
 from tests.waiting import until
 

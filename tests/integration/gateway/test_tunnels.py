@@ -20,19 +20,19 @@ from typing import Any
 import aiohttp
 import pytest
 
+from remuda.access.rancher_conditions import condition_of
 from remuda.api.management_cattle_io import CLUSTERS
-from remuda.apiserver.pki import Pki
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Config, Server
-from remuda.client.inprocess import InProcessClient
-from remuda.gateway.contact import Change, Params, Stored
-from remuda.gateway.credentialkeeping import CREDENTIALS_NAMESPACE, trusts_in
-from remuda.gateway.followers import KnownClients
-from remuda.gateway.proofs import Unproven, prove
-from remuda.gateway.registrations import SECRETS, Registrations
-from remuda.gateway.tunnels import MOST_SESSIONS, OneAtATime, TunnelAgents, Tunnels
+from remuda.gateway.agents.agent_claims import Change, Params, Stored
+from remuda.gateway.agents.agent_verification import Unproven, prove
+from remuda.gateway.agents.ca_trust_report import KnownClients
+from remuda.gateway.agents.credential_store import CREDENTIALS_NAMESPACE, trusts_in
+from remuda.gateway.agents.tunnels import MOST_SESSIONS, OneAtATime, TunnelAgents, Tunnels
+from remuda.gateway.registration.registration_tokens import SECRETS, Registrations
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng, VirtualClock, rfc3339
 from remuda.kube.objects import GroupVersionResource
-from remuda.management.conditions import condition_of
 from remuda.tunnel import Refused, Stream, TunnelClient
 from remuda.tunnel import Server as At
 from tests.real.ports import free_port

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from remuda.apiserver.http.listener import Listener
-from remuda.gateway.exchange import ClientGone, Exchange
-from remuda.gateway.headers import for_cluster, from_cluster, upgrade_of
-from remuda.gateway.pools import Connect, Pool, direct
-from remuda.kube import jsonio
+from remuda.gateway.proxy.connection_pool import Connect, Pool, direct
+from remuda.gateway.proxy.reverse_proxy import ClientGone, Exchange
+from remuda.gateway.server.headers import for_cluster, from_cluster, upgrade_of
 from remuda.kube.clock import SYSTEM_CLOCK, Clock
+from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

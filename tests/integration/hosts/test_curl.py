@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from remuda.apiserver.pki import Pki
+from remuda.apiserver.keys.pki import Pki
 from remuda.hosts import curl, shims
-from remuda.hosts.places import Place
+from remuda.hosts.host_directory import Place
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from remuda.images import Layout, builtin, installer
-from remuda.images.installer import Etcd, InstallerError
-from remuda.kube import jsonio
+from remuda.images import Layout, installer
+from remuda.images.installer import Etcd, InstallerError, builtin
+from remuda.kube.encoding import jsonio
 
 SHELLS = [words for words in (["dash"], ["bash"], ["busybox", "sh"]) if shutil.which(words[0])]
 
@@ -130,7 +130,7 @@ class Host:
         (self.unpacked / "version").write_text("v1.34.0+remuda1\n")
         program(self.unpacked / "bin/etcd")
         program(directory / "bin/systemctl", SYSTEMCTL)
-        self.python = program(directory / "bin/python", '#!/bin/sh\n[ "$4" = "import remuda.distro" ] || echo "$@"\n')
+        self.python = program(directory / "bin/python", '#!/bin/sh\n[ "$4" = "import remuda.lab.distro" ] || echo "$@"\n')
         self._made(self.root)
 
     @staticmethod
@@ -171,7 +171,7 @@ def test_an_installation_restarts_only_what_has_changed(tmp_path: Path, shell: l
     assert 'NO_PROXY="x"\n' in environment and 'REMUDA_NOTE="say \\"\\$it\\""\n' in environment
     assert "HOST_ID" not in environment and "REMUDA_PYTHON" not in environment
     said = subprocess.run([str(data / "bin/remuda"), "server", "a b"], capture_output=True, text=True, check=True)
-    assert said.stdout == "-P -s -m remuda.distro server a b\n"
+    assert said.stdout == "-P -s -m remuda.lab.distro server a b\n"
     same = {"NO_PROXY": "x", "REMUDA_NOTE": 'say "$it"'}
     assert host.run(shell, RESTART_STAMP="a", **same) == STARTED[:2]
     assert host.run(shell, **same) == STARTED[:2]

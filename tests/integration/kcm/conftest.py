@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from remuda import kcm
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.api import Client
-from remuda.client.inprocess import InProcessClient
+from remuda.client.interface import Client
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from remuda import embedded
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config
-from remuda.client.inprocess import InProcessClient
+from remuda.app import embedded
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig
 from tests.waiting import until

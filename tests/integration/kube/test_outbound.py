@@ -16,8 +16,8 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.kube import outbound, outbound_http
-from remuda.kube.outbound import AddressInfo, Policy, PolicyError, Refused
+from remuda.kube.network import outbound, outbound_http
+from remuda.kube.network.outbound import AddressInfo, Policy, PolicyError, Refused
 from tests.waiting import until
 
 STANDARD = Policy.of()

@@ -13,11 +13,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from remuda.machines.driver import DriverError, Machine, Reason, State, Surroundings
-from remuda.machines.drivers.container import Container, firstboot
+from remuda.machines.drivers.container import firstboot
+from remuda.machines.drivers.container.driver import Container
 from remuda.machines.drivers.container.engine import socket_of
 from remuda.machines.drivers.container.spec import Wanted, docker_spec, libpod_spec
 from remuda.machines.options import Options
-from remuda.machines.provision.session import PreCreateError
+from remuda.machines.provisioner.session import PreCreateError
 from tests.scenarios.soaking import SOAK
 from tests.unit.machines.killing import NAME, Case, Place, Places, check_creating, check_removing, create, remove
 
@@ -70,7 +71,7 @@ async def test_a_container_gets_what_it_shall_do_and_is_started(engine: Containe
 async def test_it_survives_every_kill(engine: ContainerEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     # A new one for each run would take most of the time.
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    monkeypatch.setattr("remuda.machines.sshkeys.rsa.generate_private_key", lambda **wanted: key)
+    monkeypatch.setattr("remuda.machines.ssh_keys.rsa.generate_private_key", lambda **wanted: key)
     case = case_of(engine)
     assert await check_creating(case, sampled=not SOAK) >= 12
     assert await check_removing(case) >= 3
@@ -155,7 +156,7 @@ async def test_what_the_engine_says_is_the_reason(engine: ContainerEngine, place
 async def test_a_container_without_an_address_is_said(
     engine: ContainerEngine, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remuda.machines.drivers.container._ADDRESS_PAUSE", 0.0)
+    monkeypatch.setattr("remuda.machines.drivers.container.driver._ADDRESS_PAUSE", 0.0)
     engine.has_address = False
     with pytest.raises(DriverError, match="no address of its own: name a network") as caught:
         await create(place, case_of(engine))

@@ -10,8 +10,8 @@ import pytest
 
 from remuda.hosts.hosts import Hosts
 from remuda.machines.driver import Driver, DriverError, Machine, Reason, State, Surroundings
-from remuda.machines.drivers import container
-from remuda.machines.drivers.container import Container
+from remuda.machines.drivers.container import driver as container
+from remuda.machines.drivers.container.driver import Container
 from remuda.machines.drivers.local import HOSTS_VARIABLE, Local
 from remuda.machines.options import Options
 from tests.unit.machines.killing import NAME, Case, Place, Places, create, remove

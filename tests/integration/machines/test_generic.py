@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from remuda.kube.outbound import Policy
+from remuda.kube.network.outbound import Policy
 from remuda.machines.driver import DriverError, Machine, Reason, State, Surroundings
 from remuda.machines.drivers.generic import Generic
 from remuda.machines.options import Options
-from remuda.machines.provision.session import PreCreateError
+from remuda.machines.provisioner.session import PreCreateError
 from remuda.machines.ssh import HostKeyChanged, Login, connect
 from tests.scenarios.soaking import SOAK
 from tests.unit.machines.killing import NAME, Case, Place, Places, check_creating, check_removing, create, remove
@@ -138,7 +138,7 @@ async def test_it_survives_every_kill(host: SshHost, tmp_path: Path) -> None:
 
 
 async def test_a_host_that_is_off_is_let_go(host: SshHost, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remuda.machines.provision.bootstrapping._PAUSE", 0.01)
+    monkeypatch.setattr("remuda.machines.provisioner.bootstrap_script._PAUSE", 0.01)
     case = case_of(host, tmp_path)
     await create(place, case)
     machine = Machine(NAME, case.options(), tmp_path, state={"IPAddress": "127.0.0.1", "SSHPort": host.port})

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from remuda.access.settings.features import FEATURES as KNOWN_FEATURES
+from remuda.access.settings.settings import SETTINGS as KNOWN_SETTINGS
 from remuda.api.management_cattle_io import API_VERSION, FEATURES, SETTINGS
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config
-from remuda.client.inprocess import InProcessClient
-from remuda.embedded import chosen, running
+from remuda.app.embedded import chosen, running
 from remuda.kube.errors import ApiError
-from remuda.management.features import FEATURES as KNOWN_FEATURES
-from remuda.management.settings import SETTINGS as KNOWN_SETTINGS
 from tests.waiting import until
 
 Obj = dict[str, Any]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from remuda.apiserver import material as module
-from remuda.apiserver import signing
-from remuda.apiserver.encryption import EncryptionError
-from remuda.apiserver.material import FILES, Material, ensure_directory, is_unmade, made, read_directory
-from remuda.apiserver.pki import DAY, Pki, PkiError
+from remuda.apiserver.keys import shared_keys as module
+from remuda.apiserver.keys.encryption import EncryptionError
+from remuda.apiserver.keys.pki import DAY, Pki, PkiError
+from remuda.apiserver.keys.shared_keys import FILES, Material, ensure_directory, is_unmade, made, read_directory
+from remuda.kube import certificates
 from remuda.kube.clock import Clock, Entropy, VirtualClock
 
 
@@ -159,7 +159,7 @@ def test_each_replica_has_its_own_certificates_of_the_same_authority(tmp_path: P
     for pki, host in ((one, "10.0.0.1"), (two, "10.0.0.2")):
         certificate = load(pki.serving_certificate.read_bytes())
         certificate.verify_directly_issued_by(load(shared.ca_certificate))
-        assert host in signing.names_in(certificate)
+        assert host in certificates.names_in(certificate)
         assert not pki.ca_key.exists(), "the shared keys have one place, and it is not here"
         assert not pki.service_account_key.exists()
     issued = one.issue_client("alice", ["dev"])

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from remuda.apiserver import opening
-from remuda.apiserver.encryption import Envelope, Tampered
+from remuda.apiserver import startup
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.keys.encryption import Envelope, Tampered
 from remuda.apiserver.server import Config, Server
-from remuda.apiserver.signing import PkiError, names_in, parse_certificate
-from remuda.apiserver.store.etcd import EtcdConfig
-from remuda.apiserver.store.memory import MemoryStore
-from remuda.client.inprocess import InProcessClient
+from remuda.apiserver.storage.etcd import EtcdConfig
+from remuda.apiserver.storage.memory import MemoryStore
+from remuda.kube.certificates import PkiError, names_in, parse_certificate
 from remuda.kube.clock import Entropy, VirtualClock
 from remuda.kube.objects import GroupVersionResource
 
@@ -53,7 +53,7 @@ async def test_a_server_alone_can_have_its_keys_in_a_directory_of_their_own(tmp_
 async def test_a_store_that_is_shared_needs_keys_that_are(tmp_path: Path) -> None:
     config = Config(tmp_path, etcd=EtcdConfig(("http://127.0.0.1:1",)))
     with pytest.raises(PkiError, match="must have the same keys"):
-        await opening.open_keys(config, MemoryStore(VirtualClock()))
+        await startup.open_keys(config, MemoryStore(VirtualClock()))
 
 
 async def test_a_value_is_bound_to_the_whole_key_as_etcd_has_it() -> None:

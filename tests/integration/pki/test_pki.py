@@ -14,10 +14,10 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from remuda.apiserver import pki as module
-from remuda.apiserver.pki import DAY, Pki, PkiError, serving_names
-from remuda.kube import yamlio
+from remuda.apiserver.keys import pki as module
+from remuda.apiserver.keys.pki import DAY, Pki, PkiError, serving_names
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, VirtualClock
+from remuda.kube.encoding import yamlio
 
 
 def ensure(directory: Path, clock: Clock | None = None, hosts: tuple[str, ...] = ("127.0.0.1",)) -> Pki:
@@ -54,7 +54,7 @@ def test_a_second_start_changes_nothing(tmp_path: Path) -> None:
 def test_a_second_start_does_no_x509_work(tmp_path: Path) -> None:
     ensure(tmp_path, SYSTEM_CLOCK)
     program = (
-        "import sys; from pathlib import Path; from remuda.apiserver.pki import Pki; "
+        "import sys; from pathlib import Path; from remuda.apiserver.keys.pki import Pki; "
         "from remuda.kube.clock import SYSTEM_CLOCK, Entropy; "
         f"Pki.ensure(Path({str(tmp_path)!r}), ['127.0.0.1'], SYSTEM_CLOCK, Entropy()); "
         "assert not [m for m in sys.modules if m.startswith('cryptography')]"

@@ -12,16 +12,16 @@ from remuda import api
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
-from remuda.api.installation import established, install
+from remuda.api.crd_installation import established, install
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.inprocess import InProcessClient
-from remuda.embedded import running
+from remuda.app.embedded import running
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
-from remuda.provisioning.admission import admitted as of_provisioning
-from remuda.rke.admission import admitted
-from remuda.runtime.admission import install as install_admission
+from remuda.provisioning.admission.clusters import admitted as of_provisioning
+from remuda.provisioning.admission.provider_objects import admitted
+from remuda.runtime.admitted_types import install as install_admission
 
 Obj = dict[str, Any]
 FLEET = "fleet-default"

@@ -12,22 +12,22 @@ from remuda import api
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
-from remuda.api.installation import established, install
+from remuda.api.crd_installation import established, install
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.capi.names import HOLDS_DATA
-from remuda.client.inprocess import InProcessClient
-from remuda.embedded import running
+from remuda.app.embedded import running
+from remuda.capi.well_known import HOLDS_DATA
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, uid_of
 from remuda.kube.waits import Actor, Code
+from remuda.lab.sim import machine_jobs
 from remuda.machines.admission import admitted as admitted_machines
-from remuda.rke.admission import admitted
-from remuda.rke.lastetcd import are_all, has_data, held
-from remuda.rke.names import DELETE_LAST_ETCD, ETCD_FORCE_REMOVE, ETCD_ROLE, PRE_TERMINATE_HOOK
-from remuda.rke.preterminate import Situation, Step, decide
-from remuda.runtime.admission import install as install_admission
-from remuda.sim import jobs
+from remuda.provisioning.admission.provider_objects import admitted
+from remuda.provisioning.operations.etcd_removal import Situation, Step, decide
+from remuda.provisioning.operations.last_etcd import are_all, has_data, held
+from remuda.provisioning.well_known import DELETE_LAST_ETCD, ETCD_FORCE_REMOVE, ETCD_ROLE, PRE_TERMINATE_HOOK
+from remuda.runtime.admitted_types import install as install_admission
 
 Obj = dict[str, Any]
 FLEET, DEMO = "fleet-default", "demo"
@@ -112,7 +112,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     async with running(Config(tmp_path / "data", port=0)) as made:
         install_admission((*admitted(made.source), *admitted_machines(made.source, made.rbac)), made.hooks, made.converters)
         client = InProcessClient(made)
-        wanted = [*api.crds((capi.GROUP, provisioning.GROUP, rke.GROUP)), *jobs.crds(*jobs.FIELDS)]
+        wanted = [*api.crds((capi.GROUP, provisioning.GROUP, rke.GROUP)), *machine_jobs.crds(*machine_jobs.FIELDS)]
         await established(client, SYSTEM_CLOCK, await install(client, SYSTEM_CLOCK, wanted, in_process=True))
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": FLEET}}
         await client.create(GroupVersionResource("", "v1", "namespaces"), namespace)
@@ -158,7 +158,7 @@ class Land:
             capi.MACHINES, "Machine", name, _machine_spec(name), metadata=meta, status={"nodeRef": {"name": name}}
         )
         of = {"apiVersion": capi.API_VERSION, "kind": "Machine", "name": name, "uid": uid_of(made)}
-        await self.make(jobs.MACHINES, "PaperMachine", name, {}, metadata={"ownerReferences": [of]})
+        await self.make(machine_jobs.MACHINES, "PaperMachine", name, {}, metadata={"ownerReferences": [of]})
 
     async def refused(self, resource: GroupVersionResource, name: str, patch: Obj | None = None) -> str:
         """Why; "" if it is not. Nothing is done either way."""
@@ -181,7 +181,7 @@ class Land:
                 (capi.MACHINE_SETS, "demo-servers-1", none),
                 (capi.MACHINE_DEPLOYMENTS, "demo-servers"),
                 (capi.MACHINE_DEPLOYMENTS, "demo-servers", none),
-                (jobs.MACHINES, "a"),
+                (machine_jobs.MACHINES, "a"),
             )
         ]
 
@@ -245,6 +245,6 @@ async def test_infrastructure_goes_when_nothing_holds_its_machine_any_more(serve
     await land.client.patch(capi.MACHINES, "a", marks, FLEET)
     await land.client.delete(capi.MACHINES, "a", FLEET)
     await land.client.patch(capi.MACHINES, "a", {"metadata": {"annotations": {DELETE_LAST_ETCD: None}}}, FLEET)
-    assert "only etcd machine" in await land.refused(jobs.MACHINES, "a")
+    assert "only etcd machine" in await land.refused(machine_jobs.MACHINES, "a")
     await land.client.patch(capi.MACHINES, "a", {"metadata": {"annotations": {PRE_TERMINATE_HOOK: None}}}, FLEET)
-    assert await land.refused(jobs.MACHINES, "a") == ""
+    assert await land.refused(machine_jobs.MACHINES, "a") == ""

@@ -7,9 +7,9 @@ import json
 import pytest
 from aiohttp import web
 
-from remuda.client.fetching import FetchError
+from remuda.client.download import FetchError
 from remuda.kube.clock import SYSTEM_CLOCK
-from remuda.rke.releasedata import fetcher
+from remuda.provisioning.releases.release_data import fetcher
 from tests.unit.rke.test_releasedata import data
 
 

@@ -15,20 +15,20 @@ from pathlib import Path
 import pytest
 
 from remuda import kcm
+from remuda.agent.ca_trust import Trusting
 from remuda.agent.clock import Clock
 from remuda.agent.errors import AgentError
-from remuda.agent.kubeapi import KubeApi
-from remuda.agent.trusting import Trusting
+from remuda.agent.plan_secret import KubeApi
 from remuda.apiserver.http.listener import server_context
-from remuda.apiserver.pki import Pki
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Config, Server
-from remuda.client.inprocess import InProcessClient
-from remuda.clusteragent.settings import Settings
-from remuda.clusteragent.trust import establish
-from remuda.gateway.certificates import Files, ServingCertificate, ca_checksum
+from remuda.gateway.server.serving_certificate import Files, ServingCertificate, ca_checksum
 from remuda.kcm.rootca import RootCa
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.objects import GroupVersionResource
+from remuda.tunnel.clusteragent.server_trust import establish
+from remuda.tunnel.clusteragent.settings import Settings
 from tests.integration.agent.builders import server as web_server
 from tests.integration.agent.fakeapi import KUBECONFIG
 from tests.integration.clusteragent.gate import TOKEN, Gate

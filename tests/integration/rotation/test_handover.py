@@ -15,26 +15,26 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from remuda.agent.certificates import fingerprints
+from remuda.agent.ca_trust import CA_CHECKSUM, Trusting
 from remuda.agent.clock import Clock
 from remuda.agent.errors import UntrustedServer
-from remuda.agent.kubeapi import KubeApi
-from remuda.agent.trusting import CA_CHECKSUM, Trusting
-from remuda.apiserver import signing
-from remuda.apiserver.authn import BadCredentials, Credentials
+from remuda.agent.key_fingerprints import fingerprints
+from remuda.agent.plan_secret import KubeApi
+from remuda.apiserver.auth.authenticator import BadCredentials, Credentials
 from remuda.apiserver.http.listener import server_context
-from remuda.apiserver.pki import Pki
-from remuda.apiserver.rotation import kinds, record
-from remuda.apiserver.rotation.followers import NO_REPORT, ONLY_OLD, OTHER, Follower, judged, why_behind
-from remuda.apiserver.rotation.pages import RotationPages, Wish
-from remuda.apiserver.rotation.record import KEEPING, MOST_HANDOVERS, Handover, Record
+from remuda.apiserver.http.rotation_paths import RotationPages, Wish
+from remuda.apiserver.keys import rotation_record, rotation_steps
+from remuda.apiserver.keys.ca_followers import NO_REPORT, ONLY_OLD, OTHER, Follower, judged, why_behind
+from remuda.apiserver.keys.pki import Pki
+from remuda.apiserver.keys.rotation_record import KEEPING, MOST_HANDOVERS, Handover, Record
 from remuda.apiserver.server import Server
-from remuda.apiserver.store.memory import MemoryStore
-from remuda.clusteragent.settings import Settings
-from remuda.clusteragent.trust import TrustError, establish
-from remuda.gateway.certificates import ca_checksum
+from remuda.apiserver.storage.memory import MemoryStore
+from remuda.gateway.server.serving_certificate import ca_checksum
+from remuda.kube import certificates
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, VirtualClock
 from remuda.kube.errors import ApiError
+from remuda.tunnel.clusteragent.server_trust import TrustError, establish
+from remuda.tunnel.clusteragent.settings import Settings
 from tests.integration.agent.builders import server as web_server
 from tests.integration.agent.fakeapi import KUBECONFIG
 from tests.integration.clusteragent.gate import TOKEN, Gate
@@ -49,11 +49,11 @@ __all__ = ["shared"]
 async def rotated(server: Server, *, no_handover: bool = False) -> bytes:
     """The CA is another one, and the old one dropped; what the old one was."""
     before = server.trusted
-    await begin(server, kinds.CA)
-    await reached(server, kinds.CA, KEEPING)
+    await begin(server, rotation_steps.CA)
+    await reached(server, rotation_steps.CA, KEEPING)
     assert server.rotations is not None
-    await server.rotations.finish(kinds.CA, no_handover=no_handover)
-    await reached(server, kinds.CA)
+    await server.rotations.finish(rotation_steps.CA, no_handover=no_handover)
+    await reached(server, rotation_steps.CA)
     return before
 
 
@@ -109,7 +109,7 @@ async def test_a_handover_can_be_ended_later(tmp_path: Path) -> None:
         await server.listen()
         first = await rotated(server)
         pages = RotationPages(server)
-        assert await pages._do(kinds.CA, Wish(finish=True, force=False, no_handover=True)) == ()
+        assert await pages._do(rotation_steps.CA, Wish(finish=True, force=False, no_handover=True)) == ()
 
         async def forgotten() -> bool:
             return not await is_believed(server, first)
@@ -117,7 +117,7 @@ async def test_a_handover_can_be_ended_later(tmp_path: Path) -> None:
         await until(forgotten)
         assert await is_believed(server, server.trusted)
         with pytest.raises(ApiError, match="no old one to drop"):
-            await pages._do(kinds.CA, Wish(finish=True, force=False, no_handover=True))
+            await pages._do(rotation_steps.CA, Wish(finish=True, force=False, no_handover=True))
 
 
 async def test_all_servers_of_one_store_show_it(tmp_path: Path, shared: MemoryStore) -> None:
@@ -139,12 +139,12 @@ def test_a_handover_ends_by_its_date_and_so_do_those_before_it() -> None:
 
     known = Record()
     for number in range(MOST_HANDOVERS + 2):
-        known = record.with_handover(known, left(str(number), 100.0 + number), 0.0)
+        known = rotation_record.with_handover(known, left(str(number), 100.0 + number), 0.0)
     assert [each.old for each in known.handovers] == [("5",), ("4",), ("3",), ("2",)]
-    assert [each.old for each in record.handovers_at(known, 103.5)] == [("5",), ("4",)]
+    assert [each.old for each in rotation_record.handovers_at(known, 103.5)] == [("5",), ("4",)]
     early = msgspec.structs.replace(known, handovers=(left("new", 50.0), *known.handovers))
-    assert record.handovers_at(early, 60.0) == (), "the others lead only to the one that has ended"
-    assert record.with_handover(known, None, 0.0).handovers == ()
+    assert rotation_record.handovers_at(early, 60.0) == (), "the others lead only to the one that has ended"
+    assert rotation_record.with_handover(known, None, 0.0).handovers == ()
 
 
 async def test_the_certificate_shows_a_handover_for_a_year_and_no_longer(tmp_path: Path) -> None:
@@ -152,16 +152,16 @@ async def test_the_certificate_shows_a_handover_for_a_year_and_no_longer(tmp_pat
     async with serving(tmp_path, clock=clock) as server:
         first = await rotated_by(clock, server)
         assert server.pki is not None
-        (leaf, cross) = signing.parse_certificates(server.pki.serving_certificate.read_bytes())
-        (old,) = signing.parse_certificates(first)
+        (leaf, cross) = certificates.parse_certificates(server.pki.serving_certificate.read_bytes())
+        (old,) = certificates.parse_certificates(first)
         cross.verify_directly_issued_by(old)
-        assert signing.ends(cross) - clock.time() == pytest.approx(signing.HANDOVER_SECONDS, abs=60)
-        assert signing.fingerprint(cross) == signing.fingerprint(signing.parse_certificates(server.trusted)[0])
+        assert certificates.ends(cross) - clock.time() == pytest.approx(certificates.HANDOVER_SECONDS, abs=60)
+        assert certificates.fingerprint(cross) == certificates.fingerprint(certificates.parse_certificates(server.trusted)[0])
         leaf.verify_directly_issued_by(cross)
-        later = VirtualClock(start=clock.time() + signing.HANDOVER_SECONDS + 60)
+        later = VirtualClock(start=clock.time() + certificates.HANDOVER_SECONDS + 60)
         pki = Pki(server.pki.directory, later, Entropy())
         pki.complete(["127.0.0.1"])
-        assert len(signing.parse_certificates(pki.serving_certificate.read_bytes())) == 1
+        assert len(certificates.parse_certificates(pki.serving_certificate.read_bytes())) == 1
 
 
 async def rotated_by(clock: VirtualClock, server: Server) -> bytes:
@@ -176,32 +176,32 @@ async def rotated_by(clock: VirtualClock, server: Server) -> bytes:
 
 
 @asynccontextmanager
-async def dropped(directory: Path) -> AsyncIterator[tuple[Server, signing.Authority]]:
+async def dropped(directory: Path) -> AsyncIterator[tuple[Server, certificates.Authority]]:
     """A server whose CA was dropped while it ran, and that CA with its key, which somebody has stolen."""
     async with serving(directory) as server:
         assert server.pki is not None
         pki = server.pki
-        stolen = signing.authority_of(pki.ca_pem, pki.ca_key.read_bytes(), ("ca.crt", "ca.key"))
+        stolen = certificates.authority_of(pki.ca_pem, pki.ca_key.read_bytes(), ("ca.crt", "ca.key"))
         await rotated(server)
         await server.listen()
         yield server, stolen
 
 
-def client_of(authority: signing.Authority, name: str = "mallory") -> tuple[bytes, bytes]:
-    key = signing.new_key(Entropy())
-    subject = signing.subject(name, ["system:masters"])
-    made = signing.sign_leaf(authority, key, subject, 3600, (), SYSTEM_CLOCK, Entropy())
-    return made, signing.key_pem(key)
+def client_of(authority: certificates.Authority, name: str = "mallory") -> tuple[bytes, bytes]:
+    key = certificates.new_key(Entropy())
+    subject = certificates.subject(name, ["system:masters"])
+    made = certificates.sign_leaf(authority, key, subject, 3600, (), SYSTEM_CLOCK, Entropy())
+    return made, certificates.key_pem(key)
 
 
 async def test_a_client_certificate_of_a_dropped_ca_opens_nothing_by_way_of_an_intermediate(tmp_path: Path) -> None:
     """TLS never forgets an authority while a process runs, so who authenticates has to look."""
     async with dropped(tmp_path) as (server, stolen):
-        key = signing.new_key(Entropy())
-        between = signing.sign_authority(key, SYSTEM_CLOCK, Entropy(), "between")
-        signed = signing.cross_signed(stolen, between, SYSTEM_CLOCK, Entropy())
-        (intermediate,) = signing.parse_certificates(signed)
-        for authority in (stolen, signing.Authority(intermediate, key)):
+        key = certificates.new_key(Entropy())
+        between = certificates.sign_authority(key, SYSTEM_CLOCK, Entropy(), "between")
+        signed = certificates.cross_signed(stolen, between, SYSTEM_CLOCK, Entropy())
+        (intermediate,) = certificates.parse_certificates(signed)
+        for authority in (stolen, certificates.Authority(intermediate, key)):
             leaf, _ = client_of(authority)
             with pytest.raises(BadCredentials):
                 await server.chain.identify(Credentials(ssl.PEM_cert_to_DER_cert(leaf.decode())))
@@ -213,11 +213,13 @@ async def test_a_client_certificate_of_a_dropped_ca_opens_nothing_by_way_of_an_i
 def test_a_cross_certificate_vouches_for_servers_only(tmp_path: Path) -> None:
     """Where the old CA is that of clients, certificates of the new one are none of it."""
     old, new = (Pki.ensure(tmp_path / name, ["127.0.0.1"], SYSTEM_CLOCK, Entropy()) for name in ("old", "new"))
-    old_ca, new_ca = (signing.authority_of(each.ca_pem, each.ca_key.read_bytes(), ("ca.crt", "ca.key")) for each in (old, new))
+    old_ca, new_ca = (
+        certificates.authority_of(each.ca_pem, each.ca_key.read_bytes(), ("ca.crt", "ca.key")) for each in (old, new)
+    )
     # Both are called remuda-ca, which two that follow each other are not.
-    renamed = signing.sign_authority(new_ca.key, SYSTEM_CLOCK, Entropy(), "remuda-ca-2")
-    cross = signing.cross_signed(old_ca, renamed, SYSTEM_CLOCK, Entropy())
-    leaf, key = client_of(signing.Authority(renamed, new_ca.key))
+    renamed = certificates.sign_authority(new_ca.key, SYSTEM_CLOCK, Entropy(), "remuda-ca-2")
+    cross = certificates.cross_signed(old_ca, renamed, SYSTEM_CLOCK, Entropy())
+    leaf, key = client_of(certificates.Authority(renamed, new_ca.key))
     path = tmp_path / "client.pem"
     path.write_bytes(leaf + cross + key)
     accepting = server_context(old.serving_certificate, old.serving_key, old.ca_certificate)
@@ -278,7 +280,7 @@ async def test_a_host_that_was_away_for_the_whole_rotation_pins_the_new_ca(tmp_p
         assert trusting.trusted() == old
         assert await asyncio.to_thread(trusting.refresh)
         assert api.ca.encode() == now
-        assert trusting.trusted() == [signing.fingerprint(signing.parse_certificates(now)[0])]
+        assert trusting.trusted() == [certificates.fingerprint(certificates.parse_certificates(now)[0])]
         assert base64.b64encode(now).decode() in json.loads(path.read_text())["kubeConfig"], "the next agent on it knows it"
 
 
@@ -314,12 +316,12 @@ def test_a_host_looks_at_once_when_its_plan_says_that_there_is_another_ca(tmp_pa
 def test_a_ca_is_known_by_its_key(tmp_path: Path) -> None:
     made = [Pki.ensure(tmp_path / name, [], SYSTEM_CLOCK, Entropy()) for name in "ab"]
     bundle = b"".join(each.ca_pem for each in made)
-    expected = [signing.fingerprint(each) for each in signing.parse_certificates(bundle)]
+    expected = [certificates.fingerprint(each) for each in certificates.parse_certificates(bundle)]
     assert fingerprints(bundle.decode()) == expected
-    renewed = signing.renewed_authority(
-        signing.authority_of(made[0].ca_pem, made[0].ca_key.read_bytes(), ("", "")), SYSTEM_CLOCK, Entropy()
+    renewed = certificates.renewed_authority(
+        certificates.authority_of(made[0].ca_pem, made[0].ca_key.read_bytes(), ("", "")), SYSTEM_CLOCK, Entropy()
     )
-    assert fingerprints(signing.certificate_pem(renewed).decode()) == expected[:1]
+    assert fingerprints(certificates.certificate_pem(renewed).decode()) == expected[:1]
     cut = base64.b64encode(base64.b64decode("".join(made[0].ca_pem.decode().splitlines()[1:-1]))[:90]).decode()
     for text in ("", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----", cut.join(_ARMOUR)):
         assert fingerprints(text) == []
@@ -335,12 +337,12 @@ async def test_a_cluster_agent_with_any_checksum_of_before_finds_the_new_ca(tmp_
     async with serving(tmp_path) as server:
         assert server.pki is not None
         first = server.trusted
-        await begin(server, kinds.CA)
-        await reached(server, kinds.CA, KEEPING)
+        await begin(server, rotation_steps.CA)
+        await reached(server, rotation_steps.CA, KEEPING)
         both = server.trusted
         assert server.rotations is not None
-        await server.rotations.finish(kinds.CA)
-        await reached(server, kinds.CA)
+        await server.rotations.finish(rotation_steps.CA)
+        await reached(server, rotation_steps.CA)
         gate = Gate(server.pki)
         gate.former = list(server.former)
         await gate.open()
@@ -406,27 +408,27 @@ async def test_an_old_ca_is_dropped_only_when_all_trust_the_new_one_or_by_force(
             return [Follower(kind="host", name=f"ns/h{number:02}", trusts=tuple(trusts)) for number in range(30)]
 
         server.followers.append(clients)
-        (old,) = signing.parse_certificates(server.trusted)
-        trusts.append(signing.fingerprint(old))
+        (old,) = certificates.parse_certificates(server.trusted)
+        trusts.append(certificates.fingerprint(old))
         finish = Wish(finish=True, force=False, no_handover=False)
-        await pages._do(kinds.CA, Wish(finish=False, force=False, no_handover=False))
-        await reached(server, kinds.CA, KEEPING)
-        before = await record.read(server.store)
+        await pages._do(rotation_steps.CA, Wish(finish=False, force=False, no_handover=False))
+        await reached(server, rotation_steps.CA, KEEPING)
+        before = await rotation_record.read(server.store)
         with pytest.raises(ApiError, match=r"30 of 30 hosts .* \(ns/h00, ns/h01, ns/h02 and 27 more\).*--force") as refused:
-            await pages._do(kinds.CA, finish)
+            await pages._do(rotation_steps.CA, finish)
         assert refused.value.code == 409 and len((refused.value.details or {})["causes"]) == 30
-        assert await record.read(server.store) == before, "nothing has changed"
+        assert await rotation_record.read(server.store) == before, "nothing has changed"
         told = (await pages._told())["keys"][1]
         assert (told["clients"]["total"], len(told["clients"]["behind"])) == (30, 30)
-        forced = await pages._do(kinds.CA, finish._replace(force=True))
+        forced = await pages._do(rotation_steps.CA, finish._replace(force=True))
         assert [each.name for each in forced][:2] == ["ns/h00", "ns/h01"]
-        await reached(server, kinds.CA)
+        await reached(server, rotation_steps.CA)
         told = (await pages._told())["keys"][1]
-        assert [each["from"] for each in told["handovers"]] == [[signing.fingerprint(old)]]
+        assert [each["from"] for each in told["handovers"]] == [[certificates.fingerprint(old)]]
         # Those that have followed don't hold up the next one.
         trusts[:] = [told["used"]]
-        await pages._do(kinds.CA, Wish(finish=False, force=False, no_handover=False))
-        await reached(server, kinds.CA, KEEPING)
-        trusts.append((await record.read(server.store)).record.active[kinds.CA].new)
-        assert await pages._do(kinds.CA, finish) == ()
-        await reached(server, kinds.CA)
+        await pages._do(rotation_steps.CA, Wish(finish=False, force=False, no_handover=False))
+        await reached(server, rotation_steps.CA, KEEPING)
+        trusts.append((await rotation_record.read(server.store)).record.active[rotation_steps.CA].new)
+        assert await pages._do(rotation_steps.CA, finish) == ()
+        await reached(server, rotation_steps.CA)

@@ -11,19 +11,18 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver import material as materials
-from remuda.apiserver import pki as pkis
-from remuda.apiserver import sealing
-from remuda.apiserver.authn import BadCredentials, Credentials
-from remuda.apiserver.encryption import PREFIX
-from remuda.apiserver.rotation import kinds, places, record
-from remuda.apiserver.rotation.record import DROPPING, KEEPING, MAKING, SPREADING
-from remuda.apiserver.sealing import Cost
+from remuda.apiserver.auth.authenticator import BadCredentials, Credentials
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.keys import key_places, rotation_record, rotation_steps, token_sealing
+from remuda.apiserver.keys import pki as pkis
+from remuda.apiserver.keys import shared_keys as materials
+from remuda.apiserver.keys.encryption import PREFIX
+from remuda.apiserver.keys.rotation_record import DROPPING, KEEPING, MAKING, SPREADING
+from remuda.apiserver.keys.token_sealing import Cost
 from remuda.apiserver.server import Config, Server
-from remuda.apiserver.signing import PkiError
-from remuda.apiserver.store import StoreError
-from remuda.apiserver.store.memory import MemoryStore
-from remuda.client.inprocess import InProcessClient
+from remuda.apiserver.storage.memory import MemoryStore
+from remuda.apiserver.storage.store import StoreError
+from remuda.kube.certificates import PkiError
 from remuda.kube.clock import SYSTEM_CLOCK, deadline
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
@@ -55,11 +54,11 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
         config.data_dir.mkdir(parents=True, exist_ok=True)
         return Line(store)
 
-    monkeypatch.setattr("remuda.apiserver.opening.open_store", open_store)
-    monkeypatch.setattr("remuda.apiserver.rotation.rotations._REST", 0.05)
-    real = sealing._stretched
+    monkeypatch.setattr("remuda.apiserver.startup.open_store", open_store)
+    monkeypatch.setattr("remuda.apiserver.keys.rotation._REST", 0.05)
+    real = token_sealing._stretched
     # Stretching a token takes long on purpose.
-    monkeypatch.setattr(sealing, "_stretched", lambda token, salt, cost, purpose: real(token, salt, Cost(2, 1, 1), purpose))
+    monkeypatch.setattr(token_sealing, "_stretched", lambda token, salt, cost, purpose: real(token, salt, Cost(2, 1, 1), purpose))
     return store
 
 
@@ -69,7 +68,7 @@ async def reached(server: Server, kind: str, *stages: str) -> None:
 
     async def there() -> bool:
         nonlocal stage
-        found = (await record.read(server.store)).record.active.get(kind)
+        found = (await rotation_record.read(server.store)).record.active.get(kind)
         stage = found.stage if found is not None else ""
         return stage in (stages or ("",))
 
@@ -110,20 +109,20 @@ async def finish(server: Server, kind: str) -> None:
 async def test_every_secret_is_sealed_with_the_new_key_and_stays_readable(tmp_path: Path) -> None:
     async with serving(tmp_path) as server:
         client = await make_secrets(server)
-        await begin(server, kinds.ENCRYPTION_KEY)
-        await reached(server, kinds.ENCRYPTION_KEY, KEEPING)
+        await begin(server, rotation_steps.ENCRYPTION_KEY)
+        await reached(server, rotation_steps.ENCRYPTION_KEY, KEEPING)
         assert await sealed_with(server) == {"key2"}
         assert (await client.get(SECRETS, "s1", "default"))["data"]["a"] == "dmFsdWUgMQ=="
-        found = (await record.read(server.store)).record.active[kinds.ENCRYPTION_KEY]
+        found = (await rotation_record.read(server.store)).record.active[rotation_steps.ENCRYPTION_KEY]
         # Past states are kept for a week, and with them the key.
         assert found.keep_until - found.started >= 7 * 86400
         with pytest.raises(ApiError, match="still good"):
-            await begin(server, kinds.ENCRYPTION_KEY)
-        await finish(server, kinds.ENCRYPTION_KEY)
-        await reached(server, kinds.ENCRYPTION_KEY)
-        assert held(server, kinds.ENCRYPTION_KEY) == ["key2"]
+            await begin(server, rotation_steps.ENCRYPTION_KEY)
+        await finish(server, rotation_steps.ENCRYPTION_KEY)
+        await reached(server, rotation_steps.ENCRYPTION_KEY)
+        assert held(server, rotation_steps.ENCRYPTION_KEY) == ["key2"]
         with pytest.raises(ApiError, match="no old one"):
-            await finish(server, kinds.ENCRYPTION_KEY)
+            await finish(server, rotation_steps.ENCRYPTION_KEY)
     async with serving(tmp_path) as server:
         assert len((await InProcessClient(server).list(SECRETS, "default"))["items"]) == 3
 
@@ -132,10 +131,10 @@ async def test_whoever_watches_from_before_a_key_that_is_gone_begins_anew(tmp_pa
     async with serving(tmp_path) as server:
         await make_secrets(server)
         before = server.store.revision - 1
-        await begin(server, kinds.ENCRYPTION_KEY)
-        await reached(server, kinds.ENCRYPTION_KEY, KEEPING)
-        await finish(server, kinds.ENCRYPTION_KEY)
-        await reached(server, kinds.ENCRYPTION_KEY)
+        await begin(server, rotation_steps.ENCRYPTION_KEY)
+        await reached(server, rotation_steps.ENCRYPTION_KEY, KEEPING)
+        await finish(server, rotation_steps.ENCRYPTION_KEY)
+        await reached(server, rotation_steps.ENCRYPTION_KEY)
     async with serving(tmp_path) as server:
         # The changes are not in memory any more, and the store has them under the old key.
         secrets = server.registry.resource("", "secrets")
@@ -150,13 +149,13 @@ async def test_certificates_of_the_old_ca_are_good_until_it_is_dropped(tmp_path:
         told: list[int] = []
         server.on_trust.append(lambda: told.append(server.trusted.count(b"BEGIN CERTIFICATE")))
         old = server.pki.issue_client("jane")
-        await begin(server, kinds.CA)
-        await reached(server, kinds.CA, KEEPING)
+        await begin(server, rotation_steps.CA)
+        await reached(server, rotation_steps.CA, KEEPING)
         new = server.pki.issue_client("jane")
         for each in (old, new):
             assert await _name(server, each.certificate) == "jane"
-        await finish(server, kinds.CA)
-        await reached(server, kinds.CA)
+        await finish(server, rotation_steps.CA)
+        await reached(server, rotation_steps.CA)
         assert await _name(server, new.certificate) == "jane"
         with pytest.raises(BadCredentials):
             await _name(server, old.certificate)
@@ -188,13 +187,13 @@ async def test_tokens_of_the_old_key_are_good_until_it_is_dropped(tmp_path: Path
                 return False
 
         old = token()
-        await begin(server, kinds.SERVICE_ACCOUNTS)
-        await reached(server, kinds.SERVICE_ACCOUNTS, KEEPING)
+        await begin(server, rotation_steps.SERVICE_ACCOUNTS)
+        await reached(server, rotation_steps.SERVICE_ACCOUNTS, KEEPING)
         new = token()
         assert await accepted(old) and await accepted(new)
         assert len(server.token_keys.key_set()["keys"]) == 2
-        await finish(server, kinds.SERVICE_ACCOUNTS)
-        await reached(server, kinds.SERVICE_ACCOUNTS)
+        await finish(server, rotation_steps.SERVICE_ACCOUNTS)
+        await reached(server, rotation_steps.SERVICE_ACCOUNTS)
         assert not await accepted(old) and await accepted(new)
 
 
@@ -229,7 +228,7 @@ class _Fuse:
         self.after = False
         self.blown = asyncio.Event()
         real = pkis.write_private
-        for module in (pkis, places, materials):
+        for module in (pkis, key_places, materials):
             monkeypatch.setattr(module, "write_private", lambda path, content: self._around(lambda: real(path, content)))
 
     def _burn(self) -> bool:
@@ -262,7 +261,7 @@ class _Fuse:
         server.store.write = write  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize("kind", kinds.KINDS)
+@pytest.mark.parametrize("kind", rotation_steps.KINDS)
 async def test_a_server_that_is_killed_at_any_write_goes_on_where_it_was(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,7 +301,7 @@ async def test_a_server_that_is_killed_at_any_write_goes_on_where_it_was(
 
 async def _whole(server: Server, kind: str) -> None:
     """From wherever it is to its end."""
-    active = (await record.read(server.store)).record.active.get(kind)
+    active = (await rotation_record.read(server.store)).record.active.get(kind)
     if active is None or active.stage not in (KEEPING, DROPPING):
         await begin(server, kind)
         await reached(server, kind, KEEPING)
@@ -317,7 +316,7 @@ async def _whole(server: Server, kind: str) -> None:
 async def test_all_servers_have_a_key_before_one_of_them_uses_it(tmp_path: Path, shared: MemoryStore) -> None:
     async with serving(tmp_path / "a", token=TOKEN) as one, serving(tmp_path / "b", token=TOKEN) as two:
         await make_secrets(one)
-        for kind in kinds.KINDS:
+        for kind in rotation_steps.KINDS:
             await begin(two, kind)
             await reached(one, kind, KEEPING)
             assert held(one, kind) == held(two, kind)
@@ -326,11 +325,11 @@ async def test_all_servers_have_a_key_before_one_of_them_uses_it(tmp_path: Path,
         assert len((await InProcessClient(two).list(SECRETS, "default"))["items"]) == 3
         async with serving(tmp_path / "c", token=TOKEN) as three:
             assert three.trusted == one.trusted
-            for kind in kinds.KINDS:
+            for kind in rotation_steps.KINDS:
                 await finish(three, kind)
                 await reached(one, kind)
-            assert [held(each, kinds.CA) for each in (one, two, three)] == [held(one, kinds.CA)] * 3
-            assert len(held(three, kinds.CA)) == 1
+            assert [held(each, rotation_steps.CA) for each in (one, two, three)] == [held(one, rotation_steps.CA)] * 3
+            assert len(held(three, rotation_steps.CA)) == 1
 
 
 async def test_with_a_directory_for_each_server_somebody_copies_the_new_key(tmp_path: Path, shared: MemoryStore) -> None:
@@ -340,15 +339,15 @@ async def test_with_a_directory_for_each_server_somebody_copies_the_new_key(tmp_
         shutil.copytree(tmp_path / "keys-a", tmp_path / "keys-b")
         async with serving(tmp_path / "b", pki_dir=tmp_path / "keys-b") as two:
             await make_secrets(one)
-            await begin(one, kinds.ENCRYPTION_KEY)
-            await reached(one, kinds.ENCRYPTION_KEY, SPREADING)
+            await begin(one, rotation_steps.ENCRYPTION_KEY)
+            await reached(one, rotation_steps.ENCRYPTION_KEY, SPREADING)
             assert one.rotations is not None
             rotations = one.rotations
-            await until(lambda: len(held(one, kinds.ENCRYPTION_KEY) + held(two, kinds.ENCRYPTION_KEY)) >= 3)
+            await until(lambda: len(held(one, rotation_steps.ENCRYPTION_KEY) + held(two, rotation_steps.ENCRYPTION_KEY)) >= 3)
 
-            async def waiting() -> record.Rotation | None:
-                rotation = (await record.read(one.store)).record.active[kinds.ENCRYPTION_KEY]
-                waits = rotations.waits(rotation, kinds.ENCRYPTION_KEY, await rotations.notes())
+            async def waiting() -> rotation_record.Rotation | None:
+                rotation = (await rotation_record.read(one.store)).record.active[rotation_steps.ENCRYPTION_KEY]
+                waits = rotations.waits(rotation, rotation_steps.ENCRYPTION_KEY, await rotations.notes())
                 return rotation if len(waits) == 1 and "copy the files of" in waits[0] else None
 
             rotation = await until(waiting)
@@ -356,10 +355,10 @@ async def test_with_a_directory_for_each_server_somebody_copies_the_new_key(tmp_
             made_by = "keys-a" if "keys-a" in rotation.made_at else "keys-b"
             other = "keys-b" if made_by == "keys-a" else "keys-a"
             shutil.copy(tmp_path / made_by / "encryption.yaml", tmp_path / other / "encryption.yaml")
-            await reached(one, kinds.ENCRYPTION_KEY, KEEPING)
+            await reached(one, rotation_steps.ENCRYPTION_KEY, KEEPING)
             assert await sealed_with(one) == {"key2"}
-            await finish(one, kinds.ENCRYPTION_KEY)
-            await reached(one, kinds.ENCRYPTION_KEY)
+            await finish(one, rotation_steps.ENCRYPTION_KEY)
+            await reached(one, rotation_steps.ENCRYPTION_KEY)
             assert (tmp_path / "keys-a" / "encryption.yaml").read_bytes() == (
                 tmp_path / "keys-b" / "encryption.yaml"
             ).read_bytes()
@@ -385,8 +384,8 @@ async def pause(server: Server) -> None:
 async def test_a_server_that_was_away_looks_for_a_key_that_others_use_already(tmp_path: Path, shared: MemoryStore) -> None:
     async with serving(tmp_path / "a", token=TOKEN) as one, serving(tmp_path / "b", token=TOKEN) as two:
         await pause(two)
-        await begin(one, kinds.ENCRYPTION_KEY)
-        await reached(one, kinds.ENCRYPTION_KEY, KEEPING)
+        await begin(one, rotation_steps.ENCRYPTION_KEY)
+        await reached(one, rotation_steps.ENCRYPTION_KEY, KEEPING)
         await make_secrets(one, 1)
         async with deadline(SYSTEM_CLOCK, 60):
             await two.cache.reached(shared.revision)
@@ -397,10 +396,10 @@ async def test_a_server_that_was_away_looks_for_a_key_that_others_use_already(tm
 async def test_nothing_is_sealed_with_a_key_that_was_dropped_while_a_server_was_away(tmp_path: Path, shared: MemoryStore) -> None:
     async with serving(tmp_path / "a", token=TOKEN) as one, serving(tmp_path / "b", token=TOKEN) as two:
         await pause(two)
-        await begin(one, kinds.ENCRYPTION_KEY)
-        await reached(one, kinds.ENCRYPTION_KEY, KEEPING)
-        await finish(one, kinds.ENCRYPTION_KEY)
-        await reached(one, kinds.ENCRYPTION_KEY)
+        await begin(one, rotation_steps.ENCRYPTION_KEY)
+        await reached(one, rotation_steps.ENCRYPTION_KEY, KEEPING)
+        await finish(one, rotation_steps.ENCRYPTION_KEY)
+        await reached(one, rotation_steps.ENCRYPTION_KEY)
         assert two.envelope is not None and two.envelope.seal("k", b"").startswith(PREFIX + b"key1:")
         await make_secrets(two, 2)
         assert await sealed_with(one) == {"key2"}
@@ -413,7 +412,7 @@ async def test_what_was_asked_for_is_remembered(tmp_path: Path) -> None:
     """Asked for, and killed before anything was made."""
     async with serving(tmp_path) as server:
         await server.upkeep.stop()
-        await begin(server, kinds.CA)
-        assert (await record.read(server.store)).record.active[kinds.CA].stage == MAKING
+        await begin(server, rotation_steps.CA)
+        assert (await rotation_record.read(server.store)).record.active[rotation_steps.CA].stage == MAKING
     async with serving(tmp_path) as server:
-        await reached(server, kinds.CA, KEEPING)
+        await reached(server, rotation_steps.CA, KEEPING)

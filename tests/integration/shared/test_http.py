@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from remuda.apiserver.pki import Pki
-from remuda.apiserver.store import Unavailable
-from remuda.client.api import JSON_PATCH
+from remuda.apiserver.keys.pki import Pki
+from remuda.apiserver.storage.store import Unavailable
 from remuda.client.https import HttpsClient
+from remuda.client.interface import JSON_PATCH
 from remuda.client.kubeconfig import Target
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from remuda.kube.objects import GroupVersionResource

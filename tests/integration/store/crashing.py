@@ -12,8 +12,8 @@ import random
 import sys
 from pathlib import Path
 
-from remuda.apiserver.store import Delete, Op, Put
-from remuda.apiserver.store.sqlite import SqliteStore
+from remuda.apiserver.storage.sqlite import SqliteStore
+from remuda.apiserver.storage.store import Delete, Op, Put
 from remuda.kube.clock import SYSTEM_CLOCK
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.apiserver.store import Check, Delete, HistoryStore, Mismatch, Put, StoreError
+from remuda.apiserver.storage.store import Check, Delete, HistoryStore, Mismatch, Put, StoreError
 
 
 async def test_a_transaction_goes_through_while_what_it_checks_is_unchanged(store: HistoryStore) -> None:

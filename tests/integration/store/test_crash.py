@@ -19,9 +19,9 @@ from pathlib import Path
 
 import pytest
 
-from remuda.apiserver.store import Put
-from remuda.apiserver.store.sqlite import SqliteStore
-from remuda.apiserver.store.sqlite.engine import meta_of
+from remuda.apiserver.storage.sqlite import SqliteStore
+from remuda.apiserver.storage.sqlite.engine import meta_of
+from remuda.apiserver.storage.store import Put
 from remuda.kube.clock import SYSTEM_CLOCK
 
 CHILD = Path(__file__).with_name("crashing.py")
@@ -106,8 +106,8 @@ TRACED = textwrap.dedent(
     """
     import asyncio, os, sys
     from pathlib import Path
-    from remuda.apiserver.store import Put
-    from remuda.apiserver.store.sqlite import SqliteStore
+    from remuda.apiserver.storage.store import Put
+    from remuda.apiserver.storage.sqlite import SqliteStore
     from remuda.kube.clock import SYSTEM_CLOCK
 
     async def main(path):

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from remuda.apiserver.store import Compacted, Event, KeyValue, Mismatch, Put, StoreError, Unavailable, Unknown
-from remuda.apiserver.store.etcd import EtcdConfig, EtcdStore
+from remuda.apiserver.storage.etcd import EtcdConfig, EtcdStore
+from remuda.apiserver.storage.store import Compacted, Event, KeyValue, Mismatch, Put, StoreError, Unavailable, Unknown
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from tests.real import need
 from tests.real.etcd import EtcdCluster

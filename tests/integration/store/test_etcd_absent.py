@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from remuda.apiserver.store import StoreError, Unavailable
-from remuda.apiserver.store.etcd import EtcdConfig, EtcdStore
+from remuda.apiserver.storage.etcd import EtcdConfig, EtcdStore
+from remuda.apiserver.storage.store import StoreError, Unavailable
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from tests.real.pki import Authority
 

@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from remuda.apiserver.store import Delete, Event, Mismatch, Put, Unavailable, Unknown
-from remuda.apiserver.store.etcd import EtcdConfig, EtcdStore
+from remuda.apiserver.storage.etcd import EtcdConfig, EtcdStore
+from remuda.apiserver.storage.store import Delete, Event, Mismatch, Put, Unavailable, Unknown
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from tests.real import need
 from tests.real.etcd import Chaos, EtcdCluster

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remuda.apiserver.store.etcd import grpc, hpack
-from remuda.apiserver.store.etcd.connection import Failed
-from remuda.apiserver.store.etcd.grpc import Connection, Status, frame, head_of
-from remuda.apiserver.store.etcd.member import Member
-from remuda.apiserver.store.etcd.members import EtcdConfig, Members
-from remuda.apiserver.store.etcd.rpc import PUT, RANGE, TXN, WATCH
+from remuda.apiserver.storage.etcd import grpc, hpack
+from remuda.apiserver.storage.etcd.gateway import Failed
+from remuda.apiserver.storage.etcd.grpc import Connection, Status, frame, head_of
+from remuda.apiserver.storage.etcd.member import Member
+from remuda.apiserver.storage.etcd.members import EtcdConfig, Members
+from remuda.apiserver.storage.etcd.rpc import PUT, RANGE, TXN, WATCH
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 
 # --- header blocks ----------------------------------------------------------------------------------------------------------

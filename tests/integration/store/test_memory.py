@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.apiserver.store import Compacted, Delete, KeyValue, Mismatch, Put, StoreError
-from remuda.apiserver.store.memory import Base, MemoryStore
+from remuda.apiserver.storage.memory import Base, MemoryStore
+from remuda.apiserver.storage.store import Compacted, Delete, KeyValue, Mismatch, Put, StoreError
 from remuda.kube.clock import VirtualClock
 
 

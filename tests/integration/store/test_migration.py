@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import pytest
 
-from remuda.apiserver.store import Put, StoreError
-from remuda.apiserver.store.sqlite import SqliteStore, schema
-from remuda.apiserver.store.sqlite.engine import meta_of
+from remuda.apiserver.storage.sqlite import SqliteStore, tables
+from remuda.apiserver.storage.sqlite.engine import meta_of
+from remuda.apiserver.storage.store import Put, StoreError
 from remuda.kube.clock import VirtualClock
 
 # Written by the last Remuda of that schema: a config map of two states, one that was deleted, a lease.
@@ -58,7 +58,7 @@ async def test_a_database_of_schema_1_opens_with_all_that_was_in_it(
     await store.write([Put(MAP, b"new", who="ann")])
     assert [version.who for version in await store.history(MAP)] == ["ann", "", ""]
     await store.close()
-    assert meta_of(old)["schema"] == schema.VERSION
+    assert meta_of(old)["schema"] == tables.VERSION
     told = [record.getMessage() for record in caplog.records if record.name.endswith("migration")]
     assert "copying it first" in told[0] and "from schema 1 to 2" in "".join(told) and "has schema 2 now" in told[-1]
 
@@ -132,7 +132,7 @@ async def test_a_newer_schema_is_refused_and_left_as_it_is(old: Path, clock: Vir
     with pytest.raises(StoreError) as caught:
         await SqliteStore.open(old, clock)
     assert str(caught.value) == (
-        f"the database {old} was written by a newer Remuda (schema 99, this one knows {schema.VERSION}): start that version, "
+        f"the database {old} was written by a newer Remuda (schema 99, this one knows {tables.VERSION}): start that version, "
         "or restore a copy made before the upgrade"
     )
     assert meta_of(old)["clean"] == 1 and copies(old) == []
@@ -141,7 +141,7 @@ async def test_a_newer_schema_is_refused_and_left_as_it_is(old: Path, clock: Vir
 async def test_a_schema_that_nothing_leads_from_is_refused(
     old: Path, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
+    monkeypatch.setattr(tables, "VERSION", tables.VERSION + 1)
     with pytest.raises(StoreError, match=r"schema 1, which this Remuda can't upgrade to 3: start a version in between first"):
         await SqliteStore.open(old, clock)
     assert copies(old) == []
@@ -152,8 +152,8 @@ async def test_a_step_that_fails_leaves_all_as_it_was(old: Path, clock: VirtualC
         connection.execute("CREATE TABLE half (name)")
         raise sqlite3.OperationalError("no more")
 
-    monkeypatch.setattr(schema, "VERSION", 3)
-    monkeypatch.setitem(schema.MIGRATIONS, 2, fails)
+    monkeypatch.setattr(tables, "VERSION", 3)
+    monkeypatch.setitem(tables.MIGRATIONS, 2, fails)
     with pytest.raises(StoreError, match="no more"):
         await SqliteStore.open(old, clock)
     assert meta_of(old)["schema"] == 1 and "who" not in columns(old)
@@ -163,7 +163,7 @@ KILLED = textwrap.dedent(
     """
     import asyncio, os, signal, sys
     from pathlib import Path
-    from remuda.apiserver.store.sqlite import SqliteStore, files, schema
+    from remuda.apiserver.storage.sqlite import SqliteStore, files, schema
     from remuda.kube.clock import SYSTEM_CLOCK
 
     def die(*_):
@@ -192,7 +192,7 @@ async def test_killed_in_the_middle_it_begins_again(old: Path, clock: VirtualClo
     store = await SqliteStore.open(old, clock)
     assert len(await store.history(MAP)) == 2
     await store.close()
-    assert meta_of(old)["schema"] == schema.VERSION
+    assert meta_of(old)["schema"] == tables.VERSION
     assert 1 <= len(copies(old)) <= 2
 
 
@@ -203,8 +203,8 @@ async def test_several_steps_are_one_transaction(old: Path, clock: VirtualClock,
         seen.append(connection.in_transaction)
         connection.execute("CREATE TABLE added (name)")
 
-    monkeypatch.setattr(schema, "VERSION", 3)
-    monkeypatch.setitem(schema.MIGRATIONS, 2, second)
+    monkeypatch.setattr(tables, "VERSION", 3)
+    monkeypatch.setitem(tables.MIGRATIONS, 2, second)
     await (await SqliteStore.open(old, clock)).close()
     assert seen == [True] and meta_of(old)["schema"] == 3
     assert len(copies(old)) == 1

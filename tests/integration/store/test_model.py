@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from remuda.apiserver.store import Check, Compacted, Delete, Event, KeyValue, Mismatch, Op, Put, Store
-from remuda.apiserver.store.etcd import EtcdConfig, EtcdStore
-from remuda.apiserver.store.sqlite import SqliteStore
+from remuda.apiserver.storage.etcd import EtcdConfig, EtcdStore
+from remuda.apiserver.storage.sqlite import SqliteStore
+from remuda.apiserver.storage.store import Check, Compacted, Delete, Event, KeyValue, Mismatch, Op, Put, Store
 from remuda.kube.clock import SYSTEM_CLOCK, Rng, VirtualClock
 from tests.real.etcd import EtcdCluster
 

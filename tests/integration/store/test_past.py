@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from remuda.apiserver.store import Compacted, Delete, FutureRevision, HistoryStore, KeyValue, Put
-from remuda.apiserver.store.sqlite import SqliteStore, past
+from remuda.apiserver.storage.sqlite import SqliteStore, history
+from remuda.apiserver.storage.store import Compacted, Delete, FutureRevision, HistoryStore, KeyValue, Put
 from remuda.kube.clock import VirtualClock
 
 
@@ -30,11 +30,11 @@ async def lived(store: HistoryStore, rounds: int = 100) -> list[dict[str, KeyVal
     return states
 
 
-@pytest.fixture(params=[2, past.STEPS])
+@pytest.fixture(params=[2, history.STEPS])
 def steps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """How far a walk goes in one go: what it finds must not depend on it."""
-    monkeypatch.setattr(past, "STEPS", request.param)
-    monkeypatch.setattr(past, "HEADS", min(request.param, past.HEADS))
+    monkeypatch.setattr(history, "STEPS", request.param)
+    monkeypatch.setattr(history, "HEADS", min(request.param, history.HEADS))
     return int(request.param)
 
 

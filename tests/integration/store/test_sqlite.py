@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from remuda.apiserver.store import Compacted, Delete, Put, StoreError
-from remuda.apiserver.store.sqlite import SqliteStore
-from remuda.apiserver.store.sqlite.engine import meta_of
+from remuda.apiserver.storage.sqlite import SqliteStore
+from remuda.apiserver.storage.sqlite.engine import meta_of
+from remuda.apiserver.storage.store import Compacted, Delete, Put, StoreError
 from remuda.kube.clock import VirtualClock
 
 
@@ -258,8 +258,8 @@ FULL = textwrap.dedent(
     """
     import asyncio, resource, sys
     from pathlib import Path
-    from remuda.apiserver.store import Put, StoreError
-    from remuda.apiserver.store.sqlite import SqliteStore
+    from remuda.apiserver.storage.store import Put, StoreError
+    from remuda.apiserver.storage.sqlite import SqliteStore
     from remuda.kube.clock import SystemClock
 
     async def main(path):

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from remuda.apiserver.store import (
+from remuda.apiserver.storage.store import (
     Compacted,
     Delete,
     Event,

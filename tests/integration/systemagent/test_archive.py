@@ -20,13 +20,14 @@ from typing import Any
 import pytest
 
 import remuda.agent
+from remuda.agent.install import build
 from remuda.agent.selfupdate import Program
-from remuda.systemagent import build
 from tests.integration.agent.builders import file, plan_bytes, server, shell
 from tests.integration.agent.test_images import FakeRegistry, host_of
 from tests.waiting import wait_until
 
-SOURCES = sorted(Path(remuda.agent.__file__).parent.rglob("*.py"))
+_AGENT = Path(remuda.agent.__file__).parent
+SOURCES = sorted(path for path in _AGENT.rglob("*.py") if path.relative_to(_AGENT).parts[0] != "install")
 
 
 def test_the_same_sources_give_the_same_bytes() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.systemagent import ARCHIVE, build, install_script, uninstall_script
+from remuda.agent.install import ARCHIVE, build, install_script, uninstall_script
 from tests.integration.agent.builders import plan_bytes, server, shell
 from tests.integration.agent.fakeapi import KUBECONFIG, FakeApi
 

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from remuda.apiserver.pki import Pki
+from remuda.apiserver.keys.pki import Pki
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.tunnel import Server, StreamError, TlsStream, TunnelClient, start_tls
 from remuda.tunnel.stream import Stream

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from remuda.apiserver.pki import Pki
+from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Config, Server
 from remuda.client.https import HttpsClient, Unreachable
 from remuda.client.kubeconfig import Target
@@ -21,10 +21,10 @@ from remuda.client.tls import ContextOnDemand
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
-from remuda.tunnel import transport
+from remuda.tunnel import asyncio_transport
+from remuda.tunnel.asyncio_transport import TunnelConnector
 from remuda.tunnel.stream import ByteStream
 from remuda.tunnel.tls import TlsStream, start_tls
-from remuda.tunnel.transport import TunnelConnector
 from tests.waiting import until
 
 from .pair import Door, listening
@@ -125,7 +125,7 @@ async def test_a_connection_that_nobody_uses_goes_and_leaves_nothing_behind(pki:
         made.append(weakref.ref(secured))
         return secured
 
-    monkeypatch.setattr(transport, "start_tls", start)
+    monkeypatch.setattr(asyncio_transport, "start_tls", start)
     async with Door() as door, api_server(pki) as target:
         await door.join()
         session = door.tunnels.sessions("c-test")[0]

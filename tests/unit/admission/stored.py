@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from remuda.apiserver.admission import CREATE, Attributes
-from remuda.apiserver.admission.matching import Served
-from remuda.apiserver.source import Listener
-from remuda.apiserver.users import User
+from remuda.apiserver.admission.webhook_matching import Served
+from remuda.kube.admission_attributes import CREATE, Attributes
+from remuda.kube.authorization.users import User
+from remuda.kube.object_reader import Listener
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource
 
 Obj = dict[str, Any]

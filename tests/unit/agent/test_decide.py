@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from remuda.agent import decide as d
-from remuda.agent.apply import Result
 from remuda.agent.clock import unix_date
+from remuda.agent.plans import decide as d
+from remuda.agent.plans.apply import Result
 
 NOW = 1_800_000_000.0
 SUM = "c" * 64

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from remuda.agent import files
 from remuda.agent.errors import OutsideRoot, PlanError
 from remuda.agent.paths import Layout
-from remuda.agent.plan import File
+from remuda.agent.plans import files
+from remuda.agent.plans.plan import File
 
 
 def mode(path: Path) -> int:

@@ -8,11 +8,11 @@ import json
 
 import pytest
 
-from remuda.agent import outputs
 from remuda.agent.clock import elapsed, parse_unix_date, unix_date
 from remuda.agent.errors import PlanError
-from remuda.agent.outputs import PeriodicOutput
-from remuda.agent.plan import history_bytes, parse
+from remuda.agent.plans import outputs
+from remuda.agent.plans.outputs import PeriodicOutput
+from remuda.agent.plans.plan import history_bytes, parse
 
 
 def test_the_checksum_is_that_of_the_bytes_as_they_came() -> None:

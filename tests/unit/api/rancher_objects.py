@@ -7,7 +7,7 @@ from typing import Any
 from remuda import api
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.client.api import Client
+from remuda.client.interface import Client
 from remuda.kube.objects import GroupVersionResource, name_of, namespace_of
 
 Obj = dict[str, Any]

@@ -6,7 +6,7 @@ from typing import Any
 
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.client.api import Client
+from remuda.client.interface import Client
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 

@@ -15,7 +15,7 @@ from remuda.api.cluster_x_k8s_io import (
     MACHINE_SETS,
     MACHINES,
 )
-from remuda.client.api import Client
+from remuda.client.interface import Client
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.api.definitions import Column, Kind, Scale, Version, age_column, condition_column, definition
+from remuda.api.crd import Column, Kind, Scale, Version, age_column, condition_column, definition
 from remuda.api.schema import Object, object_schema
 
 

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from remuda import __version__, api, kcm
-from remuda.api.installation import CRDS, INSTALLED_BY, InstallError, NotConverted, Outcome, established, install, migrate
-from remuda.apiserver import keys
+from remuda.api.crd_installation import CRDS, INSTALLED_BY, InstallError, NotConverted, Outcome, established, install, migrate
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.inprocess import InProcessClient
-from remuda.kube import jsonio
+from remuda.apiserver.storage import key_layout
 from remuda.kube.clock import Entropy, Rng, VirtualClock
+from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, annotations_of, with_path
-from remuda.runtime.admission import AdmittedType
-from remuda.runtime.admission import install as admit
+from remuda.runtime.admitted_types import AdmittedType
+from remuda.runtime.admitted_types import install as admit
 
 Obj = dict[str, Any]
 
@@ -78,7 +78,7 @@ class Ranch:
 
     async def stored(self) -> list[str]:
         """The versions of all horses as they lie in the store."""
-        found = await self.server.store.range(keys.prefix_for(GROUP, "horses", builtin=False))
+        found = await self.server.store.range(key_layout.prefix_for(GROUP, "horses", builtin=False))
         return [jsonio.loads(entry.value)["apiVersion"].partition("/")[2] for entry in found.items]
 
     async def stored_versions(self) -> list[str]:

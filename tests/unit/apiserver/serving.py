@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from remuda.apiserver.buckets import Change
-from remuda.apiserver.calls import Call, ListOptions
-from remuda.apiserver.entries import Entry
-from remuda.apiserver.resources import Version
+from remuda.apiserver.cache.entries import Entry
+from remuda.apiserver.cache.resource_cache import Change
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.registry.resources import Version
 from remuda.apiserver.server import Config, Server
 from remuda.apiserver.verbs import watch
-from remuda.apiserver.watching import Watcher
-from remuda.client.inprocess import InProcessClient
+from remuda.apiserver.verbs.call import Call, ListOptions
+from remuda.apiserver.watch.watchers import Watcher
 from remuda.kube.objects import GroupVersionResource, with_metadata
 
 Obj = dict[str, Any]

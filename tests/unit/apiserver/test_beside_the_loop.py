@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from remuda.apiserver.builtin import protobuf
-from remuda.apiserver.http import reading, responses
+from remuda.apiserver.http import request_bodies, responses
 from remuda.apiserver.http.negotiation import YAML
-from remuda.kube import yamlio
+from remuda.apiserver.scheme import protobuf
+from remuda.kube.encoding import yamlio
 
 
 @pytest.mark.parametrize(("letters", "beside"), [(10, False), (40_000, True)])
@@ -47,6 +47,6 @@ def in_protobuf(letters: int) -> bytes:
 @pytest.mark.parametrize("letters", [10, 100_000])
 async def test_delete_options_are_read_whatever_they_are_padded_with(letters: int) -> None:
     in_yaml = f"# {'x' * letters}\ngracePeriodSeconds: 7\n".encode()
-    assert (await reading.read_delete_options(in_yaml, "application/yaml"))["gracePeriodSeconds"] == 7
-    found = await reading.read_delete_options(in_protobuf(letters), protobuf.CONTENT_TYPE)
+    assert (await request_bodies.read_delete_options(in_yaml, "application/yaml"))["gracePeriodSeconds"] == 7
+    found = await request_bodies.read_delete_options(in_protobuf(letters), protobuf.CONTENT_TYPE)
     assert found["gracePeriodSeconds"] == 7

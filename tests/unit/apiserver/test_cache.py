@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from remuda.apiserver import buckets
-from remuda.apiserver.buckets import Bucket, Change
-from remuda.apiserver.cache import Cache
-from remuda.apiserver.entries import Entry, Parsed, encode
-from remuda.apiserver.store import Compacted, Delete, Event, Mismatch, Put
-from remuda.apiserver.store.memory import MemoryStore
+from remuda.apiserver.cache import resource_cache
+from remuda.apiserver.cache.entries import Entry, Parsed, encode
+from remuda.apiserver.cache.resource_cache import Bucket, Change
+from remuda.apiserver.cache.watch_cache import Cache
+from remuda.apiserver.storage.memory import MemoryStore
+from remuda.apiserver.storage.store import Compacted, Delete, Event, Mismatch, Put
 from remuda.kube.clock import VirtualClock, yield_to_loop
 
 BUCKET = "/registry/configmaps/"
@@ -90,7 +90,7 @@ async def test_changes_since_a_revision_come_from_the_ring() -> None:
 
 
 async def test_beyond_the_ring_the_store_s_log_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buckets, "RING", 3)
+    monkeypatch.setattr(resource_cache, "RING", 3)
     async with running() as cache:
         revisions = [await put(cache, "a", str(number)) for number in range(8)]
         bucket = cache.bucket(BUCKET)
@@ -223,15 +223,15 @@ async def test_after_a_change_of_schema_everything_is_read_under_the_new_one() -
 
 def test_a_ring_that_is_full_forgets_the_oldest() -> None:
     bucket = Bucket(BUCKET, 0, Parsed())
-    for revision in range(1, buckets.RING + 3):
+    for revision in range(1, resource_cache.RING + 3):
         bucket.apply(Change(revision, BUCKET + "a", "", "a", None, None))
     assert bucket.ring_floor == 2
     assert bucket.since(1) is None
-    assert len(bucket.since(2) or []) == buckets.RING
+    assert len(bucket.since(2) or []) == resource_cache.RING
 
 
 def test_the_ring_is_bounded_by_the_bytes_it_alone_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buckets, "RING_BYTES", 1000)
+    monkeypatch.setattr(resource_cache, "RING_BYTES", 1000)
     bucket = Bucket("/registry/configmaps/", 0, Parsed())
     previous: Entry | None = None
     for revision in range(1, 101):

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Server
-from remuda.client.inprocess import InProcessClient
-from remuda.kube import jsonio
+from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
 
 from .serving import CRDS, Obj, Sink, begin, crd, crd_version, establish, served, widget, widgets

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.apiserver.entries import Entry, Parsed, encode, ensure_canonical, prefix_of
+from remuda.apiserver.cache.entries import Entry, Parsed, encode, ensure_canonical, prefix_of
 
 Obj = dict[str, Any]
 # As a kube-apiserver with JSON storage leaves them in etcd: a custom resource, and a built-in with its newline.

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from remuda.apiserver.flow import Gate, Turns
+from remuda.apiserver.limits.flow_control import Gate, Turns
 from remuda.kube.clock import yield_to_loop
 from remuda.kube.errors import ApiError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.apiserver import keys
+from remuda.apiserver.storage import key_layout
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from remuda.apiserver import keys
     ],
 )
 def test_every_resource_has_one_bucket_that_its_keys_tell(group: str, resource: str, builtin: bool, prefix: str) -> None:
-    assert keys.prefix_for(group, resource, builtin) == prefix
+    assert key_layout.prefix_for(group, resource, builtin) == prefix
     for key, expected in ((f"{prefix}team/x", ("team", "x")), (f"{prefix}x", ("", "x"))):
-        assert keys.bucket_of(key) == prefix
-        assert keys.split(key, prefix) == expected
+        assert key_layout.bucket_of(key) == prefix
+        assert key_layout.split(key, prefix) == expected

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from remuda.apiserver import selection
-from remuda.apiserver.http import lists
+from remuda.apiserver.http import list_bodies
+from remuda.apiserver.http.tables import MetadataShape, TableShape
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Server
-from remuda.apiserver.shapes import MetadataShape, TableShape
 from remuda.apiserver.verbs import list as listing
 from remuda.apiserver.verbs.list import decode_continue, encode_continue
-from remuda.client.inprocess import InProcessClient
+from remuda.apiserver.watch import selection
 from remuda.kube.clock import yield_to_loop
 from remuda.kube.errors import ApiError
 
@@ -111,13 +111,13 @@ async def test_every_shape_of_a_list_has_its_items_in_order(server: Server, clie
     bucket = version.resource.bucket
     page = listing.Page(bucket.snapshot(PREFIX), 7)
     expected = [f"c{number}" for number in range(10)]
-    assert names(json.loads(await lists.body(version, page))) == expected
+    assert names(json.loads(await list_bodies.body(version, page))) == expected
     assert names(json.loads(await MetadataShape("v1").page(version, page))) == expected
     table = json.loads(await TableShape("v1", "Metadata", server.config.clock).page(version, page, server.config.clock.time()))
     assert [row["cells"][0] for row in table["rows"]] == expected
     assert [row["object"]["metadata"]["name"] for row in table["rows"]] == expected
     empty = listing.Page([], 7)
-    assert json.loads(await lists.body(version, empty))["items"] == []
+    assert json.loads(await list_bodies.body(version, empty))["items"] == []
     assert json.loads(await TableShape("v1", "None", server.config.clock).page(version, empty, 0.0))["rows"] == []
 
 
@@ -141,9 +141,9 @@ def test_a_token_that_is_none_or_leads_elsewhere_is_refused(token: str) -> None:
 async def test_the_pieces_of_a_list_are_the_list(
     server: Server, client: InProcessClient, monkeypatch: pytest.MonkeyPatch, piece: int
 ) -> None:
-    monkeypatch.setattr(lists, "_PIECE", piece)
+    monkeypatch.setattr(list_bodies, "_PIECE", piece)
     version = version_of(server, CONFIG_MAPS)
     for entries in (version.resource.bucket.snapshot(PREFIX), []):
         page = listing.Page(entries, 7, "next", 3)
-        made = [piece async for piece in lists.pieces(version, page, server.flow.pieces)]
-        assert b"".join(made) == await lists.body(version, page)
+        made = [piece async for piece in list_bodies.pieces(version, page, server.flow.pieces)]
+        assert b"".join(made) == await list_bodies.body(version, page)

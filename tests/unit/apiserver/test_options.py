@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.apiserver.http.options import WriteOptions, delete_options, list_options
 from remuda.apiserver.http.paths import Query
+from remuda.apiserver.http.query_options import WriteOptions, delete_options, list_options
 from remuda.kube.errors import ApiError
 
 

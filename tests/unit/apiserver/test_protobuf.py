@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda.apiserver.builtin import protobuf
-from remuda.apiserver.builtin.protobuf import MAX_DEPTH, MAX_VALUES, ProtobufError, decode
+from remuda.apiserver.scheme import protobuf
+from remuda.apiserver.scheme.protobuf import MAX_DEPTH, MAX_VALUES, ProtobufError, decode
 
 VECTORS = {
     vector["name"]: vector

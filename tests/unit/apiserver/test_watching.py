@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.resources import Resource
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.registry.resources import Resource
 from remuda.apiserver.server import Server
-from remuda.client.inprocess import InProcessClient
 from remuda.kube import errors
 from remuda.kube.clock import yield_to_loop
 from remuda.kube.errors import ApiError
@@ -222,8 +222,8 @@ async def test_a_watcher_has_reached_what_the_cache_has(server: Server, client: 
 
 
 async def test_a_watcher_that_has_not_begun_has_reached_nothing_new(server: Server, client: InProcessClient) -> None:
-    from remuda.apiserver.selection import select
-    from remuda.apiserver.watching import Watcher
+    from remuda.apiserver.watch.selection import select
+    from remuda.apiserver.watch.watchers import Watcher
 
     version = version_of(server, CONFIG_MAPS)
     sink = Sink()

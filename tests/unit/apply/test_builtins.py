@@ -8,20 +8,22 @@ from typing import Any
 import pytest
 
 from remuda.apiserver.apply import FieldManager, ScalePaths, empty_builtin, manager_from_user_agent, patch_option_errors
-from remuda.apiserver.apply.requests import field_manager_errors
-from remuda.apiserver.builtin import types
+from remuda.apiserver.apply.manager_names import field_manager_errors
+from remuda.apiserver.scheme import builtin_types
 from remuda.kube.clock import VirtualClock
 
 DEPLOYMENT = "io.k8s.api.apps.v1.Deployment"
-RESOURCES = types.kinds()
+RESOURCES = builtin_types.kinds()
 
 
 def manager_for(group: str, version: str, kind: str) -> FieldManager:
-    name = types.type_of(group, version, kind)
+    name = builtin_types.type_of(group, version, kind)
     assert name is not None
-    schema = types.definition(name)
+    schema = builtin_types.definition(name)
     empty = empty_builtin(name)
-    return FieldManager(schema, types.definition, group=group, version=version, kind=kind, clock=VirtualClock(), empty=empty)
+    return FieldManager(
+        schema, builtin_types.definition, group=group, version=version, kind=kind, clock=VirtualClock(), empty=empty
+    )
 
 
 @pytest.mark.parametrize("resource", RESOURCES, ids=lambda each: f"{each.group}/{each.version}/{each.kind}")

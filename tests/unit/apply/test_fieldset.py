@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.apiserver.apply import fieldset
-from remuda.apiserver.apply.fieldset import FieldsError
+from remuda.apiserver.apply import field_set
+from remuda.apiserver.apply.field_set import FieldsError
 
 ELEMENTS = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'k:{"name":"y","port":80}', 'v:"s"', "v:1", "i:0"])
 PATHS = st.lists(ELEMENTS, min_size=1, max_size=4).map(tuple)
@@ -23,47 +23,47 @@ def make(paths: Any) -> dict[str, Any]:
         node: dict[str, Any] = {}
         for element in reversed(path):
             node = {element: node}
-        found = fieldset.union(found, node)
+        found = field_set.union(found, node)
     return found
 
 
 def members(fields: dict[str, Any]) -> set[tuple[str, ...]]:
-    return set(fieldset.paths(fields))
+    return set(field_set.paths(fields))
 
 
 @given(PATH_SETS)
 def test_a_set_survives_the_wire(paths: set[tuple[str, ...]]) -> None:
     fields = make(paths)
     assert members(fields) == paths
-    again = fieldset.parse(json.loads(json.dumps(fields)))
+    again = field_set.parse(json.loads(json.dumps(fields)))
     assert again == fields
-    assert fieldset.ordered(fields) == fields
+    assert field_set.ordered(fields) == fields
 
 
 @given(PATH_SETS, PATH_SETS)
 def test_operations_are_those_of_sets(left: set[tuple[str, ...]], right: set[tuple[str, ...]]) -> None:
     a, b = make(left), make(right)
     before = json.dumps([a, b])
-    assert members(fieldset.union(a, b)) == left | right
-    assert members(fieldset.difference(a, b)) == left - right
-    assert members(fieldset.intersection(a, b)) == left & right
+    assert members(field_set.union(a, b)) == left | right
+    assert members(field_set.difference(a, b)) == left - right
+    assert members(field_set.intersection(a, b)) == left & right
     recursive = {path for path in left if not any(path[:size] in right for size in range(1, len(path) + 1))}
-    assert members(fieldset.recursive_difference(a, b)) == recursive
-    assert all(fieldset.has(a, path) == (path in left) for path in left | right)
+    assert members(field_set.recursive_difference(a, b)) == recursive
+    assert all(field_set.has(a, path) == (path in left) for path in left | right)
     assert json.dumps([a, b]) == before
 
 
 @given(PATH_SETS)
 def test_leaves_have_nothing_below_them(paths: set[tuple[str, ...]]) -> None:
     expected = {path for path in paths if not any(other != path and other[: len(path)] == path for other in paths)}
-    assert members(fieldset.leaves(make(paths))) == expected
+    assert members(field_set.leaves(make(paths))) == expected
 
 
 def test_unchanged_sets_come_back_as_they_are() -> None:
     fields = make([("f:a", "f:b"), ("f:b",)])
-    assert fieldset.union(fields, make([("f:b",)])) is fields
-    assert fieldset.difference(fields, make([("f:c",)])) is fields
-    assert fieldset.difference(fields, {}) is fields
+    assert field_set.union(fields, make([("f:b",)])) is fields
+    assert field_set.difference(fields, make([("f:c",)])) is fields
+    assert field_set.difference(fields, {}) is fields
 
 
 READ: list[tuple[Any, Any]] = [
@@ -83,7 +83,7 @@ READ: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize(("wire", "expected"), READ)
 def test_reads(wire: Any, expected: Any) -> None:
-    assert fieldset.parse(wire) == expected
+    assert field_set.parse(wire) == expected
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_reads(wire: Any, expected: Any) -> None:
 )
 def test_refuses_what_is_no_set(wire: Any) -> None:
     with pytest.raises(FieldsError):
-        fieldset.parse(wire)
+        field_set.parse(wire)
 
 
 SHOWN = [
@@ -104,12 +104,12 @@ SHOWN = [
 
 @pytest.mark.parametrize(("path", "text"), SHOWN)
 def test_shows_paths_as_conflicts_do(path: tuple[str, ...], text: str) -> None:
-    assert fieldset.path_text(path) == text
+    assert field_set.path_text(path) == text
 
 
 def test_lists_members_before_what_is_below_and_numbers_by_size() -> None:
-    fields = fieldset.parse({"f:b": {".": {}, "f:x": {}}, "f:a": {"f:y": {}}, "f:l": {'k:{"p":443}': {}, 'k:{"p":80}': {}}})
-    assert [fieldset.path_text(path) for path in fieldset.paths(fields)] == [".b", ".a.y", ".b.x", ".l[p=80]", ".l[p=443]"]
+    fields = field_set.parse({"f:b": {".": {}, "f:x": {}}, "f:a": {"f:y": {}}, "f:l": {'k:{"p":443}': {}, 'k:{"p":80}': {}}})
+    assert [field_set.path_text(path) for path in field_set.paths(fields)] == [".b", ".a.y", ".b.x", ".l[p=80]", ".l[p=443]"]
 
 
 ELEMENT_TEXTS = [
@@ -127,8 +127,8 @@ ELEMENT_TEXTS = [
 
 @pytest.mark.parametrize(("value", "element"), ELEMENT_TEXTS)
 def test_writes_values_as_go_does(value: Any, element: str) -> None:
-    assert fieldset.value_element(value) == element
-    assert fieldset.canonical_element(element) == element
+    assert field_set.value_element(value) == element
+    assert field_set.canonical_element(element) == element
 
 
 WIRE = st.recursive(
@@ -141,7 +141,7 @@ WIRE = st.recursive(
 @given(WIRE)
 def test_hostile_sets_are_refused_cleanly_or_read_stably(wire: Any) -> None:
     try:
-        fields = fieldset.parse(wire)
+        fields = field_set.parse(wire)
     except FieldsError:
         return
-    assert fieldset.parse(fields) == fields
+    assert field_set.parse(fields) == fields

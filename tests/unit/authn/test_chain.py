@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.apiserver.authn import BadCredentials, Chain, Credentials, Identity, anonymous_allowed, bearer_token
-from remuda.apiserver.authn.certificates import CertificateAuthenticator
-from remuda.apiserver.pki import Pki
-from remuda.apiserver.users import User
+from remuda.apiserver.auth.authenticator import BadCredentials, Chain, Credentials, Identity, anonymous_allowed, bearer_token
+from remuda.apiserver.auth.client_certificates import CertificateAuthenticator
+from remuda.apiserver.keys.pki import Pki
+from remuda.kube.authorization.users import User
 from remuda.kube.clock import Entropy, VirtualClock
 
 

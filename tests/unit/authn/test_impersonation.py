@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.apiserver.authn.impersonation import Impersonator, Wanted, is_impersonation_header, parse
-from remuda.apiserver.authz import Action
-from remuda.apiserver.authz.rbac import Rbac
-from remuda.apiserver.users import User
+from remuda.apiserver.auth.impersonation import Impersonator, Wanted, is_impersonation_header, parse
+from remuda.kube.authorization.actions import Action
+from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.authorization.users import User
 from remuda.kube.errors import ApiError
 from tests.unit.authz.stored import Obj, Stored, binding, role, rule
 

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from joserfc import jws
 from joserfc.jwk import ECKey
 
-from remuda.apiserver.authn import BadCredentials, Credentials, Identity
-from remuda.apiserver.authn.issuer import EXTENDED_SECONDS, PROJECTED_SECONDS, TokenIssuer
-from remuda.apiserver.authn.serviceaccounts import LAST_USED, ServiceAccountAuthenticator, split_username
-from remuda.apiserver.authn.tokens import ISSUER, TokenKeys, openid_configuration, peek
+from remuda.apiserver.auth.authenticator import BadCredentials, Credentials, Identity
+from remuda.apiserver.auth.service_accounts import LAST_USED, ServiceAccountAuthenticator, split_username
+from remuda.apiserver.auth.token_issuer import EXTENDED_SECONDS, PROJECTED_SECONDS, TokenIssuer
+from remuda.apiserver.auth.token_keys import ISSUER, TokenKeys, openid_configuration, peek
 from remuda.kube.clock import Entropy, VirtualClock, rfc3339
 from remuda.kube.errors import ApiError
 from tests.unit.authz.stored import Obj, Stored, plain

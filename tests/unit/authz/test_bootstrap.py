@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.apiserver.authz import Action, bootstrap
-from remuda.apiserver.authz.aggregation import aggregated_rules
-from remuda.apiserver.authz.bootstrap import AUTO_UPDATE, Operation, expand, reconcile, shorten
-from remuda.apiserver.authz.rbac import Rbac
-from remuda.apiserver.users import NOBODY, User
-from remuda.kube import jsonio
+from remuda.apiserver.auth import bootstrap_policy
+from remuda.apiserver.auth.bootstrap_policy import AUTO_UPDATE, Operation, expand, reconcile, shorten
+from remuda.kcm.aggregated_rules import aggregated_rules
+from remuda.kube.authorization.actions import Action
+from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.authorization.users import NOBODY, User
+from remuda.kube.encoding import jsonio
 
 from .stored import Obj, Stored, binding, role, rule
 
-DESIRED = bootstrap.desired()
+DESIRED = bootstrap_policy.desired()
 
 
 def find(kind: str, name: str) -> Obj:

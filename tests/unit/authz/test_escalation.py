@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.apiserver.authz.escalation import EscalationGuard
-from remuda.apiserver.authz.rbac import Rbac
-from remuda.apiserver.users import User
+from remuda.apiserver.auth.escalation import EscalationGuard
+from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.authorization.users import User
 from remuda.kube.errors import ApiError
 
 from .stored import RBAC, Obj, Stored, binding, role, rule, urls

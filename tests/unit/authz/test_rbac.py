@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.apiserver.authz import Action, forbidden_action
-from remuda.apiserver.authz.rbac import Rbac
-from remuda.apiserver.authz.rules import uncovered
-from remuda.apiserver.users import User
+from remuda.kube.authorization.actions import Action, forbidden_action
+from remuda.kube.authorization.policy_rules import uncovered
+from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.authorization.users import User
 
 from .stored import Obj, Stored, binding, role, rule, urls
 

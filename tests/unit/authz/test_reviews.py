@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.authn import BadCredentials, Chain, Credentials, Identity
-from remuda.apiserver.authz.rbac import Rbac
-from remuda.apiserver.reviews import Services, handlers
-from remuda.apiserver.users import User
+from remuda.apiserver.auth.authenticator import BadCredentials, Chain, Credentials, Identity
+from remuda.apiserver.auth.review_services import Services, handlers
+from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.authorization.users import User
 from remuda.kube.clock import VirtualClock, rfc3339
 from remuda.kube.errors import ApiError
 

@@ -6,9 +6,10 @@ import json
 import zlib
 from typing import Any
 
-from remuda.apiserver import objectmeta
-from remuda.apiserver.builtin import codec, deprecation_warning, group_in_errors, strategy_for, types
 from remuda.apiserver.builtin.core import service_addresses
+from remuda.apiserver.builtin.strategies import deprecation_warning, group_in_errors, strategy_for
+from remuda.apiserver.registry import object_meta
+from remuda.apiserver.scheme import builtin_types, codec
 from remuda.kube.errors import ApiError, invalid
 
 from .cases import KINDS, Case, Kind, Obj, merged
@@ -53,7 +54,7 @@ def admit(kind: Kind, obj: Obj) -> None:
 
 
 def _decoded(kind: Kind, obj: Obj) -> Obj:
-    definition = types.type_of(kind.group, kind.version, kind.kind)
+    definition = builtin_types.type_of(kind.group, kind.version, kind.kind)
     assert definition is not None
     typed, _ = codec.decoder_for(definition)(obj)
     return typed
@@ -75,7 +76,7 @@ def create(kind: Kind, obj: Obj) -> tuple[Obj, list[str]]:
     errors = strategy.validate(obj)
     if errors:
         raise invalid(group_in_errors(kind.group, kind.kind), kind.kind, obj["metadata"].get("name", ""), errors)
-    errors = objectmeta.validate_object_meta(obj["metadata"], kind.namespaced, objectmeta.path_segment_name)
+    errors = object_meta.validate_object_meta(obj["metadata"], kind.namespaced, object_meta.path_segment_name)
     if errors:
         raise invalid(group_in_errors(kind.group, kind.kind), kind.kind, obj["metadata"].get("name", ""), errors)
     return obj, strategy.warnings(obj, None)
@@ -99,8 +100,8 @@ def update(kind: Kind, old: Obj, change: Obj, subresource: str) -> tuple[Obj, li
         ignored = ("metadata", "status")
         if {k: v for k, v in obj.items() if k not in ignored} != {k: v for k, v in old.items() if k not in ignored}:
             obj["metadata"]["generation"] = (generation or 0) + 1
-    errors = objectmeta.validate_object_meta(obj["metadata"], kind.namespaced, objectmeta.path_segment_name)
-    errors += objectmeta.validate_object_meta_update(obj["metadata"], old["metadata"])
+    errors = object_meta.validate_object_meta(obj["metadata"], kind.namespaced, object_meta.path_segment_name)
+    errors += object_meta.validate_object_meta_update(obj["metadata"], old["metadata"])
     errors += (strategy.validate_status_update if status else strategy.validate_update)(obj, old)
     if errors:
         raise invalid(group_in_errors(kind.group, kind.kind), kind.kind, obj["metadata"].get("name", ""), errors)

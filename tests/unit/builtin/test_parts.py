@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.apiserver import builtin, objectmeta
-from remuda.apiserver.builtin import admissionregistration, checks, quantities, reviews
+from remuda.apiserver.builtin import admissionregistration, checks, quantities, reviews, strategies
 from remuda.apiserver.builtin.batch.cron import schedule_problem
-from remuda.apiserver.builtin.core import event, namespace, node, pod, service_addresses
-from remuda.apiserver.builtin.core.pod_defaults import pull_policy, qos_class
+from remuda.apiserver.builtin.core import event, namespace, node, service_addresses
+from remuda.apiserver.builtin.pods import pod
+from remuda.apiserver.builtin.pods.defaults import pull_policy, qos_class
+from remuda.apiserver.registry import object_meta
 from remuda.kube.duration import human_age, human_duration
 from remuda.kube.errors import ApiError
 
@@ -194,7 +195,7 @@ def test_resizing_changes_resources_and_nothing_else() -> None:
 def test_finalizers_can_not_be_added_to_what_is_going_away() -> None:
     old = {"name": "a", "resourceVersion": "1", "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a/b"]}
     new = {**old, "finalizers": ["a/b", "c/d"]}
-    assert [str(error) for error in objectmeta.validate_object_meta_update(new, old)] == [
+    assert [str(error) for error in object_meta.validate_object_meta_update(new, old)] == [
         "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers "
         '[]string{"c/d"}'
     ]
@@ -203,14 +204,14 @@ def test_finalizers_can_not_be_added_to_what_is_going_away() -> None:
 def test_what_identifies_an_object_never_changes() -> None:
     old = {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"}
     new = {"name": "b", "namespace": "m", "uid": "v", "creationTimestamp": None, "generation": -1}
-    fields = [error.field for error in objectmeta.validate_object_meta_update(new, old)]
+    fields = [error.field for error in object_meta.validate_object_meta_update(new, old)]
     expected = ("resourceVersion", "generation", "name", "namespace", "uid", "creationTimestamp")
     assert fields == [f"metadata.{field}" for field in expected]
 
 
 def test_managed_fields_and_namespaces_are_checked() -> None:
     meta = {"name": "a", "namespace": "n", "managedFields": [{"operation": "X", "fieldsType": "Y", "manager": "\x07"}]}
-    fields = [error.field for error in objectmeta.validate_object_meta(meta, False, objectmeta.subdomain_name)]
+    fields = [error.field for error in object_meta.validate_object_meta(meta, False, object_meta.subdomain_name)]
     at = "metadata.managedFields[0]"
     assert fields == ["metadata.namespace", f"{at}.operation", f"{at}.fieldsType", f"{at}.manager"]
 
@@ -253,8 +254,8 @@ def test_quantities_are_compared_and_rounded() -> None:
 
 
 def test_every_strategy_is_found_by_its_name() -> None:
-    assert builtin.is_known("apps", "v1", "Deployment") and not builtin.is_known("apps", "v1", "Other")
-    assert builtin.strategy_for("", "v1", "Pod").default_grace_seconds == 30
-    assert builtin.strategy_for("", "v1", "Event").ttl == 3600
-    assert "spec.nodeName" in builtin.strategy_for("", "v1", "Pod").field_names
-    assert builtin.group_in_errors("events.k8s.io", "Event") == ""
+    assert strategies.is_known("apps", "v1", "Deployment") and not strategies.is_known("apps", "v1", "Other")
+    assert strategies.strategy_for("", "v1", "Pod").default_grace_seconds == 30
+    assert strategies.strategy_for("", "v1", "Event").ttl == 3600
+    assert "spec.nodeName" in strategies.strategy_for("", "v1", "Pod").field_names
+    assert strategies.group_in_errors("events.k8s.io", "Event") == ""

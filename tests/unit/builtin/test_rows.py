@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from remuda.apiserver.builtin import columns, strategy_for
+from remuda.apiserver.builtin.strategies import strategy_for
+from remuda.apiserver.registry import printer_columns
 from remuda.kube.duration import seconds_of
 
 from .cases import KINDS, Obj
@@ -23,9 +24,10 @@ def test_a_row_is_printed_as_the_real_server_does(row: Row) -> None:
     obj = record["object"]
     now = seconds_of(obj["metadata"]["creationTimestamp"])
     assert now is not None
-    cells = [columns.cell(column, obj, now) for column in strategy.columns]
+    cells = [printer_columns.cell(column, obj, now) for column in strategy.columns]
     defined = [
-        {"name": c.name, "type": c.type, "format": columns.wire_format(c), "priority": c.priority} for c in strategy.columns
+        {"name": c.name, "type": c.type, "format": printer_columns.wire_format(c), "priority": c.priority}
+        for c in strategy.columns
     ]
     assert defined == record["columns"]
     assert ["AGE" if cell == "0s" else cell for cell in cells] == record["cells"]

@@ -9,10 +9,10 @@ from typing import Any
 
 from remuda import kcm
 from remuda.api.cluster_x_k8s_io import MACHINES
-from remuda.capi.core import Core
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.capi.controller_context import Core
 from remuda.capi.machine.controller import Machines
-from remuda.client.api import Client
-from remuda.client.inprocess import InProcessClient
+from remuda.client.interface import Client
 from remuda.kube.clock import Rng, VirtualClock
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.errors import ApiError

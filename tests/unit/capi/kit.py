@@ -1,6 +1,6 @@
 """A management cluster and its workload clusters, all in memory and on the virtual clock, for tests of single controllers.
 
-Providers are played by the test: `world.provision(machine)` writes what an infrastructure provider would. `remuda.sim` has
+Providers are played by the test: `world.provision(machine)` writes what an infrastructure provider would. `remuda.lab.sim` has
 providers that play themselves.
 """
 
@@ -14,16 +14,16 @@ from typing import Any
 from remuda import kcm
 from remuda.api import crds
 from remuda.api.cluster_x_k8s_io import API_VERSION, CLUSTERS, MACHINES
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.capi.core import Core, Options
-from remuda.capi.workloads import NODES, PROVIDER_ID, Health
-from remuda.client.api import Client
-from remuda.client.inprocess import InProcessClient
+from remuda.capi.controller_context import Core, Options
+from remuda.capi.workload_clusters import NODES, PROVIDER_ID, Health
+from remuda.client.interface import Client
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, namespace_of
+from remuda.lab.sim.beginning import BARE, Beginning
 from remuda.runtime import Informer, Informers, Manager, Reconciler, Watch
-from remuda.sim.beginning import BARE, Beginning
 
 Obj = dict[str, Any]
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import API_VERSION, MACHINE_SETS, MACHINES
-from remuda.capi.core import Options
+from remuda.capi.controller_context import Options
 from remuda.capi.machineset import MachineSets
 from remuda.kube.clock import VirtualClock, rfc3339
 from remuda.kube.conditions import with_condition, with_legacy

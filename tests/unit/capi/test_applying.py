@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.capi.applying import was_applied
+from remuda.client.server_side_apply import was_applied
 
 Obj = dict[str, Any]
 

@@ -8,11 +8,11 @@ import pytest
 
 from remuda.api.cluster_x_k8s_io import API_VERSION, CLUSTERS, MACHINE_DEPLOYMENTS, MACHINES
 from remuda.capi.cluster import Clusters
-from remuda.capi.core import Options
+from remuda.capi.controller_context import Options
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
-from remuda.sim.beginning import CRDS
+from remuda.lab.sim.beginning import CRDS
 
 from .kit import (
     CONTROL,

@@ -9,7 +9,7 @@ import pytest
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
 from remuda.capi.cluster import Clusters
 from remuda.kube.objects import GroupVersionResource
-from remuda.sim.beginning import CRDS
+from remuda.lab.sim.beginning import CRDS
 
 from .kit import (
     CONTROL,

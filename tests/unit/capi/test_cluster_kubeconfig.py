@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from remuda.apiserver.pki import Pki
+from remuda.apiserver.keys.pki import Pki
 from remuda.capi.cluster import Clusters
 from remuda.client.kubeconfig import parse, select
 from remuda.kube.clock import Entropy, VirtualClock

@@ -6,9 +6,9 @@ import asyncio
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.capi.cluster import Clusters
-from remuda.capi.core import Core
-from remuda.client.inprocess import InProcessClient
+from remuda.capi.controller_context import Core
 from remuda.kube.clock import Rng
 from remuda.runtime import Manager
 

@@ -12,8 +12,8 @@ from remuda.capi.cluster.replicas import of_control_plane, of_workers
 from remuda.capi.cluster.scope import Referred, Scope, referred
 from remuda.capi.cluster.status import phase_of, with_status
 from remuda.capi.contracts import V1BETA1, V1BETA2, ContractKind
-from remuda.capi.externals import External
-from remuda.capi.workloads import Health
+from remuda.capi.external_objects import External
+from remuda.capi.workload_clusters import Health
 from remuda.kube.clock import rfc3339
 from remuda.kube.conditions import get
 from remuda.kube.objects import GroupVersionResource

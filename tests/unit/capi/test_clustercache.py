@@ -16,18 +16,19 @@ import pytest
 from remuda import kcm
 from remuda.api import crds
 from remuda.api.cluster_x_k8s_io import CLUSTERS
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.capi.clustercache import CacheOptions, ClusterCache, nodes
+from remuda.capi.clustercache import CacheOptions, ClusterCache
+from remuda.capi.clustercache import node_transform as nodes
 from remuda.capi.machine.noderef import node_info
-from remuda.capi.workloads import NODES, PROVIDER_ID
-from remuda.client.api import Client
-from remuda.client.inprocess import InProcessClient
-from remuda.kube import jsonio
+from remuda.capi.workload_clusters import NODES, PROVIDER_ID
+from remuda.client.interface import Client
 from remuda.kube.clock import Entropy, Rng, VirtualClock
+from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError, OutOfReach
 from remuda.kube.objects import GroupVersionResource, Key
+from remuda.lab.sim.beginning import BARE, Beginning
 from remuda.runtime import DONE, Controller, Manager, Result
-from remuda.sim.beginning import BARE, Beginning
 
 from .kit import NAMESPACE, core_object
 

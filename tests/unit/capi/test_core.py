@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from remuda.capi.core import Core
-from remuda.client.inprocess import InProcessClient
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.capi.controller_context import Core
 from remuda.kube.clock import Rng
 from remuda.kube.objects import Key
 from remuda.runtime import Manager

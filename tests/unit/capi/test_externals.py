@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS
 from remuda.capi.cluster import Clusters
-from remuda.capi.core import Options
+from remuda.capi.controller_context import Options
 from remuda.kube.objects import Key, dig
-from remuda.sim.beginning import NAMESPACES
+from remuda.lab.sim.beginning import NAMESPACES
 
 from .kit import INFRA, NAMESPACE, TEST_CLUSTERS, core_object, thing, world
 

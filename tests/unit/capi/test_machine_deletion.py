@@ -10,7 +10,7 @@ import pytest
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINES
 from remuda.kube.clock import rfc3339
 from remuda.kube.objects import GroupVersionResource
-from remuda.sim.beginning import CRDS
+from remuda.lab.sim.beginning import CRDS
 
 from .deleting import HOLD, NODES, Ranch, ranch
 from .kit import BOOTSTRAP, INFRA, TEST_CONFIGS, TEST_CONTROL_PLANES, TEST_MACHINES, thing

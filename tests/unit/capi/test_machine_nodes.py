@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
-from remuda.capi.core import Options
+from remuda.capi.controller_context import Options
 from remuda.capi.machine.controller import Machines
-from remuda.capi.workloads import NODES
+from remuda.capi.workload_clusters import NODES
 from remuda.kube.conditions import LEGACY
 from remuda.kube.objects import annotations_of, dig, labels_of, resource_version_of
 from remuda.kube.owners import reference

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from remuda.capi.machine.nodesync import is_outdated, managed_annotations, managed_labels, node_patch
-from remuda.kube.mergepatch import apply_merge_patch
+from remuda.capi.machine.node_sync import is_outdated, managed_annotations, managed_labels, node_patch
+from remuda.kube.encoding.mergepatch import apply_merge_patch
 
 Obj = dict[str, Any]
 

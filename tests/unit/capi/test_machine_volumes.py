@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.capi.machine.volumes import Attached, attachments_of, claims_of, matched, names_on_node
+from remuda.capi.machine.volume_detach import Attached, attachments_of, claims_of, matched, names_on_node
 
 Obj = dict[str, Any]
 

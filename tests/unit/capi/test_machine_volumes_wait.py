@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.capi.machine.volumes import ATTACHMENTS, VOLUMES
+from remuda.capi.machine.volume_detach import ATTACHMENTS, VOLUMES
 
 from .deleting import DAEMON_SETS, NODES, Ranch, ranch
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remuda.api.cluster_x_k8s_io import API_VERSION, CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
-from remuda.capi.core import Core, Options
+from remuda.capi.controller_context import Core, Options
 from remuda.capi.machinedeployment import MachineDeployments
 from remuda.kube.clock import rfc3339
 from remuda.kube.conditions import LEGACY, get

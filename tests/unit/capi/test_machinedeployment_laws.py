@@ -13,9 +13,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from remuda.capi.machinedeployment.machineset_view import Bounds, MachineSet
 from remuda.capi.machinedeployment.ondelete import plan_on_delete
-from remuda.capi.machinedeployment.reading import Bounds, MachineSet
-from remuda.capi.machinedeployment.rollout import Plan, plan_rolling_update
+from remuda.capi.machinedeployment.rollout_plan import Plan, plan_rolling_update
 from remuda.capi.machinedeployment.scaling import plan_scaling
 
 COUNTS = st.integers(0, 6)

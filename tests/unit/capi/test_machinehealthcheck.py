@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_HEALTH_CHECKS, MACHINES
-from remuda.capi.core import Options
+from remuda.capi.controller_context import Options
 from remuda.capi.machinehealthcheck import MachineHealthChecks
-from remuda.capi.workloads import NODES
+from remuda.capi.workload_clusters import NODES
 from remuda.kube.clock import rfc3339
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.objects import GroupVersionResource, name_of
 from remuda.kube.owners import reference
-from remuda.sim.beginning import CRDS
+from remuda.lab.sim.beginning import CRDS
 
 from .kit import INFRA, NAMESPACE, World, core_object, thing, world
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.capi.machinehealthcheck.health import (
+from remuda.capi.machinehealthcheck.machine_health import (
     HEALTHY,
     UNJUDGED,
     Checks,

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
-from remuda.capi.core import Options
+from remuda.capi.controller_context import Options
 from remuda.capi.machineset.parallel import AT_ONCE
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.objects import dig, is_being_deleted, name_of, uid_of, with_path
-from remuda.sim.beginning import CRDS
+from remuda.lab.sim.beginning import CRDS
 
 from .kit import (
     TEST_CONFIG_TEMPLATES,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from remuda.api.cluster_x_k8s_io import MACHINE_SETS, MACHINES
-from remuda.capi.applying import Applier
-from remuda.capi.machineset.desired import machine_again
+from remuda.capi.machineset.desired_machines import machine_again
+from remuda.client.server_side_apply import Applier
 from remuda.kube.objects import GroupVersionResource, annotations_of, labels_of, name_of, resource_version_of
 
 from .kit import TEST_CONFIGS, TEST_MACHINES, World

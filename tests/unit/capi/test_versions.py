@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.capi.versions import UNORDERED, added_up, compare, of_machines, tolerant
+from remuda.capi.kubernetes_versions import UNORDERED, added_up, compare, of_machines, tolerant
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from remuda.apiserver.cel import gofmt
-from remuda.apiserver.cel.timekeeping import format_duration, format_timestamp
+from remuda.apiserver.cel.library import go_format
+from remuda.apiserver.cel.library.timestamps import format_duration, format_timestamp
 from remuda.apiserver.cel.values import (
     Duration,
     Optional,
@@ -29,7 +29,7 @@ def shown(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float):
-        return gofmt.double(value) + "f"
+        return go_format.double(value) + "f"
     if isinstance(value, bytes):
         return "b" + value.hex()
     if isinstance(value, Timestamp):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remuda.apiserver.cel import Budget, CelError, CompileError, compile_condition, compile_rule
-from remuda.apiserver.cel.celtypes import DYN
+from remuda.apiserver.cel.static_types import DYN
 
 from .facts import SCHEMA, SELF
 

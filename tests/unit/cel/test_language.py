@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from remuda.apiserver.cel import Budget, CelError, CompileError
-from remuda.apiserver.cel.estimate import estimate_cost
+from remuda.apiserver.cel.compiler.cost_estimate import estimate_cost
+from remuda.apiserver.cel.compiler.syntax_tree import Expr
 from remuda.apiserver.cel.programs import Program, _compile, _rule_nodes, _rule_types
-from remuda.apiserver.cel.schematypes import SchemaNode, escape, node_for, unescape
-from remuda.apiserver.cel.syntax import Expr
+from remuda.apiserver.cel.schema_types import SchemaNode, escape, node_for, unescape
 
 from .facts import ERRORS, REFUSED, SCHEMA, SELF, VALUES
 from .shown import shown

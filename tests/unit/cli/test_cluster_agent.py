@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.cli.cluster_agent import without_token
+from remuda.cli.programs.cluster_agent import without_token
 
 
 @pytest.mark.parametrize(

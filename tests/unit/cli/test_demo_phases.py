@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from remuda.cli.demos.stage import Stage
+from remuda.cli.demo.stage import Stage
 from remuda.kube.clock import VirtualClock
 from tests.bench.pools.demo import phases
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 import pytest
 
-from remuda.cli.app import COMMANDS, cli
-from remuda.cli.exits import Code
+from remuda.cli.command_tree import COMMANDS, cli
+from remuda.cli.exit_codes import Code
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "cli.md").read_text()

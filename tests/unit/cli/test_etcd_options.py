@@ -8,8 +8,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from remuda.apiserver.store.etcd import EtcdConfig
-from remuda.cli.etcd_options import Sharing, etcd_options
+from remuda.apiserver.storage.etcd import EtcdConfig
+from remuda.cli.options.etcd import Sharing, etcd_options
 
 TOKEN = "a token of some length"
 URL = "https://10.0.0.1:2379"

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from remuda.cli import logs
+from remuda.cli.programs import logs
 
 
 class Disk(io.StringIO):

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from remuda.cli.loops import loop_factory
+from remuda.cli.programs.event_loop import loop_factory
 
 
 @pytest.mark.parametrize(

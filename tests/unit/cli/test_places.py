@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from remuda.cli.places import Listen, data_dir_option, default_data_dir, parse_duration, parse_interval, parse_listen
+from remuda.cli.options.locations import Listen, data_dir_option, default_data_dir, parse_duration, parse_interval, parse_listen
 
 
 def test_the_data_directory_is_the_systems_for_root_and_xdgs_for_others() -> None:

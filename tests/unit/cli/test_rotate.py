@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from remuda.cli import rotate
-from remuda.cli.exits import Code, run
+from remuda.cli.commands import rotate
+from remuda.cli.exit_codes import Code, run
 from remuda.kube.errors import ApiError
 
 Obj = dict[str, Any]

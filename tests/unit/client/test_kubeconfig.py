@@ -13,8 +13,8 @@ import pytest
 from remuda.client import kubeconfig
 from remuda.client.credentials import FILE_SECONDS, source_for
 from remuda.client.kubeconfig import ConfigError, Target
-from remuda.kube import yamlio
 from remuda.kube.clock import VirtualClock, rfc3339
+from remuda.kube.encoding import yamlio
 
 Obj = dict[str, Any]
 

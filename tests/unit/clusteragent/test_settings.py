@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from remuda.clusteragent.allowing import AllowList, Place
-from remuda.clusteragent.settings import Given, Mounted, Settings, SettingsError
+from remuda.tunnel.clusteragent.dial_allow_list import AllowList, Place
+from remuda.tunnel.clusteragent.settings import Given, Mounted, Settings, SettingsError
 
 TOKEN = "bcdfghjklmnpqrst"
 SUM = "ab" * 32

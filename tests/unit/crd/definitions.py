@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.apiserver.crd.defaults import set_defaults
-from remuda.kube.jsonio import copy
+from remuda.kube.encoding.jsonio import copy
 
 Obj = dict[str, Any]
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from remuda.apiserver.cel import compile_rule
-from remuda.apiserver.crd import celrules
-from remuda.apiserver.crd.schemarules import Options, schema_errors
+from remuda.apiserver.crd import cel_rules
+from remuda.apiserver.crd.schema_rules import Options, schema_errors
 from remuda.kube.errors import FieldError
 
 PATH = "spec.validation.openAPIV3Schema"
@@ -16,8 +16,8 @@ HINT = "(try simplifying the rule, or adding maxItems, maxProperties, and maxLen
 
 
 def rule_errors(schema: dict[str, Any], path: str) -> list[FieldError]:
-    context = celrules.Context.root(schema)
-    return schema_errors(schema, path, Options(), context) + celrules.total_errors(context, path)
+    context = cel_rules.Context.root(schema)
+    return schema_errors(schema, path, Options(), context) + cel_rules.total_errors(context, path)
 
 
 def refused(of: dict[str, Any], *rules: dict[str, Any]) -> list[str]:

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda.apiserver.crd.definition import DEFINITION as STRATEGY
-from remuda.kube.jsonio import copy
+from remuda.apiserver.crd.definition_strategy import DEFINITION as STRATEGY
+from remuda.kube.encoding.jsonio import copy
 
 from .definitions import crd, established, version
 

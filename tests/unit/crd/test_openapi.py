@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.apiserver.crd import openapi
+from remuda.apiserver.discovery import openapi_schemas
 
 Obj = dict[str, Any]
 
@@ -29,20 +29,20 @@ SCHEMA: Obj = {
 
 
 VERBS = frozenset(("get", "update", "patch"))
-SERVED = openapi.Served(
+SERVED = openapi_schemas.Served(
     group="example.com",
     version="v1",
     kind="Foo",
     plural="foos",
     namespaced=True,
-    schema_name=openapi.model_name("example.com", "v1", "Foo"),
-    list_schema_name=openapi.model_name("example.com", "v1", "FooList"),
-    parts=(openapi.Part("status", VERBS), openapi.Part("scale", VERBS, openapi.SCALE)),
+    schema_name=openapi_schemas.model_name("example.com", "v1", "Foo"),
+    list_schema_name=openapi_schemas.model_name("example.com", "v1", "FooList"),
+    parts=(openapi_schemas.Part("status", VERBS), openapi_schemas.Part("scale", VERBS, openapi_schemas.SCALE)),
 )
 
 
 def test_paths_and_operation_ids() -> None:
-    paths = openapi.operations(SERVED)
+    paths = openapi_schemas.operations(SERVED)
     found = {
         path: {method: op["operationId"] for method, op in item.items() if method != "parameters"} for path, item in paths.items()
     }
@@ -74,30 +74,32 @@ def test_paths_and_operation_ids() -> None:
 
 
 def test_patch_takes_field_validation_and_says_its_kind() -> None:
-    paths = openapi.operations(SERVED)
+    paths = openapi_schemas.operations(SERVED)
     item = paths["/apis/example.com/v1/namespaces/{namespace}/foos/{name}"]
     patch = item["patch"]
     assert [parameter["name"] for parameter in patch["parameters"]] == ["dryRun", "fieldManager", "fieldValidation", "force"]
     assert [parameter["name"] for parameter in item["parameters"]] == ["name", "namespace", "pretty"]
     assert patch["x-kubernetes-action"] == "patch"
     assert patch["x-kubernetes-group-version-kind"] == {"group": "example.com", "version": "v1", "kind": "Foo"}
-    assert list(patch["requestBody"]["content"]) == list(openapi.PATCHES)
+    assert list(patch["requestBody"]["content"]) == list(openapi_schemas.PATCHES)
 
 
 def test_built_in_kinds_can_be_described_too() -> None:
-    served = openapi.Served(
+    served = openapi_schemas.Served(
         "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", False, "x.ClusterRole", "x.ClusterRoleList"
     )
-    paths = openapi.operations(served)
+    paths = openapi_schemas.operations(served)
     item = paths["/apis/rbac.authorization.k8s.io/v1/clusterroles"]
     assert item["get"]["operationId"] == "listRbacAuthorizationV1ClusterRole"
     assert item["get"]["tags"] == ["rbacAuthorization_v1"]
-    core = openapi.operations(openapi.Served("", "v1", "Pod", "pods", True, "x.Pod", "x.PodList", frozenset(("get",))))
+    core = openapi_schemas.operations(
+        openapi_schemas.Served("", "v1", "Pod", "pods", True, "x.Pod", "x.PodList", frozenset(("get",)))
+    )
     assert list(core) == ["/api/v1/namespaces/{namespace}/pods/{name}"]
 
 
 def test_schemas() -> None:
-    found = openapi.schemas(SERVED, "FooList", SCHEMA, ["spec.a"])
+    found = openapi_schemas.schemas(SERVED, "FooList", SCHEMA, ["spec.a"])
     assert list(found) == ["com.example.v1.Foo", "com.example.v1.FooList"]
     foo = found["com.example.v1.Foo"]
     reference = {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}

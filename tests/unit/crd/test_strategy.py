@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.builtin.columns import Moment
-from remuda.apiserver.crd.columns import columns_of
-from remuda.apiserver.crd.strategy import crd_strategy
+from remuda.apiserver.crd.additional_printer_columns import columns_of
+from remuda.apiserver.crd.custom_resource_strategy import crd_strategy
+from remuda.apiserver.registry.printer_columns import Moment
+from remuda.apiserver.registry.strategy import Strategy
 from remuda.apiserver.schema import compile_schema
-from remuda.apiserver.strategy import Strategy
 
 from .definitions import crd, version
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from remuda.distro import settings
-from remuda.distro.apiarguments import arguments, token_webhook
-from remuda.distro.config import ConfigError
-from remuda.kube import yamlio
 from remuda.kube.clock import VirtualClock
+from remuda.kube.encoding import yamlio
+from remuda.lab.distro.config import settings
+from remuda.lab.distro.config.apiserver_arguments import arguments, token_webhook
+from remuda.lab.distro.config.sources import ConfigError
 
 FILE = "authentication-token-webhook-config-file"
 

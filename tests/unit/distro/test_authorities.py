@@ -10,14 +10,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from remuda.apiserver import signing
-from remuda.apiserver.sealing import WrongToken
-from remuda.apiserver.signing import PkiError
-from remuda.distro import authorities, bootstrapdata, certificates, settings
-from remuda.distro.authorities import ENCRYPTION, SERVER_CA, Authorities
-from remuda.distro.certificates import Leaf
-from remuda.distro.paths import Paths
+from remuda.apiserver.keys.token_sealing import WrongToken
+from remuda.kube import certificates as signing
+from remuda.kube.certificates import PkiError
 from remuda.kube.clock import Entropy, VirtualClock
+from remuda.lab.distro.config import settings
+from remuda.lab.distro.config.paths import Paths
+from remuda.lab.distro.pki import authorities, bootstrap_data, certificates
+from remuda.lab.distro.pki.authorities import ENCRYPTION, SERVER_CA, Authorities
+from remuda.lab.distro.pki.certificates import Leaf
 
 CLOCK, ENTROPY = VirtualClock(), Entropy(7)
 
@@ -123,7 +124,7 @@ class Etcd:
         self.revision = 0
 
     async def get(self, key: str) -> object:
-        from remuda.distro.etcd.client import Key
+        from remuda.lab.distro.etcd.client import Key
 
         return None if self.value is None else Key(self.value, self.revision)
 
@@ -138,13 +139,13 @@ async def test_servers_of_one_etcd_agree_and_others_are_refused(tmp_path: Path) 
     etcd = Etcd()
     own = authorities.ensure(paths(tmp_path / "a"), CLOCK, ENTROPY)
     password = "a-password-long-enough"
-    assert (await bootstrapdata.agree(etcd, own, password, ENTROPY)).files == own.files  # type: ignore[arg-type]
+    assert (await bootstrap_data.agree(etcd, own, password, ENTROPY)).files == own.files  # type: ignore[arg-type]
     assert etcd.value is not None and b"PRIVATE KEY" not in etcd.value
     # Another server has rotated the keys of encryption since.
     rotated = Authorities({**own.files, ENCRYPTION: authorities.first_encryption_keys(CLOCK, Entropy(9))})
-    assert (await bootstrapdata.agree(etcd, rotated, password, ENTROPY)).encryption == own.encryption  # type: ignore[arg-type]
+    assert (await bootstrap_data.agree(etcd, rotated, password, ENTROPY)).encryption == own.encryption  # type: ignore[arg-type]
     with pytest.raises(WrongToken):
-        await bootstrapdata.agree(etcd, own, "another-password-it-is", ENTROPY)  # type: ignore[arg-type]
+        await bootstrap_data.agree(etcd, own, "another-password-it-is", ENTROPY)  # type: ignore[arg-type]
     other = authorities.ensure(paths(tmp_path / "b"), CLOCK, ENTROPY)
     with pytest.raises(PkiError, match="another one"):
-        await bootstrapdata.agree(etcd, other, password, ENTROPY)  # type: ignore[arg-type]
+        await bootstrap_data.agree(etcd, other, password, ENTROPY)  # type: ignore[arg-type]

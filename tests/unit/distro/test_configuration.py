@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from remuda.distro import config, settings
-from remuda.distro.arguments import parse
-from remuda.distro.config import ConfigError
-from remuda.distro.nodes import NodeConfig
 from remuda.kcm import workloads
+from remuda.lab.distro.config import settings, sources
+from remuda.lab.distro.config.arguments import parse
+from remuda.lab.distro.config.sources import ConfigError
+from remuda.lab.distro.nodes import NodeConfig
 
 
 def write(root: Path, name: str, text: str) -> None:
@@ -158,4 +158,4 @@ def test_files_that_are_no_settings_are_named(tmp_path: Path) -> None:
     write(tmp_path, "config.yaml", "- a\n")
     with pytest.raises(ConfigError, match=r"config\.yaml"):
         load(tmp_path)
-    assert config.read(tmp_path / "none.yaml") == {}
+    assert sources.read(tmp_path / "none.yaml") == {}

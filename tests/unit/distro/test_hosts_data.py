@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from remuda.distro import settings
-from remuda.distro.etcd import local, process, snapshots
-from remuda.distro.etcd.local import Removed
-from remuda.distro.etcd.process import NEW, EtcdFailed
-from remuda.distro.etcd.snapshots import Snapshot
-from remuda.distro.keyrotation import Standing, prepared, rotated
-from remuda.distro.manifests import Manifest, is_newer, manifests_in, objects_in
-from remuda.distro.nodelife import MEMBER_NAME, REMOVE, REMOVED, has_come_back, wants_out
-from remuda.distro.snapshotfiles import object_name
 from remuda.kube.clock import Entropy, VirtualClock
+from remuda.lab.distro.cluster.addons import Manifest, is_newer, manifests_in, objects_in
+from remuda.lab.distro.cluster.etcd_member_removal import MEMBER_NAME, REMOVE, REMOVED, has_come_back, wants_out
+from remuda.lab.distro.config import settings
+from remuda.lab.distro.etcd import local_member, process, snapshots
+from remuda.lab.distro.etcd.local_member import Removed
+from remuda.lab.distro.etcd.process import NEW, EtcdFailed
+from remuda.lab.distro.etcd.snapshot_files import object_name
+from remuda.lab.distro.etcd.snapshots import Snapshot
+from remuda.lab.distro.pki.encryption_rotation import Standing, prepared, rotated
 
 CLOCK, ENTROPY = VirtualClock(), Entropy(3)
 
@@ -31,42 +31,42 @@ async def joined(name: str, url: str) -> dict[str, str]:
 
 async def test_a_member_is_new_or_joins_or_goes_on(tmp_path: Path) -> None:
     own = told(tmp_path)
-    plan = await local.planned(own, None, CLOCK, ENTROPY)
+    plan = await local_member.planned(own, None, CLOCK, ENTROPY)
     assert plan.state == NEW and plan.name.startswith("n-") and plan.cluster == {plan.name: "https://127.5.5.5:2380"}
     # Who asks again to join is the same.
-    again = await local.planned(own, joined, CLOCK, ENTROPY)
+    again = await local_member.planned(own, joined, CLOCK, ENTROPY)
     assert again.name == plan.name and set(again.cluster) == {"other", plan.name}
     (own.paths.etcd / "member/wal").mkdir(parents=True)
 
     async def never(name: str, url: str) -> dict[str, str]:
         raise AssertionError("it has data, so it is a member")
 
-    assert (await local.planned(own, never, CLOCK, ENTROPY)).name == plan.name
+    assert (await local_member.planned(own, never, CLOCK, ENTROPY)).name == plan.name
 
 
 async def test_who_was_removed_stays_out_until_told_something_else(tmp_path: Path) -> None:
     own = told(tmp_path)
-    plan = await local.planned(own, None, CLOCK, ENTROPY)
+    plan = await local_member.planned(own, None, CLOCK, ENTROPY)
     (own.paths.etcd / "member/wal").mkdir(parents=True)
-    local.note_removal(own)
+    local_member.note_removal(own)
     with pytest.raises(Removed):
-        await local.planned(own, joined, CLOCK, ENTROPY)
-    again = await local.planned(told(tmp_path, **{"node-label": ["x=y"]}), joined, CLOCK, ENTROPY)
+        await local_member.planned(own, joined, CLOCK, ENTROPY)
+    again = await local_member.planned(told(tmp_path, **{"node-label": ["x=y"]}), joined, CLOCK, ENTROPY)
     assert again.name != plan.name and "other" in again.cluster
     assert len(list(own.paths.db.glob("etcd-old-*"))) == 1
 
 
 async def test_a_tombstone_that_somebody_touched_means_begin_anew(tmp_path: Path) -> None:
     own = told(tmp_path)
-    first = await local.planned(own, None, CLOCK, ENTROPY)
+    first = await local_member.planned(own, None, CLOCK, ENTROPY)
     (own.paths.etcd / "member/wal").mkdir(parents=True)
     own.paths.tombstone.touch()
-    assert (await local.planned(own, joined, CLOCK, ENTROPY)).name != first.name
+    assert (await local_member.planned(own, joined, CLOCK, ENTROPY)).name != first.name
 
 
 async def test_etcd_is_started_with_what_the_user_says_last(tmp_path: Path) -> None:
     own = told(tmp_path, **{"etcd-arg": ["--quota-backend-bytes=1", "log-level=info"], "etcd-binary": "/no/such"})
-    plan = await local.planned(own, None, CLOCK, ENTROPY)
+    plan = await local_member.planned(own, None, CLOCK, ENTROPY)
     arguments = process.arguments(own, plan)
     assert arguments[-2:] == ["--quota-backend-bytes=1", "--log-level=info"]
     assert "--client-cert-auth" in arguments and "--peer-client-cert-auth" in arguments
@@ -163,5 +163,5 @@ def test_a_new_key_is_first_read_with_and_then_written_with() -> None:
 
 def test_modes_of_what_is_secret(tmp_path: Path) -> None:
     own = told(tmp_path)
-    local.note_removal(own)
+    local_member.note_removal(own)
     assert os.stat(own.paths.tombstone).st_mode & 0o077 == 0

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.distro.etcd.client import Member
-from remuda.distro.etcd.members import NotNow, cluster_of, quorum, removal
+from remuda.lab.distro.etcd.client import Member
+from remuda.lab.distro.etcd.members import NotNow, cluster_of, quorum, removal
 
 
 def member(number: int, *, learner: bool = False, named: bool = True) -> Member:

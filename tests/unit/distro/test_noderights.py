@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.admission.noderestriction import is_allowed
-from remuda.apiserver.authz.nodes import needs
+from remuda.apiserver.admission.node_restriction import is_allowed
+from remuda.apiserver.auth.node_authorizer import needs
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.apiserver.users import AUTHENTICATED, User
-from remuda.client.inprocess import InProcessClient
-from remuda.distro.api import BINDINGS, restrict_nodes
-from remuda.distro.nodelife import MEMBER_NAME, REMOVE
+from remuda.kube.authorization.users import AUTHENTICATED, User
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, labels_of, uid_of
+from remuda.lab.distro.cluster.apiserver import BINDINGS, restrict_nodes
+from remuda.lab.distro.cluster.etcd_member_removal import MEMBER_NAME, REMOVE
 
 Obj = dict[str, Any]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.distro.schedule import BadSchedule, Schedule
 from remuda.kube.clock import parse_rfc3339, rfc3339
+from remuda.lab.distro.etcd.cron import BadSchedule, Schedule
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,18 @@ import hashlib
 
 import pytest
 
-from remuda.distro import tokens
-from remuda.distro.authorities import CLIENT_CA, SERVER_CA, made
-from remuda.distro.pem import certificates_in
-from remuda.distro.tokens import Token, TokenError, parse
 from remuda.kube.clock import Entropy, VirtualClock
+from remuda.lab.distro.pki import join_tokens
+from remuda.lab.distro.pki.authorities import CLIENT_CA, SERVER_CA, made
+from remuda.lab.distro.pki.join_tokens import Token, TokenError, parse
+from remuda.lab.distro.pki.pem import certificates_in
 
 CAS = made(VirtualClock(), Entropy(1), (SERVER_CA, CLIENT_CA))
 CA, OTHER = CAS[f"tls/{SERVER_CA}.crt"], CAS[f"tls/{CLIENT_CA}.crt"]
 
 
 def test_a_secure_token_says_which_ca_is_the_right_one() -> None:
-    text = tokens.secure("secret", CA)
+    text = join_tokens.secure("secret", CA)
     assert text == f"K10{hashlib.sha256(CA).hexdigest()}::server:secret"
     token = parse(f" {text}\n")
     assert token == Token("secret", "server", hashlib.sha256(CA).hexdigest())
@@ -27,7 +27,7 @@ def test_a_secure_token_says_which_ca_is_the_right_one() -> None:
 
 
 def test_of_a_chain_the_root_counts() -> None:
-    assert tokens.hash_of(OTHER + CA) == hashlib.sha256(certificates_in(CA)[0]).hexdigest()
+    assert join_tokens.hash_of(OTHER + CA) == hashlib.sha256(certificates_in(CA)[0]).hexdigest()
 
 
 def test_a_password_alone_trusts_whoever_answers() -> None:

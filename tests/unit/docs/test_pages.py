@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from remuda.kube import yamlio
+from remuda.kube.encoding import yamlio
 from remuda.kube.objects import GroupVersion, dig
 from remuda.provisioning.graph import graph_of
 from tests.unit.provisioning.graph.wishes import MANAGED, config, pool, wish

@@ -8,7 +8,7 @@ import click
 import pytest
 from scripts.reference import DOCS, PAGES
 
-from remuda.cli.app import cli
+from remuda.cli.command_tree import cli
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))

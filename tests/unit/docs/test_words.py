@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from remuda.access.settings import settings
+from remuda.access.settings.features import FEATURES
 from remuda.kube.waits import Code
 from remuda.machines.errors import Reason
-from remuda.management import settings
-from remuda.management.features import FEATURES
 
 ROOT = Path(__file__).parents[3]
 SOURCES = [path for pattern in ("*.py", "*.sh") for path in sorted((ROOT / "src" / "remuda").rglob(pattern))]

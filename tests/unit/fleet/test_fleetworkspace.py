@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from remuda.api.management_cattle_io import API_VERSION, FLEET_WORKSPACES
 from remuda.fleet.fleetworkspace import FleetWorkspaces, standing
+from remuda.lab.sim.beginning import NAMESPACES
 from remuda.runtime import Reconciler
-from remuda.sim.beginning import NAMESPACES
 from tests.unit.management.clusters.kit import Obj, Parts, world
 
 

@@ -12,28 +12,28 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
+from remuda.access.settings.settings import Settings
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
-from remuda.apiserver.authn import Credentials
-from remuda.apiserver.authz import Action
-from remuda.apiserver.users import User
-from remuda.client.api import Client
-from remuda.gateway.asking import Asked, Caller
-from remuda.gateway.hosttokens import WrongTokens
-from remuda.gateway.joining import Joining
-from remuda.gateway.progress import Progress
-from remuda.gateway.registrations import Registrations
-from remuda.gateway.services import Services
-from remuda.gateway.targets import judge
+from remuda.apiserver.auth.authenticator import Credentials
+from remuda.app.provisioning_controllers import machine_controllers
+from remuda.client.interface import Client
+from remuda.gateway.registration.node_credentials import WrongTokens
+from remuda.gateway.registration.node_progress import Progress
+from remuda.gateway.registration.node_registration import Joining
+from remuda.gateway.registration.registration_tokens import Registrations
+from remuda.gateway.server.dependencies import Services
+from remuda.gateway.server.path_validation import judge
+from remuda.gateway.server.request_context import Asked, Caller
+from remuda.kube.authorization.actions import Action
+from remuda.kube.authorization.users import User
 from remuda.kube.clock import Entropy, Rng
 from remuda.kube.errors import ApiError
-from remuda.management.settings import Settings
-from remuda.rke.assembly import machine_controllers
-from remuda.rke.hosts import Hosts
-from remuda.rke.names import bootstrap_name, request_name
+from remuda.lab.sim.beginning import NAMESPACES
+from remuda.provisioning.nodes.host_registration import Hosts
+from remuda.provisioning.well_known import bootstrap_name, request_name
 from remuda.runtime import Informers, Reconciler
-from remuda.sim.beginning import NAMESPACES
 from remuda.tunnel import TunnelServer
 from tests.unit.management.clusters.kit import CA, ENVIRONMENT, SECRETS, Parts
 from tests.unit.provisioning.kit import mirror

@@ -8,17 +8,17 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from remuda import kcm
+from remuda.access.settings.settings import Settings
 from remuda.api import crds
 from remuda.api.management_cattle_io import GROUP
-from remuda.apiserver.authz import Action
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.inprocess import InProcessClient
-from remuda.gateway.asking import Asked
-from remuda.gateway.services import Services
+from remuda.gateway.server.dependencies import Services
+from remuda.gateway.server.request_context import Asked
+from remuda.kube.authorization.actions import Action
 from remuda.kube.clock import Clock, Entropy, Rng, VirtualClock
-from remuda.management.settings import Settings
+from remuda.lab.sim.beginning import NAMESPACES, Beginning
 from remuda.runtime import Informers
-from remuda.sim.beginning import NAMESPACES, Beginning
 from remuda.tunnel import TunnelServer
 
 Obj = dict[str, Any]

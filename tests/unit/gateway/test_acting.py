@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.apiserver.authn.impersonation import Wanted
-from remuda.apiserver.authz import Action
-from remuda.apiserver.users import User
-from remuda.gateway.access import review_of
-from remuda.gateway.acting import acting, impersonation_headers
+from remuda.apiserver.auth.impersonation import Wanted
+from remuda.gateway.auth.access_review import review_of
+from remuda.gateway.auth.impersonation_review import acting, impersonation_headers
+from remuda.kube.authorization.actions import Action
+from remuda.kube.authorization.users import User
 from remuda.kube.errors import ApiError
 
 ALICE = User("u-alice", "u-alice", ("team", "system:authenticated"), {"username": ["alice"]})

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda.gateway.audit import LONGEST_FIELD, AuditLog, Fsync, Record, Result, render
+from remuda.gateway.server.audit_log import LONGEST_FIELD, AuditLog, Fsync, Record, Result, render
 from remuda.kube.clock import Entropy, VirtualClock
 from remuda.kube.redaction import redacted
 

@@ -8,14 +8,23 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver import signing
-from remuda.gateway.contact import LONGEST_PARAMS, BadParams, Change, Stored, change_of, host_of, parse_params, subject_of
+from remuda.gateway.agents.agent_claims import (
+    LONGEST_PARAMS,
+    BadParams,
+    Change,
+    Stored,
+    change_of,
+    host_of,
+    parse_params,
+    subject_of,
+)
+from remuda.kube import certificates
 from remuda.kube.clock import Entropy, VirtualClock
 
 
 def authority() -> str:
-    made = signing.sign_authority(signing.new_key(Entropy()), VirtualClock(), Entropy())
-    return base64.b64encode(signing.certificate_pem(made)).decode()
+    made = certificates.sign_authority(certificates.new_key(Entropy()), VirtualClock(), Entropy())
+    return base64.b64encode(certificates.certificate_pem(made)).decode()
 
 
 _NOTHING: tuple[Any, ...] = ("", " ", None, 7, {})

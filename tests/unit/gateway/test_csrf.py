@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.gateway.credentials import Presented, presented
-from remuda.gateway.csrf import (
+from remuda.gateway.server.credentials import Presented, presented
+from remuda.gateway.server.csrf import (
     added_by_browser_problem,
     cookie_counts,
     csrf_cookie,
@@ -19,7 +19,7 @@ from remuda.gateway.csrf import (
     problem,
     session_cookie,
 )
-from remuda.gateway.targets import judge
+from remuda.gateway.server.path_validation import judge
 from remuda.kube.clock import Entropy
 
 OURS = ["https://remuda.example:8443", "https://remuda.example"]

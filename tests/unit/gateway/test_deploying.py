@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from remuda.api.management_cattle_io import CLUSTERS
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.api import Client
-from remuda.client.inprocess import InProcessClient
-from remuda.gateway.deploying import DEPLOYMENTS, AgentDeployment
-from remuda.gateway.importing import wanted
-from remuda.gateway.manifest import objects
-from remuda.gateway.registrations import SECRETS, Registrations
+from remuda.client.interface import Client
+from remuda.gateway.agents.agent_deployment import DEPLOYMENTS, AgentDeployment
+from remuda.gateway.registration.agent_manifest import objects
+from remuda.gateway.registration.import_manifest import wanted
+from remuda.gateway.registration.registration_tokens import SECRETS, Registrations
 from remuda.kube.clock import Entropy, Rng
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource, dig, name_of, namespace_of
 from remuda.runtime import Manager

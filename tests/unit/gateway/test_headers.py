@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.gateway.headers import (
+from remuda.gateway.server.headers import (
     HOP_BY_HOP,
     OWN_ANSWER,
     for_cluster,

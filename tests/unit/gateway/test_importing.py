@@ -10,11 +10,11 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from remuda.api.management_cattle_io import CLUSTERS
-from remuda.gateway.asking import Asked
-from remuda.gateway.importing import REFUSED, Importing
-from remuda.gateway.registrations import SECRETS, Registrations
-from remuda.gateway.targets import judge
-from remuda.kube import yamlio
+from remuda.gateway.registration.import_manifest import REFUSED, Importing
+from remuda.gateway.registration.registration_tokens import SECRETS, Registrations
+from remuda.gateway.server.path_validation import judge
+from remuda.gateway.server.request_context import Asked
+from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
 from remuda.kube.redaction import redacted
 

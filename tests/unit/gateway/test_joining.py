@@ -10,11 +10,11 @@ import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
-from remuda.kube import yamlio
+from remuda.kube.encoding import yamlio
 from remuda.kube.objects import annotations_of, labels_of
-from remuda.rke.machinerequests import request_secret
-from remuda.rke.names import MACHINE_ID, REGISTER_AGAIN, REQUEST_TYPE, SECRETS, plan_name, request_name
-from remuda.rke.plans import File, Plan, encode
+from remuda.provisioning.nodes.machine_request import request_secret
+from remuda.provisioning.plans.plan import File, Plan, encode
+from remuda.provisioning.well_known import MACHINE_ID, REGISTER_AGAIN, REQUEST_TYPE, SECRETS, plan_name, request_name
 from tests.unit.management.clusters.kit import CA, URL
 from tests.unit.rke.kit import FLEET
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
-from remuda.client.api import Client
+from remuda.client.interface import Client
 from remuda.kube.objects import labels_of, name_of
-from remuda.rke.names import ACCOUNT_LABEL, MACHINE_ID, REQUEST_TYPE, SECRETS, plan_name, request_name
+from remuda.provisioning.well_known import ACCOUNT_LABEL, MACHINE_ID, REQUEST_TYPE, SECRETS, plan_name, request_name
 from tests.scenarios.mortal import Mortal
 from tests.scenarios.soaking import SOAK, dice
 from tests.unit.rke.kit import FLEET, Machines, machines

@@ -11,12 +11,12 @@ from typing import Any, cast
 import pytest
 
 from remuda import __version__
-from remuda.gateway import importing
-from remuda.gateway.manifest import TOLD, Wanted, objects, render, resolve_image
-from remuda.gateway.services import Services
+from remuda.access.settings.settings import AGENT_REPOSITORY, Effective, Settings
+from remuda.gateway.registration import import_manifest
+from remuda.gateway.registration.agent_manifest import TOLD, Wanted, objects, render, resolve_image
+from remuda.gateway.server.dependencies import Services
 from remuda.images.recipe import REPOSITORY
-from remuda.kube import yamlio
-from remuda.management.settings import AGENT_REPOSITORY, Effective, Settings
+from remuda.kube.encoding import yamlio
 
 Obj = dict[str, Any]
 SERVER, TOKEN = "https://remuda.example.com", "b" * 54
@@ -240,5 +240,5 @@ async def test_what_a_manifest_follows_from_is_known() -> None:
 
     services = cast(Services, SimpleNamespace(settings=Listening, authority=SimpleNamespace(ca=""), client=None))
     cluster = {"metadata": {"name": "c-m-abcdefgh"}, "spec": {}}
-    render(await importing.wanted(services, cluster, TOKEN, SERVER))
+    render(await import_manifest.wanted(services, cluster, TOKEN, SERVER))
     assert asked == TOLD

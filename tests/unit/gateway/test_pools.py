@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from remuda.gateway.pools import CONNECT_SECONDS, IDLE_SECONDS, Line, Pool
+from remuda.gateway.proxy.connection_pool import CONNECT_SECONDS, IDLE_SECONDS, Line, Pool
 from remuda.kube.clock import VirtualClock
 from remuda.kube.errors import ApiError
 

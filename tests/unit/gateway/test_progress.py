@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from remuda.apiserver.authz import Action
-from remuda.gateway.progress import KEPT_SECONDS, LONGEST, MOST_LINES, Rings, clean
+from remuda.gateway.registration.node_progress import KEPT_SECONDS, LONGEST, MOST_LINES, Rings, clean
+from remuda.kube.authorization.actions import Action
 from remuda.kube.clock import VirtualClock
 from remuda.kube.objects import Key
-from remuda.rke.names import SECRETS, request_name
+from remuda.provisioning.well_known import SECRETS, request_name
 from tests.unit.rke.kit import DEMO, FLEET
 
 from .host_kit import ID, NODE, OTHER, OWN, hosted, token_in

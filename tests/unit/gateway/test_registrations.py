@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from remuda.gateway.registrations import PREFIX, SECRETS, Registrations, slim
+from remuda.access.clusters.well_known import TOKEN_LABEL
+from remuda.gateway.registration.registration_tokens import PREFIX, SECRETS, Registrations, slim
 from remuda.kube.clock import rfc3339
-from remuda.management.clusters.names import TOKEN_LABEL
 
 from .import_kit import Management, management
 

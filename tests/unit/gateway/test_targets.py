@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from remuda.gateway.targets import BadTarget, judge
+from remuda.gateway.server.path_validation import BadTarget, judge
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.authz.rbac import Permitted
-from remuda.gateway.theirs import part
+from remuda.gateway.proxy.partial_list import part
+from remuda.kube.authorization.rbac import Permitted
 from remuda.kube.errors import ApiError
 
 Obj = dict[str, Any]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.gateway.buckets import Buckets
-from remuda.gateway.through import MOST, NoAnswer, ask
+from remuda.gateway.agents.tunnel_probe import MOST, NoAnswer, ask
+from remuda.gateway.server.rate_limit import Buckets
 from remuda.kube.clock import VirtualClock
 
 

@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.gateway.credentials import BadCredential, Presented, cookie_values, parse_token, presented
-from remuda.kube.clock import Entropy, parse_rfc3339, rfc3339
-from remuda.management.users.tokenhashes import hashed_secret, needs_rehash, same_secret
-from remuda.management.users.tokens import (
+from remuda.access.users.token_hashes import hashed_secret, needs_rehash, same_secret
+from remuda.access.users.tokens import (
     HASHED_ANNOTATION,
     Wish,
     ended,
@@ -26,6 +24,8 @@ from remuda.management.users.tokens import (
     refusal,
     shown,
 )
+from remuda.gateway.server.credentials import BadCredential, Presented, cookie_values, parse_token, presented
+from remuda.kube.clock import Entropy, parse_rfc3339, rfc3339
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from remuda.gateway.waiting import Belongings, Waits
+from remuda.apiserver.replicas.leadership import LEASE, LEASE_NAMESPACE
+from remuda.gateway.server.waits_api import Belongings, Waits
 from remuda.kube.objects import Key
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime.leader import LEASES
-from remuda.turns import LEASE, LEASE_NAMESPACE
+from remuda.runtime.leader_election import LEASES
 from tests.unit.rke.kit import DEMO, FLEET
 
 from .host_kit import hosted

@@ -1,6 +1,6 @@
 """Definitions and objects that mean harm: what they may take is counted, and who wants more is told so.
 
-No wall time is asserted: the work is counted in steps (:mod:`remuda.apiserver.effort`), and those are looked at.
+No wall time is asserted: the work is counted in steps (:mod:`remuda.apiserver.limits.cost_budget`), and those are looked at.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver import effort
 from remuda.apiserver.cel import Budget
 from remuda.apiserver.cel.re2 import Pattern, RegexError
-from remuda.apiserver.cel.validations import compile_schema_rules
+from remuda.apiserver.cel.validation_rules import compile_schema_rules
+from remuda.apiserver.limits import cost_budget
 from remuda.apiserver.schema.compiler import compile_schema
-from remuda.kube import errors, jsonio, jsonpatch, yamlio
+from remuda.kube import errors
+from remuda.kube.encoding import jsonio, jsonpatch, yamlio
 from remuda.kube.errors import ApiError, FieldError
 
 Obj = dict[str, Any]
@@ -34,9 +35,9 @@ def listed(items: Obj) -> Obj:
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*$", "(a*)*b", "(x+x+)+y", r"^(\w+\s?)*$", "(.*)*(.*)*[^a]$"])
 def test_a_pattern_that_would_explode_takes_few_steps(pattern: str) -> None:
-    with effort.BOUNDED:
+    with cost_budget.BOUNDED:
         Pattern(pattern).matches("a" * 50_000 + "!")
-        assert effort._left.steps > effort.MAX_STEPS * 0.99
+        assert cost_budget._left.steps > cost_budget.MAX_STEPS * 0.99
 
 
 def test_a_pattern_that_knows_too_many_states_is_given_up() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from remuda.apiserver.flow import Gate, stepped_out
+from remuda.apiserver.limits.flow_control import Gate, stepped_out
 
 
 class Visit:

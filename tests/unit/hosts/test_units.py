@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from remuda.hosts.units import unitfile, words
-from remuda.hosts.units.board import without_circles
-from remuda.hosts.units.catalog import Catalog, NoSuchUnit, full_name
+from remuda.hosts.units import command_line, unitfile
 from remuda.hosts.units.journal import Journal, numbered, tail
+from remuda.hosts.units.service_order import without_circles
 from remuda.hosts.units.systemctl import parsed
+from remuda.hosts.units.unit_catalog import Catalog, NoSuchUnit, full_name
 from remuda.hosts.units.unitfile import NEVER, Unit, UnitError, environment_of, parse, seconds
 from remuda.images.installer import scripts_tree
 from remuda.kube.clock import VirtualClock
@@ -61,17 +61,17 @@ ExecStart=/usr/local/bin/k3s \\
     ],
 )
 def test_words(text: str, found: list[str]) -> None:
-    assert words.split(text) == found
+    assert command_line.split(text) == found
 
 
 def test_a_quotation_mark_must_be_closed() -> None:
-    with pytest.raises(words.WordError):
-        words.split("a 'b")
+    with pytest.raises(command_line.WordError):
+        command_line.split("a 'b")
 
 
 def test_variables_are_one_word_in_braces_and_many_without() -> None:
     known = {"A": "x y", "B": "z"}
-    assert words.expanded(["$A", "${A}", "-${B}-", "$$A", "$C", "${C}", "$A-"], known) == [
+    assert command_line.expanded(["$A", "${A}", "-${B}-", "$$A", "$C", "${C}", "$A-"], known) == [
         "x",
         "y",
         "x y",
@@ -83,7 +83,7 @@ def test_variables_are_one_word_in_braces_and_many_without() -> None:
 
 
 def test_specifiers() -> None:
-    assert words.specified("%n %% %q", {"n": "a.service"}) == "a.service % %q"
+    assert command_line.specified("%n %% %q", {"n": "a.service"}) == "a.service % %q"
 
 
 def test_the_unit_of_k3s() -> None:
@@ -93,7 +93,7 @@ def test_the_unit_of_k3s() -> None:
     assert unit.kill_mode == "process"
     assert (unit.start_timeout, unit.stop_timeout, unit.restart_after) == (NEVER, 90.0, 5.0)
     assert unit.start[0].text.split()[:2] == ["/usr/local/bin/k3s", "server"]
-    assert words.split(unit.start[0].text)[-1] == "--flag=a b"
+    assert command_line.split(unit.start[0].text)[-1] == "--flag=a b"
     assert unit.start_pre[0].may_fail
     assert unit.wanted_by == ("multi-user.target",)
     assert dict(unit.limits) == {"NOFILE": "1048576", "CORE": "infinity"}
@@ -253,7 +253,7 @@ def test_the_installers_own_unit_can_be_read() -> None:
     text = script.split("<<UNIT\n")[1].split("\nUNIT\n")[0]
     unit = parse("remuda-server.service", [text.replace("$DATA", "/data").replace("$EXEC", "server").replace("$ROOT", "")])
     assert (unit.type, unit.kill_mode, unit.restart, unit.start_timeout) == ("notify", "mixed", "always", NEVER)
-    assert words.split(unit.start[0].text) == ["/data/bin/remuda", "server"]
+    assert command_line.split(unit.start[0].text) == ["/data/bin/remuda", "server"]
     assert unitfile.read([text])["Install"]["WantedBy"] == ["multi-user.target"]
 
 

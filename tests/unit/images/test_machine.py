@@ -8,15 +8,23 @@ from pathlib import Path
 import pytest
 
 import remuda
-from remuda.images import closure, machine, wheels
+from remuda.images import import_closure, machine, wheels
 from remuda.images.machine import _UNUSED
-from remuda.machines import finding
+from remuda.machines import driver_registry
 
 
 def test_every_driver_is_in_it_and_no_server() -> None:
-    found = closure.needed(Path(remuda.__file__).parents[1], machine.starts())
-    assert {*finding.modules(), "remuda.cli.provision", "remuda.machines.provision.foreign"} <= set(found)
-    for name in ("remuda.cli.serve", "remuda.apiserver.server", "remuda.gateway", "remuda.machines.runner", "remuda.runtime"):
+    found = import_closure.needed(Path(remuda.__file__).parents[1], machine.starts())
+    assert {*driver_registry.modules(), "remuda.cli.programs.provision", "remuda.machines.provisioner.external_driver"} <= set(
+        found
+    )
+    for name in (
+        "remuda.cli.programs.serve",
+        "remuda.apiserver.server",
+        "remuda.gateway",
+        "remuda.machines.runner",
+        "remuda.runtime",
+    ):
         assert name not in found, name
     assert len(found) < 120
 

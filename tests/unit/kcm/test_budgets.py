@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.kcm.budgets import BudgetError, count, failed_status, scaled, status_of
+from remuda.kcm.disruption_counts import BudgetError, count, failed_status, scaled, status_of
 from remuda.kcm.namespaces import Remains, conditions
 from remuda.kube.clock import rfc3339
 from remuda.kube.objects import GroupVersionResource

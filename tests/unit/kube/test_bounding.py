@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from remuda.kube import jsonio
 from remuda.kube.bounding import Bounds, bounded
+from remuda.kube.encoding import jsonio
 
 
 def deep(levels: int) -> Any:

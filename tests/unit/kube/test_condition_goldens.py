@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from remuda.kube.condition_sums import aggregate, summary
+from remuda.kube.condition_summaries import aggregate, summary
+from remuda.kube.condition_summaries_v1beta1 import legacy_aggregate, legacy_summary
 from remuda.kube.conditions import ConditionConflict, merged
-from remuda.kube.legacy_sums import legacy_aggregate, legacy_summary
 
 Obj = dict[str, Any]
 PAIRS = json.loads((Path(__file__).parent / "condition_goldens.json").read_text())

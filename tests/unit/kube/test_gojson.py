@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.kube import gojson
+from remuda.kube.encoding import gojson
 
 
 def test_keys_are_sorted_and_shell_signs_escaped() -> None:

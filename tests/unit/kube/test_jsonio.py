@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.kube import jsonio
-from remuda.kube.jsonio import JsonError
+from remuda.kube.encoding import jsonio
+from remuda.kube.encoding.jsonio import JsonError
 
 SCALARS = (
     st.none()

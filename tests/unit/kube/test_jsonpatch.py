@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.kube import jsonpatch
+from remuda.kube.encoding import jsonpatch
+from remuda.kube.encoding.jsonpatch import JsonPatchError
+from remuda.kube.encoding.mergepatch import same_json
 from remuda.kube.errors import ApiError
-from remuda.kube.jsonpatch import JsonPatchError
-from remuda.kube.mergepatch import same_json
 
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["", "a", "/", "~1"])
 VALUES = st.recursive(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.kube.jsonpath import JsonPath, JsonPathError
+from remuda.kube.encoding.jsonpath import JsonPath, JsonPathError
 
 DATA: Any = {
     "a": {"b": [1, 2, 3], "c": "x", "n": None, "k.d": "kd"},

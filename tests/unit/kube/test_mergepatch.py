@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.kube import mergepatch
+from remuda.kube.encoding import mergepatch
+from remuda.kube.encoding.mergepatch import same_json
 from remuda.kube.errors import ApiError
-from remuda.kube.mergepatch import same_json
 
 VALUES = st.recursive(
     st.booleans() | st.integers(0, 2) | st.sampled_from(["", "x"]),

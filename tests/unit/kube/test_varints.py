@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.kube import varints
+from remuda.kube.encoding import varints
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.kube import yamlio
-from remuda.kube.yamlio import DuplicateKey, YamlError
+from remuda.kube.encoding import yamlio
+from remuda.kube.encoding.yamlio import DuplicateKey, YamlError
 
 
 @pytest.mark.parametrize(

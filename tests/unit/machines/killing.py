@@ -15,18 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.api import Client
-from remuda.client.inprocess import InProcessClient
+from remuda.client.interface import Client
 from remuda.kube.clock import VirtualClock
 from remuda.kube.objects import GroupVersionResource
 from remuda.machines.driver import Driver, Machine, Surroundings
 from remuda.machines.options import Options
-from remuda.machines.provision import archive
-from remuda.machines.provision.config import Kept
-from remuda.machines.provision.secret import StateSecret
-from remuda.machines.provision.session import Order, Session
-from remuda.machines.provision.store import Store
+from remuda.machines.provisioner import state_archive
+from remuda.machines.provisioner.machine_state import Kept
+from remuda.machines.provisioner.session import Order, Session
+from remuda.machines.provisioner.state_secret import StateSecret
+from remuda.machines.provisioner.state_store import Store
 
 SECRETS = GroupVersionResource("", "v1", "secrets")
 NAME = "demo-workers-x"
@@ -73,8 +73,8 @@ class Place:
     async def files(self) -> dict[str, bytes]:
         """What is kept in it."""
         found = await self.client.get(SECRETS, self.name, "default")
-        data = base64.b64decode((found.get("data") or {}).get(archive.KEY) or "")
-        return archive.read(data, NAME)[1] if data else {}
+        data = base64.b64decode((found.get("data") or {}).get(state_archive.KEY) or "")
+        return state_archive.read(data, NAME)[1] if data else {}
 
 
 class Places:

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.admission import CREATE, DELETE, UPDATE, Attributes
+from remuda.access.roles.holdings import Holdings
 from remuda.apiserver.admission.chain import Hooks
-from remuda.apiserver.authz.rbac import Rbac
-from remuda.apiserver.conversion import InProcess
-from remuda.apiserver.source import Listener
-from remuda.apiserver.users import SYSTEM, User
+from remuda.apiserver.crd.conversion import InProcess
+from remuda.kube.admission_attributes import CREATE, DELETE, UPDATE, Attributes
+from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.authorization.users import SYSTEM, User
 from remuda.kube.errors import ApiError
+from remuda.kube.object_reader import Listener
 from remuda.kube.objects import name_of, namespace_of
 from remuda.machines.admission import Rules, admitted
-from remuda.management.roles.held import Holdings
-from remuda.runtime.admission import install
-from remuda.runtime.webhooks import Address, path_of, validating_configuration
+from remuda.runtime.admitted_types import install
+from remuda.runtime.webhook_server import Address, path_of, validating_configuration
 
 Obj = dict[str, Any]
 FLEET = "fleet-default"

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from remuda.machines import finding
+from remuda.machines import driver_registry
 from remuda.machines.driver import Driver, DriverError, Reason
 from remuda.machines.errors import parsed
 from remuda.machines.options import Options
-from remuda.machines.provision import program
+from remuda.machines.provisioner import program
 
 from .killing import Case, Places, check_creating, check_removing, create, remove
 
@@ -35,11 +35,11 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[
     points = re.sub(r'\[project.entry-points."(.*)"\]', r"[\1]", ENTRY).replace('"', "")
     (metadata / "entry_points.txt").write_text(points)
     monkeypatch.syspath_prepend(str(package))
-    finding._points.cache_clear()
-    found = finding.find("shelf")
+    driver_registry._points.cache_clear()
+    found = driver_registry.find("shelf")
     assert found is not None
     yield found
-    finding._points.cache_clear()
+    driver_registry._points.cache_clear()
     sys.modules.pop("remuda_shelf", None)
 
 
@@ -102,14 +102,14 @@ def test_nobody_takes_the_name_of_one_of_ours(tmp_path: Path, monkeypatch: pytes
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text("[remuda.drivers]\nlocal = evil:Local\nother = evil:Other\nwrong = pathlib:Path\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    finding._points.cache_clear()
+    driver_registry._points.cache_clear()
     try:
-        found = finding.find("local")
+        found = driver_registry.find("local")
         assert found is not None and found.__module__ == "remuda.machines.drivers.local"
         for name, why in (("other", "can't be loaded"), ("wrong", "is no driver")):
             with pytest.raises(DriverError, match=why):
-                finding.find(name)
-        assert finding.find("nobodys") is None
-        assert {"local", "generic", "other"} <= set(finding.names())
+                driver_registry.find(name)
+        assert driver_registry.find("nobodys") is None
+        assert {"local", "generic", "other"} <= set(driver_registry.names())
     finally:
-        finding._points.cache_clear()
+        driver_registry._points.cache_clear()

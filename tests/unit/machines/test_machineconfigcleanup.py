@@ -11,10 +11,10 @@ from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.management_cattle_io import API_VERSION, FLEET_WORKSPACES
 from remuda.kube.clock import parse_rfc3339, rfc3339
 from remuda.kube.objects import name_of
+from remuda.lab.sim import machine_jobs
+from remuda.lab.sim.beginning import CRDS, NAMESPACES
 from remuda.machines.machineconfigcleanup import MachineConfigCleanup, is_left_behind, next_night
 from remuda.runtime import Reconciler
-from remuda.sim import jobs
-from remuda.sim.beginning import CRDS, NAMESPACES
 from tests.unit.management.clusters.kit import Parts, world
 
 Obj = dict[str, Any]
@@ -51,24 +51,24 @@ def controllers(parts: Parts) -> Iterable[Reconciler]:
 
 async def test_when_it_is_time_they_go() -> None:
     async with world(controllers, begin=False) as made:
-        for crd in jobs.crds("size"):
+        for crd in machine_jobs.crds("size"):
             await made.create(CRDS, crd)
         await made.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}})
         await made.create(FLEET_WORKSPACES, {"apiVersion": API_VERSION, "kind": "FleetWorkspace", "metadata": {"name": FLEET}})
         await made.settle(2)
-        pool = jobs.pool("cp", "ecw", config="used")
+        pool = machine_jobs.pool("cp", "ecw", config="used")
         spec = {"kubernetesVersion": "v1.34.1+rke2r1", "rkeConfig": {"machinePools": [pool]}}
         wanted = {"apiVersion": provisioning.API_VERSION, "kind": "Cluster", "metadata": {"name": "demo", "namespace": FLEET}}
         await made.create(provisioning.CLUSTERS, {**wanted, "spec": spec})
         for name in ("left", "used"):
-            await made.create(jobs.CONFIGS, jobs.config(name, FLEET, size="s"))
-        await made.create(jobs.CONFIGS, jobs.config("not-in-a-workspace", "elsewhere", size="s"))
+            await made.create(machine_jobs.CONFIGS, machine_jobs.config(name, FLEET, size="s"))
+        await made.create(machine_jobs.CONFIGS, machine_jobs.config("not-in-a-workspace", "elsewhere", size="s"))
         made.begin()
         await made.settle(5)
         assert await names(made) == ["left", "not-in-a-workspace", "used"]
         await made.clock.advance(3600)
         # Too young to be left behind.
-        await made.create(jobs.CONFIGS, jobs.config("fresh", FLEET, size="s"))
+        await made.create(machine_jobs.CONFIGS, machine_jobs.config("fresh", FLEET, size="s"))
         await made.clock.advance(120)
         assert await names(made) == ["fresh", "not-in-a-workspace", "used"]
         await made.clock.advance(3800)
@@ -76,4 +76,4 @@ async def test_when_it_is_time_they_go() -> None:
 
 
 async def names(made: Any) -> list[str]:
-    return sorted(map(name_of, (await made.client.list(jobs.CONFIGS))["items"]))
+    return sorted(map(name_of, (await made.client.list(machine_jobs.CONFIGS))["items"]))

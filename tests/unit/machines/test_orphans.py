@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from remuda.cli.machines.searching import elsewhere_of
+from remuda.cli.remote.orphans import elsewhere_of
 from remuda.kube.objects import Key
 from remuda.machines.driver import Driver, Flag, FlagKind, Found, Keep, Machine, Options, State, Surroundings
 from remuda.machines.orphans import Place, found_at, place_of, without_machine

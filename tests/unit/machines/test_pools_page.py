@@ -8,11 +8,11 @@ from typing import Any
 
 from remuda import api
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.kube import yamlio
+from remuda.kube.encoding import yamlio
 from remuda.kube.objects import dig
-from remuda.machines.nodedrivers.crds import kind_names
-from remuda.provisioning.graph.pools import has_config, pools_of
-from remuda.rke.pool_rules import pool_errors
+from remuda.machines.nodedrivers.machine_crds import kind_names
+from remuda.provisioning.admission.machine_pools import pool_errors
+from remuda.provisioning.graph.machine_pools import has_config, pools_of
 
 PAGE = (Path(__file__).parents[3] / "docs" / "machine-pools.md").read_text()
 # Of no meaning.

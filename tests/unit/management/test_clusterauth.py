@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from remuda.access.clusters.cluster_auth_tokens import desired, difference, is_wanted
+from remuda.access.users.tokens import Wish, make_token
 from remuda.kube.clock import Entropy, rfc3339
-from remuda.management.clusterauth.desired import desired, difference, is_wanted
-from remuda.management.users.tokens import Wish, make_token
 
 Obj = dict[str, Any]
 NOW = 1_700_000_000.0

@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
+from remuda.access.rancher_conditions import condition_of, conditions_of, is_true, tell_status, with_condition, without_condition
 from remuda.api.management_cattle_io import CLUSTERS
-from remuda.client.api import Client
+from remuda.client.interface import Client
+from remuda.kube.encoding.mergepatch import apply_merge_patch
 from remuda.kube.errors import ApiError
-from remuda.kube.mergepatch import apply_merge_patch
 from remuda.kube.objects import GroupVersionResource, with_path
-from remuda.management.conditions import condition_of, conditions_of, is_true, tell_status, with_condition, without_condition
 
 AT, LATER = 1_800_000_000.0, 1_800_000_060.0
 AT_TEXT, LATER_TEXT = "2027-01-15T08:00:00Z", "2027-01-15T08:01:00Z"

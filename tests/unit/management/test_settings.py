@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda import __version__
-from remuda.apiserver import signing
+from remuda.access.settings.features import FEATURES, Features, parse_features
+from remuda.access.settings.settings import SETTINGS, SettingError, Settings, problem_of, setting_object
+from remuda.kube import certificates
 from remuda.kube.clock import Entropy, VirtualClock
-from remuda.management.features import FEATURES, Features, parse_features
-from remuda.management.settings import SETTINGS, SettingError, Settings, problem_of, setting_object
 
 
 def stored(name: str, value: object) -> dict[str, Any]:
@@ -22,9 +22,9 @@ def stored(name: str, value: object) -> dict[str, Any]:
 def certificate() -> tuple[str, str]:
     """A certificate and its key, in PEM."""
     entropy = Entropy()
-    key = signing.new_key(entropy)
-    made = signing.sign_authority(key, VirtualClock(), entropy)
-    return signing.certificate_pem(made).decode(), signing.key_pem(key).decode()
+    key = certificates.new_key(entropy)
+    made = certificates.sign_authority(key, VirtualClock(), entropy)
+    return certificates.certificate_pem(made).decode(), certificates.key_pem(key).decode()
 
 
 # --- what an attacker or a slip of the hand would write -------------------------------------------------------------------

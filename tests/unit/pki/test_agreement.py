@@ -8,14 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from remuda.apiserver import agreement, sealing
-from remuda.apiserver.agreement import KEY, NotTheSame, from_directory, from_token
-from remuda.apiserver.encryption import parse_keys, render_keys
-from remuda.apiserver.material import FILES, Material, made
-from remuda.apiserver.sealing import Cost, Damaged, WrongToken
-from remuda.apiserver.signing import DAY, PkiError
-from remuda.apiserver.store import Delete, KeyValue, Op, Put, Unknown
-from remuda.apiserver.store.memory import MemoryStore
+from remuda.apiserver.keys import key_agreement, token_sealing
+from remuda.apiserver.keys.encryption import parse_keys, render_keys
+from remuda.apiserver.keys.key_agreement import KEY, NotTheSame, from_directory, from_token
+from remuda.apiserver.keys.shared_keys import FILES, Material, made
+from remuda.apiserver.keys.token_sealing import Cost, Damaged, WrongToken
+from remuda.apiserver.storage.memory import MemoryStore
+from remuda.apiserver.storage.store import Delete, KeyValue, Op, Put, Unknown
+from remuda.kube.certificates import DAY, PkiError
 from remuda.kube.clock import Entropy, VirtualClock
 
 TOKEN = "correct horse battery staple"
@@ -47,18 +47,18 @@ async def stored(store: MemoryStore) -> bytes:
 
 def test_what_is_sealed_opens_with_its_token_and_shows_nothing(clock: VirtualClock) -> None:
     material = made(clock, Entropy())
-    sealed = sealing.seal(material, TOKEN, Entropy(), CHEAP)
-    assert sealing.unseal(sealed, TOKEN, "it") == material
+    sealed = token_sealing.seal(material, TOKEN, Entropy(), CHEAP)
+    assert token_sealing.unseal(sealed, TOKEN, "it") == material
     wire = msgspec.json.encode(sealed)
     for secret in (b"PRIVATE", TOKEN.encode(), b"EncryptionConfiguration"):
         assert secret not in wire
-    assert sealing.seal(material, TOKEN, Entropy(), CHEAP) != sealed
+    assert token_sealing.seal(material, TOKEN, Entropy(), CHEAP) != sealed
 
 
 def test_another_token_is_told_from_damage(clock: VirtualClock) -> None:
-    sealed = sealing.seal(made(clock, Entropy()), TOKEN, Entropy(), CHEAP)
+    sealed = token_sealing.seal(made(clock, Entropy()), TOKEN, Entropy(), CHEAP)
     with pytest.raises(WrongToken, match="was sealed with another token"):
-        sealing.unseal(sealed, TOKEN + "!", "it")
+        token_sealing.unseal(sealed, TOKEN + "!", "it")
     for change in (
         {"data": sealed.data[:-1] + bytes([sealed.data[-1] ^ 1])},
         {"data": b""},
@@ -69,17 +69,17 @@ def test_another_token_is_told_from_damage(clock: VirtualClock) -> None:
         {"p": 0},
     ):
         with pytest.raises(Damaged, match="is damaged"):
-            sealing.unseal(msgspec.structs.replace(sealed, **change), TOKEN, "it")
+            token_sealing.unseal(msgspec.structs.replace(sealed, **change), TOKEN, "it")
 
 
 @pytest.mark.parametrize("token", ["", "short", "x" * 15])
 def test_a_short_token_is_refused(clock: VirtualClock, token: str) -> None:
     with pytest.raises(PkiError, match="at least 16"):
-        sealing.seal(made(clock, Entropy()), token, Entropy(), CHEAP)
+        token_sealing.seal(made(clock, Entropy()), token, Entropy(), CHEAP)
 
 
 def test_the_usual_cost_is_what_it_is_meant_to_be(clock: VirtualClock) -> None:
-    sealed = sealing.seal(made(clock, Entropy()), TOKEN, Entropy())
+    sealed = token_sealing.seal(made(clock, Entropy()), TOKEN, Entropy())
     assert (sealed.n, sealed.r, sealed.p) == (65536, 8, 2)
 
 
@@ -116,8 +116,8 @@ async def test_a_damaged_value_is_refused_and_not_replaced(store: MemoryStore, c
 
 async def test_sealed_keys_that_are_not_the_noted_ones_are_refused(store: MemoryStore, clock: VirtualClock) -> None:
     await joined(store, clock)
-    noted = msgspec.json.decode(await stored(store), type=agreement.Noted)
-    swapped = msgspec.structs.replace(noted, sealed=sealing.seal(made(clock, Entropy()), TOKEN, Entropy(), CHEAP))
+    noted = msgspec.json.decode(await stored(store), type=key_agreement.Noted)
+    swapped = msgspec.structs.replace(noted, sealed=token_sealing.seal(made(clock, Entropy()), TOKEN, Entropy(), CHEAP))
     await store.write([Put(KEY, msgspec.json.encode(swapped))])
     with pytest.raises(NotTheSame):
         await joined(store, clock)

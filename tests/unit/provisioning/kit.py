@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from remuda.access.clusters import ManagedClusters, RegistrationTokens, standing
+from remuda.access.users.controllers import TokenController, UserController
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.fleet.fleetworkspace import FleetWorkspaces
 from remuda.fleet.fleetworkspace import standing as standing_workspaces
-from remuda.management.clusters import ManagedClusters, RegistrationTokens, standing
-from remuda.management.users.controllers import TokenController, UserController
 from remuda.provisioning.cluster import ManagementMirror, WantedClusters
 from remuda.runtime import Reconciler
 from tests.unit.management.clusters.kit import Parts, World

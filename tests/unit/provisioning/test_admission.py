@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.apiserver.admission import CREATE, DELETE, UPDATE, Attributes
-from remuda.apiserver.users import SYSTEM
+from remuda.kube.admission_attributes import CREATE, DELETE, UPDATE, Attributes
+from remuda.kube.authorization.users import SYSTEM
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key
-from remuda.provisioning.admission import Rules
+from remuda.provisioning.admission.clusters import Rules
 
 from .kit import FLEET
 

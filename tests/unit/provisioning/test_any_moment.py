@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from remuda.access.users.tokens import Presented, owns
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.client.api import Client
+from remuda.client.interface import Client
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key
-from remuda.management.users.tokens import Presented, owns
-from remuda.provisioning.cluster.identity import user_name
-from remuda.sim.beginning import NAMESPACES
+from remuda.lab.sim.beginning import NAMESPACES
+from remuda.provisioning.cluster.kubeconfig_identity import user_name
 from tests.scenarios.soaking import SOAK, dice
 from tests.unit.management.clusters.kit import SECRETS, Obj, Parts, World, world
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from remuda.access.roles.role_names import RBAC_KINDS
+from remuda.access.users.tokens import Presented, owns
+from remuda.access.users.user_objects import user_manifest
 from remuda.api import management_cattle_io as management
+from remuda.app.role_controllers import controllers
 from remuda.kube.clock import VirtualClock
 from remuda.kube.objects import Key
-from remuda.management.roles import controllers
-from remuda.management.roles.names import RBAC_KINDS
-from remuda.management.users.people import user_manifest
-from remuda.management.users.tokens import Presented, owns
-from remuda.provisioning.cluster.identity import user_name
+from remuda.provisioning.cluster.kubeconfig_identity import user_name
 from remuda.runtime import Reconciler
 from tests.unit.management.clusters.kit import Parts, World, world
 from tests.unit.management.roles.kit import MemoryDownstreams

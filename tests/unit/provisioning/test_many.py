@@ -10,8 +10,8 @@ import pytest
 
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
+from remuda.lab.sim.beginning import NAMESPACES
 from remuda.runtime import Informer
-from remuda.sim.beginning import NAMESPACES
 from tests.unit.management.clusters.kit import Parts, World, world
 
 from .kit import FLEET, connect, demo, everything

@@ -7,10 +7,10 @@ import re
 import pytest
 
 from remuda import __version__
+from remuda.access.rancher_conditions import condition_of, is_true
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.management.conditions import condition_of, is_true
-from remuda.sim.beginning import NAMESPACES
+from remuda.lab.sim.beginning import NAMESPACES
 from tests.unit.management.clusters.kit import EVENTS, Obj, world
 
 from .kit import FLEET, connect, demo, everything, managed, others

@@ -8,8 +8,8 @@ import pytest
 
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.provisioning.provisioninglog import CONFIG_MAPS, Line, ProvisioningLogs, line_of, with_line
-from remuda.sim.beginning import NAMESPACES
+from remuda.lab.sim.beginning import NAMESPACES
+from remuda.provisioning.cluster.provisioninglog import CONFIG_MAPS, Line, ProvisioningLogs, line_of, with_line
 from tests.unit.management.clusters.kit import Parts, World, world
 
 from .kit import FLEET, demo, everything

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from remuda.access.rancher_conditions import condition_of, is_true
 from remuda.api import crds
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
@@ -13,9 +14,8 @@ from remuda.api.cluster_x_k8s_io import API_VERSION as CAPI_VERSION
 from remuda.api.cluster_x_k8s_io import CLUSTERS as CAPI_CLUSTERS
 from remuda.api.cluster_x_k8s_io import GROUP as CAPI_GROUP
 from remuda.api.cluster_x_k8s_io import MACHINES
-from remuda.kube.objectsets import marks
-from remuda.management.conditions import condition_of, is_true
-from remuda.sim.beginning import CRDS, NAMESPACES
+from remuda.kube.wrangler import marks
+from remuda.lab.sim.beginning import CRDS, NAMESPACES
 from tests.unit.management.clusters.kit import SECRETS, Obj, World, world
 
 from .kit import FLEET, connect, demo, everything, others

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.provisioning.secret import ROLE_BINDINGS, ROLES, TYPE, CloudCredentials
+from remuda.provisioning.references.cloud_credentials import ROLE_BINDINGS, ROLES, TYPE, CloudCredentials
 from tests.unit.management.clusters.kit import SECRETS, Parts, World, world
 
 from .kit import FLEET

@@ -14,14 +14,14 @@ from remuda.api import crds
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.inprocess import InProcessClient
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.owners import reference
-from remuda.rke.names import SECRETS, plan_name
-from remuda.rke.plansecrets import with_plan
+from remuda.lab.sim.beginning import Beginning
+from remuda.provisioning.plans.machine_plan_secret import with_plan
+from remuda.provisioning.well_known import SECRETS, plan_name
 from remuda.runtime import Reconciler
-from remuda.sim.beginning import Beginning
 from tests.unit.capi.kit import MemoryWorkloads
 from tests.unit.management.clusters.kit import Parts, World
 

@@ -9,13 +9,13 @@ import pytest
 
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
-from remuda.apiserver.admission import CREATE, DELETE, UPDATE, Attributes
-from remuda.apiserver.source import Listener
-from remuda.apiserver.users import SYSTEM
+from remuda.kube.admission_attributes import CREATE, DELETE, UPDATE, Attributes
+from remuda.kube.authorization.users import SYSTEM
 from remuda.kube.errors import FieldError
+from remuda.kube.object_reader import Listener
 from remuda.kube.objects import name_of, namespace_of
-from remuda.rke.admission import ClusterRules, admitted
-from remuda.rke.snapshot_specs import SPEC_KEY
+from remuda.provisioning.admission.provider_objects import ClusterRules, admitted
+from remuda.provisioning.operations.snapshot_specs import SPEC_KEY
 
 from .test_snapshot_specs import packed, remembering
 

@@ -9,12 +9,12 @@ import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.capi.machine.eviction import PODS
-from remuda.capi.workloads import NODES
+from remuda.capi.workload_clusters import NODES
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, annotations_of
-from remuda.rke.agentmoving import decide
-from remuda.rke.bootstrap import Bootstraps
-from remuda.rke.etcdmgmt import DistributionsMembers
+from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
+from remuda.provisioning.operations.agent_eviction import decide
+from remuda.provisioning.operations.etcd_members import DistributionsMembers
 from remuda.runtime import Reconciler
 from tests.unit.capi.kit import MemoryWorkload
 from tests.unit.management.clusters.kit import Parts

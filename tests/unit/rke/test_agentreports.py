@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from remuda.rke.agentreports import AgentReport, parse, trusts
+from remuda.provisioning.plans.agent_report import AgentReport, parse, trusts
 
 SUM = "ab" * 32
 

@@ -12,12 +12,15 @@ import pytest
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
+from remuda.app.provisioning_controllers import machine_controllers
 from remuda.kube.objects import annotations_of, labels_of
 from remuda.kube.owners import reference
-from remuda.rke.accounts import shown, text_of
-from remuda.rke.assembly import machine_controllers
-from remuda.rke.machinerequests import request_secret
-from remuda.rke.names import (
+from remuda.lab.sim.beginning import NAMESPACES
+from remuda.provisioning.bootstrap.service_account_tokens import shown, text_of
+from remuda.provisioning.nodes.machine_request import request_secret
+from remuda.provisioning.plans.machine_plan_secret import decode
+from remuda.provisioning.plans.plan import Plan, checksum, encode
+from remuda.provisioning.well_known import (
     MACHINE_NAME,
     ROLE_BINDINGS,
     ROLES,
@@ -27,10 +30,7 @@ from remuda.rke.names import (
     TOKEN_OF_ACCOUNT,
     request_name,
 )
-from remuda.rke.plans import Plan, checksum, encode
-from remuda.rke.plansecrets import decode
 from remuda.runtime import Reconciler
-from remuda.sim.beginning import NAMESPACES
 from tests.scenarios.soaking import SOAK, dice
 from tests.unit.management.clusters.kit import Parts
 from tests.unit.provisioning.kit import mirror

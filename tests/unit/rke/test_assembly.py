@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from remuda.access import CONTROLLERS as ACCESS
 from remuda.capi import CONTROLLERS as CORE
-from remuda.gateway.provisioning import add_provisioning
-from remuda.management import CONTROLLERS as ACCESS
-from remuda.rke import CONTROLLERS
+from remuda.gateway.registration.provisioning_port import add_provisioning
+from remuda.lab.sim.provisioning_world import provisioning
+from remuda.provisioning import CONTROLLERS
 from remuda.runtime import Manager
-from remuda.sim.provisioning import provisioning
 
 
 async def test_all_of_them_are_there_and_some_can_be_had_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
-from remuda.apiserver.authn import Credentials
+from remuda.apiserver.auth.authenticator import Credentials
+from remuda.app.provisioning_controllers import machine_controllers
 from remuda.kube.objects import annotations_of, is_being_deleted, name_of
 from remuda.kube.owners import reference
 from remuda.kube.waits import Actor, Code, Wait
-from remuda.rke.accounts import text_of
-from remuda.rke.assembly import machine_controllers
-from remuda.rke.awaiting import GRACE_SECONDS, State, is_turn
-from remuda.rke.hosts import Hosts, PlanAccess, Refused
-from remuda.rke.names import ACCOUNT_LABEL, SECRETS, TOKEN_INVALIDATED, bootstrap_name, plan_name
+from remuda.provisioning.bootstrap.service_account_tokens import text_of
+from remuda.provisioning.nodes.awaitedhost_decision import GRACE_SECONDS, State, is_turn
+from remuda.provisioning.nodes.host_registration import Hosts, PlanAccess, Refused
+from remuda.provisioning.well_known import ACCOUNT_LABEL, SECRETS, TOKEN_INVALIDATED, bootstrap_name, plan_name
 from remuda.runtime import Reconciler
 from tests.unit.management.clusters.kit import Parts
 

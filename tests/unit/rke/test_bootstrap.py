@@ -10,12 +10,12 @@ import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
-from remuda.capi.workloads import NODES
+from remuda.capi.workload_clusters import NODES
 from remuda.kube.objects import Key, annotations_of, labels_of
-from remuda.rke.accounts import shown, text_of
-from remuda.rke.bootstrap import Bootstraps
-from remuda.rke.etcdmgmt import DistributionsMembers
-from remuda.rke.names import (
+from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
+from remuda.provisioning.bootstrap.service_account_tokens import shown, text_of
+from remuda.provisioning.operations.etcd_members import DistributionsMembers
+from remuda.provisioning.well_known import (
     ACCOUNT_ROLE,
     BOOTSTRAP_TOKEN,
     ETCD_ROLE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.rke import layout
-from remuda.rke.layout import PLAIN, Layout, LayoutError
+from remuda.provisioning import host_layout
+from remuda.provisioning.host_layout import PLAIN, Layout, LayoutError
 
 
 def test_an_ordinary_host_has_the_originals_paths() -> None:
@@ -37,9 +37,9 @@ def test_the_stack_chooses_the_loopback_of_an_ordinary_host(stack: str, host: st
 
 def test_what_is_written_is_read_back() -> None:
     host = Layout("/srv/a", "[::1]")
-    assert layout.parse(layout.text_of(host)) == host
-    assert layout.of_annotations({layout.ANNOTATION: layout.text_of(host)}) == host
-    assert layout.of_annotations({}) == PLAIN
+    assert host_layout.parse(host_layout.text_of(host)) == host
+    assert host_layout.of_annotations({host_layout.ANNOTATION: host_layout.text_of(host)}) == host
+    assert host_layout.of_annotations({}) == PLAIN
 
 
 @pytest.mark.parametrize(
@@ -61,4 +61,4 @@ def test_what_is_written_is_read_back() -> None:
 )
 def test_a_host_can_not_say_just_anything(text: str) -> None:
     with pytest.raises(LayoutError):
-        layout.parse(text)
+        host_layout.parse(text)

@@ -9,13 +9,21 @@ import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.capi.machine.eviction import PODS
-from remuda.capi.workloads import NODES
+from remuda.capi.workload_clusters import NODES
 from remuda.kube.objects import Key, annotations_of
-from remuda.rke.bootstrap import Bootstraps
-from remuda.rke.draining import Do, DrainError, Options, decide, parse, sort_out
-from remuda.rke.etcdmgmt import DistributionsMembers
-from remuda.rke.machinedrain import MachineDrain
-from remuda.rke.names import DRAIN_DONE, DRAIN_ERROR, DRAIN_OPTIONS, POST_DRAIN, PRE_DRAIN, SERVICE_ACCOUNTS, UNCORDON
+from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
+from remuda.provisioning.nodes.machinedrain import MachineDrain
+from remuda.provisioning.nodes.machinedrain_decision import Do, DrainError, Options, decide, parse, sort_out
+from remuda.provisioning.operations.etcd_members import DistributionsMembers
+from remuda.provisioning.well_known import (
+    DRAIN_DONE,
+    DRAIN_ERROR,
+    DRAIN_OPTIONS,
+    POST_DRAIN,
+    PRE_DRAIN,
+    SERVICE_ACCOUNTS,
+    UNCORDON,
+)
 from remuda.runtime import Reconciler
 from tests.unit.capi.kit import MemoryWorkload
 from tests.unit.management.clusters.kit import Parts

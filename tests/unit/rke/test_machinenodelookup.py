@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from remuda.api import rke_cattle_io as rke
-from remuda.capi.workloads import NODES
+from remuda.capi.workload_clusters import NODES
 from remuda.kube.objects import Key
-from remuda.rke.machinenodelookup import MachineNodeLookup, choose
+from remuda.provisioning.nodes.machinenodelookup import MachineNodeLookup, choose
 from remuda.runtime import Reconciler
 from tests.unit.management.clusters.kit import Parts
 

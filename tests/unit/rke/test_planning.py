@@ -11,27 +11,27 @@ from typing import Any
 
 import pytest
 
+from remuda.access.rancher_conditions import condition_of
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import crds
 from remuda.api import plan_cattle_io as plans
 from remuda.api import rke_cattle_io as rke
-from remuda.gateway.access import ReviewedAccess
+from remuda.app.provisioning_controllers import machine_controllers
+from remuda.gateway.auth.access_review import ReviewedAccess
 from remuda.kube.conditions import TRUE, with_condition
 from remuda.kube.objects import annotations_of, labels_of
 from remuda.kube.waits import Code, Wait
-from remuda.management.conditions import condition_of
-from remuda.rke.assembly import machine_controllers
-from remuda.rke.names import JOIN_URL, SECRETS
-from remuda.rke.planner.controller import CONTROLLER, Planner
-from remuda.rke.planner.keys import AGENT_UPDATE, PLAN_FAILURE
-from remuda.rke.planner.render import AgentManifest, BuiltInRegistry
-from remuda.rke.planner.tokens import state_name
-from remuda.rke.plans import Plan, checksum, file_at
-from remuda.rke.plansecrets import decode, packed
-from remuda.rke.releasedata import SETTING, ReleaseData, fetcher
-from remuda.rke.runtimes import REMUDA, Runtime
+from remuda.lab.sim.beginning import CRDS, NAMESPACES
+from remuda.provisioning.planner.controller import CONTROLLER, Planner
+from remuda.provisioning.planner.join_tokens import state_name
+from remuda.provisioning.planner.keys import AGENT_UPDATE, PLAN_FAILURE
+from remuda.provisioning.planner.render import AgentManifest, BuiltInRegistry
+from remuda.provisioning.plans.machine_plan_secret import decode, packed
+from remuda.provisioning.plans.plan import Plan, checksum, file_at
+from remuda.provisioning.releases.distributions import REMUDA, Runtime
+from remuda.provisioning.releases.release_data import SETTING, ReleaseData, fetcher
+from remuda.provisioning.well_known import JOIN_URL, SECRETS
 from remuda.runtime import Reconciler
-from remuda.sim.beginning import CRDS, NAMESPACES
 from tests.unit.management.clusters.kit import Parts
 
 from .kit import DEMO, FLEET, Machines, machines

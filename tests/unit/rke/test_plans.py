@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda.rke import plans
-from remuda.rke.plans import File, HttpGet, Instruction, PeriodicInstruction, Plan, PlanError, Probe
+from remuda.provisioning.plans import plan as plans
+from remuda.provisioning.plans.plan import File, HttpGet, Instruction, PeriodicInstruction, Plan, PlanError, Probe
 
 FULL = Plan(
     files=(File.of("/etc/a", "hi", permissions="0600", dynamic=True, minor=True),),

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from remuda.api import cluster_x_k8s_io as capi
+from remuda.app.provisioning_controllers import HandedOut, _follow_ca
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.objects import annotations_of
-from remuda.rke.assembly import HandedOut, _follow_ca
-from remuda.rke.bootstrap import Bootstraps
-from remuda.rke.etcdmgmt import DistributionsMembers
-from remuda.rke.names import CA_CHECKSUM, MACHINE_NAME, PROBES_PASSED, SECRETS, plan_name
-from remuda.rke.plans import PeriodicInstruction, Plan, checksum, encode
-from remuda.rke.plansecret import PlanSecrets
-from remuda.rke.plansecrets import decode, packed
+from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
+from remuda.provisioning.operations.etcd_members import DistributionsMembers
+from remuda.provisioning.plans.machine_plan_secret import decode, packed
+from remuda.provisioning.plans.plan import PeriodicInstruction, Plan, checksum, encode
+from remuda.provisioning.plans.plansecret import PlanSecrets
+from remuda.provisioning.well_known import CA_CHECKSUM, MACHINE_NAME, PROBES_PASSED, SECRETS, plan_name
 from remuda.runtime import Reconciler
 from tests.unit.management.clusters.kit import Parts
 

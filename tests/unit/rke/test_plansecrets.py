@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 from remuda.kube.objects import annotations_of
-from remuda.rke import plansecrets
-from remuda.rke.names import JOINED_TO, PLAN_TYPE, PLAN_UPDATED, PROBES_PASSED
-from remuda.rke.plans import PeriodicInstruction, Plan, checksum, encode
-from remuda.rke.plansecrets import (
+from remuda.provisioning.plans import machine_plan_secret
+from remuda.provisioning.plans.machine_plan_secret import (
     PlanSecretError,
     State,
     decode,
@@ -26,6 +24,8 @@ from remuda.rke.plansecrets import (
     with_question,
     with_retry,
 )
+from remuda.provisioning.plans.plan import PeriodicInstruction, Plan, checksum, encode
+from remuda.provisioning.well_known import JOINED_TO, PLAN_TYPE, PLAN_UPDATED, PROBES_PASSED
 
 Obj = dict[str, Any]
 NOW = 1_800_000_000.0
@@ -55,7 +55,7 @@ def agent(obj: Obj, **data: bytes | str) -> Obj:
     return {**obj, "data": {**obj["data"], **secret(None, **data)["data"]}}
 
 
-def found(obj: Obj) -> plansecrets.Delivered:
+def found(obj: Obj) -> machine_plan_secret.Delivered:
     delivered = decode(obj)
     assert delivered is not None
     return delivered

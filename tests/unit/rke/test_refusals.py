@@ -8,8 +8,8 @@ import pytest
 
 from remuda.kube.clock import VirtualClock
 from remuda.kube.errors import ApiError
-from remuda.rke.names import REFUSALS
-from remuda.rke.refusals import WRITE_SECONDS, RefusalNotes, refusals_of
+from remuda.provisioning.nodes.registration_refusals import WRITE_SECONDS, RefusalNotes, refusals_of
+from remuda.provisioning.well_known import REFUSALS
 
 Obj = dict[str, Any]
 ID = "0123456789abcdef"

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from remuda.client.fetching import FetchError
-from remuda.management.footprint import NAMESPACE
-from remuda.rke import runtimes
-from remuda.rke.releasedata import CONFIG_MAPS, NAME, SETTING, ReleaseData, StoredReleases, source_of
-from remuda.rke.releases import built_in
+from remuda.access.agent_objects import NAMESPACE
+from remuda.client.download import FetchError
+from remuda.lab.sim.beginning import NAMESPACES
+from remuda.provisioning.releases import distributions
+from remuda.provisioning.releases.catalog import built_in
+from remuda.provisioning.releases.release_data import CONFIG_MAPS, NAME, SETTING, ReleaseData, StoredReleases, source_of
 from remuda.runtime import Reconciler
-from remuda.sim.beginning import NAMESPACES
 from tests.unit.management.clusters.kit import EVENTS, Parts, World, world
 
 URL = "https://releases.test/data.json"
@@ -55,7 +55,7 @@ class Reading:
         return (ReleaseData(parts.manager, self.web.fetch),)
 
     async def versions(self) -> tuple[str, ...]:
-        return (await self._stored[-1].current()).versions(runtimes.K3S)
+        return (await self._stored[-1].current()).versions(distributions.K3S)
 
     async def complaints(self) -> list[str]:
         return [event["message"] for event in await self.world.list(EVENTS, "default") if event["type"] == "Warning"]
@@ -74,7 +74,7 @@ async def test_ours_holds_until_somebody_says_otherwise() -> None:
     async with reading() as now:
         await now.world.setting(SETTING, "")
         await now.world.settle()
-        assert await now.versions() == built_in().versions(runtimes.K3S)
+        assert await now.versions() == built_in().versions(distributions.K3S)
         assert now.web.asked == 0
 
 
@@ -139,7 +139,7 @@ async def test_the_setting_may_hold_the_data_and_ours_comes_back_without_it() ->
         assert await now.versions() == ("v1.33.1+k3s1",) and "newest" in (await now.complaints())[0]
         await now.world.setting(SETTING, "")
         await now.world.settle()
-        assert await now.versions() == built_in().versions(runtimes.K3S)
+        assert await now.versions() == built_in().versions(distributions.K3S)
         assert await now.world.find(CONFIG_MAPS, NAME, NAMESPACE) is None
 
 

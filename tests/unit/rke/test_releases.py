@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from remuda.rke import releases, runtimes
-from remuda.rke.releases import Argument, ReleaseError
+from remuda.provisioning.releases import catalog, distributions
+from remuda.provisioning.releases.catalog import Argument, ReleaseError
 
 KDM = {
     "k3s": {
@@ -26,9 +26,9 @@ KDM = {
 
 
 def test_every_distribution_has_versions_with_arguments() -> None:
-    for runtime in runtimes.ALL:
-        for version in releases.built_in().versions(runtime):
-            release = releases.built_in().release(version)
+    for runtime in distributions.ALL:
+        for version in catalog.built_in().versions(runtime):
+            release = catalog.built_in().release(version)
             assert release.known
             assert release.runtime is runtime
             assert release.feature_major("encryption-key-rotation") == 2
@@ -39,25 +39,25 @@ def test_every_distribution_has_versions_with_arguments() -> None:
 
 @pytest.mark.parametrize("name", ["token", "agent-token", "server", "data-dir", "cluster-init", "node-name", "cluster-reset"])
 def test_what_the_planner_says_itself_is_no_users_argument(name: str) -> None:
-    for runtime in runtimes.ALL:
-        release = releases.built_in().release(releases.built_in().versions(runtime)[0])
+    for runtime in distributions.ALL:
+        release = catalog.built_in().release(catalog.built_in().versions(runtime)[0])
         assert release.argument(name, server=True) is None
 
 
 def test_only_rke2_knows_prime_and_networks() -> None:
-    known = {runtime.name: releases.built_in().release(releases.built_in().versions(runtime)[-1]) for runtime in runtimes.ALL}
+    known = {runtime.name: catalog.built_in().release(catalog.built_in().versions(runtime)[-1]) for runtime in distributions.ALL}
     assert {name for name, release in known.items() if release.argument("prime", server=True)} == {"rke2"}
     assert {name for name, release in known.items() if release.argument("cni", server=True)} == {"rke2"}
 
 
 def test_published_metadata_is_read_and_ours_stays_beneath() -> None:
-    found = releases.read(json.dumps(KDM).encode(), beneath=releases.built_in())
-    assert found.versions(runtimes.K3S) == ("v1.33.9+k3s1", "v1.33.10+k3s1")
-    assert found.versions(runtimes.REMUDA) == releases.built_in().versions(runtimes.REMUDA)
+    found = catalog.read(json.dumps(KDM).encode(), beneath=catalog.built_in())
+    assert found.versions(distributions.K3S) == ("v1.33.9+k3s1", "v1.33.10+k3s1")
+    assert found.versions(distributions.REMUDA) == catalog.built_in().versions(distributions.REMUDA)
 
 
 def test_an_unknown_version_has_every_argument_of_the_others() -> None:
-    release = releases.read(json.dumps(KDM).encode()).release("v1.35.0+k3s1")
+    release = catalog.read(json.dumps(KDM).encode()).release("v1.35.0+k3s1")
     assert not release.known
     assert set(release.server_arguments) == {"tls-san", "disable"}
     assert {name: found.is_boolean for name, found in release.agent_arguments.items()} == {"docker": True, "selinux": True}
@@ -68,27 +68,27 @@ def test_an_unknown_version_has_every_argument_of_the_others() -> None:
 @pytest.mark.parametrize("version", ["", "latest", "1.x"])
 def test_a_version_that_is_none_is_refused(version: str) -> None:
     with pytest.raises(ReleaseError, match="kubernetesVersion"):
-        releases.built_in().release(version)
+        catalog.built_in().release(version)
 
 
 def test_a_distribution_without_data_is_told() -> None:
     with pytest.raises(ReleaseError, match="KDM release data is empty"):
-        releases.read(json.dumps(KDM).encode()).release("v1.34.1+rke2r1")
+        catalog.read(json.dumps(KDM).encode()).release("v1.34.1+rke2r1")
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"k3s":{"releases":[{"version":"v1.1.1+k3s1","serverArgs":"nowhere"}]}}'])
 def test_bad_data_is_refused(data: bytes) -> None:
     with pytest.raises(ReleaseError):
-        releases.read(data)
+        catalog.read(data)
 
 
 def test_what_is_written_is_read_back_the_same() -> None:
-    for found in (releases.built_in(), releases.read(json.dumps(KDM))):
-        written = releases.write(found)
-        assert releases.read(written) == found and releases.write(releases.read(written)) == written
-    assert len(releases.write(releases.built_in())) < 40_000, "arguments that versions share are in it once"
+    for found in (catalog.built_in(), catalog.read(json.dumps(KDM))):
+        written = catalog.write(found)
+        assert catalog.read(written) == found and catalog.write(catalog.read(written)) == written
+    assert len(catalog.write(catalog.built_in())) < 40_000, "arguments that versions share are in it once"
 
 
 def test_data_with_a_version_that_is_none_is_refused() -> None:
     with pytest.raises(ReleaseError, match="latest"):
-        releases.read(json.dumps({"k3s": {"releases": [{"version": "latest"}]}}))
+        catalog.read(json.dumps({"k3s": {"releases": [{"version": "latest"}]}}))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from remuda.access.rancher_conditions import condition_of
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
-from remuda.management.conditions import condition_of
-from remuda.rke.rkecluster import Endpoint, Malformed, endpoint_of, owner_of
+from remuda.provisioning.cluster.rkecluster import Endpoint, Malformed, endpoint_of, owner_of
 from tests.unit.management.clusters.kit import World
 from tests.unit.provisioning.graph.kit import VERSION, cluster_world
 from tests.unit.provisioning.kit import FLEET

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from remuda.access.rancher_conditions import condition_of
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import management_cattle_io as management
 from remuda.api import rke_cattle_io as rke
-from remuda.management.conditions import condition_of
-from remuda.rke.rkecontrolplane import FINALIZER, RKEControlPlanes
+from remuda.provisioning.cluster.rkecontrolplane import FINALIZER, RKEControlPlanes
 from tests.unit.management.clusters.kit import Parts, World
 from tests.unit.provisioning.graph.kit import VERSION, cluster_world
 from tests.unit.provisioning.kit import FLEET, connect

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.rke import runtimes
-from remuda.rke.layout import Layout
-from remuda.rke.runtimes import K3S, REMUDA, RKE2, Directories, Runtime
+from remuda.provisioning.host_layout import Layout
+from remuda.provisioning.releases import distributions
+from remuda.provisioning.releases.distributions import K3S, REMUDA, RKE2, Directories, Runtime
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from remuda.rke.runtimes import K3S, REMUDA, RKE2, Directories, Runtime
     [("v1.34.1+k3s1", K3S), ("v1.34.1+rke2r1", RKE2), ("v1.34.1+remuda1", REMUDA), ("v1.34.1-rc1+k3s1", K3S), ("v1.34.1", RKE2)],
 )
 def test_the_version_says_which_distribution_it_is(version: str, runtime: Runtime) -> None:
-    assert runtimes.of_version(version) is runtime
+    assert distributions.of_version(version) is runtime
 
 
 @pytest.mark.parametrize(

@@ -10,19 +10,19 @@ import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
-from remuda.apiserver.users import User
-from remuda.client.inprocess import InProcessClient
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.kube.authorization.users import User
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, labels_of
-from remuda.rke.admission import admitted
-from remuda.rke.bootstrap import Bootstraps
-from remuda.rke.etcdmgmt import DistributionsMembers
-from remuda.rke.host_write_rules import HOST_KEYS, HOST_SHARE, kept_data, refusal
-from remuda.rke.names import INIT_NODE, JOIN_URL, JOINED_TO, SECRETS, SERVICE_ACCOUNTS, bootstrap_name, plan_name
-from remuda.rke.plansecrets import decode
+from remuda.provisioning.admission.provider_objects import admitted
+from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
+from remuda.provisioning.operations.etcd_members import DistributionsMembers
+from remuda.provisioning.plans.host_write_rules import HOST_KEYS, HOST_SHARE, kept_data, refusal
+from remuda.provisioning.plans.machine_plan_secret import decode
+from remuda.provisioning.well_known import INIT_NODE, JOIN_URL, JOINED_TO, SECRETS, SERVICE_ACCOUNTS, bootstrap_name, plan_name
 from remuda.runtime import Reconciler
-from remuda.runtime.admission import install as install_admission
-from remuda.runtime.webhooks import Address, validating_configuration
+from remuda.runtime.admitted_types import install as install_admission
+from remuda.runtime.webhook_server import Address, validating_configuration
 from tests.unit.management.clusters.kit import Parts
 
 from .kit import ETCD, FLEET, Machines, machines

@@ -11,16 +11,19 @@ import pytest
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
-from remuda.apiserver.authn import Credentials
+from remuda.apiserver.auth.authenticator import Credentials
 from remuda.kube.clock import rfc3339
 from remuda.kube.objects import annotations_of, labels_of
-from remuda.rke import unmanaged
-from remuda.rke.accounts import text_of, token_secret
-from remuda.rke.bootstrap import Bootstraps
-from remuda.rke.custommachine import CustomMachines
-from remuda.rke.etcdmgmt import DistributionsMembers
-from remuda.rke.machinerequests import RequestError, parse, request_secret
-from remuda.rke.names import (
+from remuda.lab.sim.beginning import NAMESPACES
+from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
+from remuda.provisioning.bootstrap.service_account_tokens import text_of, token_secret
+from remuda.provisioning.nodes import unmanaged
+from remuda.provisioning.nodes.custommachine import CustomMachines
+from remuda.provisioning.nodes.machine_request import RequestError, parse, request_secret
+from remuda.provisioning.nodes.registration_refusals import refusals_of
+from remuda.provisioning.nodes.unmanaged import Unmanaged
+from remuda.provisioning.operations.etcd_members import DistributionsMembers
+from remuda.provisioning.well_known import (
     LAST_ACCESS,
     MACHINE_ID,
     MACHINE_NAME,
@@ -34,10 +37,7 @@ from remuda.rke.names import (
     plan_name,
     request_name,
 )
-from remuda.rke.refusals import refusals_of
-from remuda.rke.unmanaged import Unmanaged
 from remuda.runtime import Reconciler
-from remuda.sim.beginning import NAMESPACES
 from tests.unit.management.clusters.kit import Parts
 from tests.unit.provisioning.kit import mirror
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.rke.version_changes import Running, change_problem, distribution, form_problem, goes_back
+from remuda.provisioning.admission.version_changes import Running, change_problem, distribution, form_problem, goes_back
 
 OLD = "v1.33.4+rke2r1"
 

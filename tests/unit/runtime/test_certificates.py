@@ -6,10 +6,10 @@ import asyncio
 
 from cryptography import x509
 
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.inprocess import InProcessClient
 from remuda.kube.clock import Entropy, Rng, VirtualClock
-from remuda.runtime.certificates import SECRETS, Lives, Material, SharedCertificates, renewed
+from remuda.runtime.webhook_certificates import SECRETS, Lives, Material, SharedCertificates, renewed
 
 NAMES = ("hooks.remuda.svc", "127.0.0.1")
 DAY = 86400.0

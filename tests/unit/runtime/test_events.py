@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.inprocess import InProcessClient
 from remuda.kube.clock import Rng, VirtualClock, rfc3339
 from remuda.runtime import NORMAL, Recorder
 from remuda.runtime.events import EVENTS, reference_to

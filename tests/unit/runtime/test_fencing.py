@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver import fencing
-from remuda.apiserver.fencing import Fence, Fenced
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.replicas import fencing
+from remuda.apiserver.replicas.fencing import Fence, Fenced
 from remuda.apiserver.server import Config, Server
-from remuda.apiserver.store import Delete
-from remuda.client.inprocess import InProcessClient
-from remuda.client.wrapping import Send, WrappedClient
+from remuda.apiserver.storage.store import Delete
+from remuda.client.wrapper import Send, WrappedClient
 from remuda.kube.clock import Rng, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 from remuda.runtime import Elector, NotLeading, Term
-from remuda.runtime.guard import GuardedClient
-from remuda.runtime.leader import LEASES, lead
+from remuda.runtime.guarded_client import GuardedClient
+from remuda.runtime.leader_election import LEASES, lead
 
 from .test_leader import SlowClock
 

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.api import WatchEvent
-from remuda.client.inprocess import InProcessClient
-from remuda.kube import jsonio
+from remuda.client.interface import WatchEvent
 from remuda.kube.clock import Rng, VirtualClock
+from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError, OutOfReach
 from remuda.kube.objects import GroupVersionResource, labels_of, name_of
 from remuda.kube.selectors import parse_labels

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.client.https import Unreachable
-from remuda.client.inprocess import InProcessClient
 from remuda.kube.clock import Rng, Timer, VirtualClock
 from remuda.kube.objects import GroupVersionResource
 from remuda.runtime import Elector, NotLeading, Registry, Term
-from remuda.runtime.guard import GuardedClient
-from remuda.runtime.leader import LEASES
+from remuda.runtime.guarded_client import GuardedClient
+from remuda.runtime.leader_election import LEASES
 
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
 

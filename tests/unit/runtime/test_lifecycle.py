@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.inprocess import InProcessClient
 from remuda.kube.clock import Rng, VirtualClock, parse_rfc3339
 from remuda.kube.objects import GroupVersionResource, Key, name_of
 from remuda.kube.waits import Actor, Code, Ref, Wait

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.admission import CREATE, DELETE, UPDATE, Attributes
-from remuda.apiserver.users import SYSTEM
+from remuda.kube.admission_attributes import CREATE, DELETE, UPDATE, Attributes
+from remuda.kube.authorization.users import SYSTEM
 from remuda.kube.errors import ApiError, FieldError, invalid_value
-from remuda.runtime import admission
-from remuda.runtime.admission import AdmittedType, merged
+from remuda.runtime import admitted_types
+from remuda.runtime.admitted_types import AdmittedType, merged
 
 Obj = dict[str, Any]
 THING = AdmittedType("g", "v1", "things", "Thing")
@@ -79,7 +79,7 @@ def test_no_field_is_lost(name: str) -> None:
 
 
 async def test_the_slow_question_of_each_is_asked_where_and_when_it_is_to_be() -> None:
-    """`remuda.machines.nodedrivers.credentials` has such rules of one namespace."""
+    """`remuda.machines.nodedrivers.credential_admission` has such rules of one namespace."""
     one = replace(THING, validate=lambda a: error("here") if a.obj == {} else [], verify=verify, namespaces=("here",))
     (both,) = merged((one, replace(THING, validate=lambda a: [])))
     with pytest.raises(ApiError, match="verified"):
@@ -112,4 +112,4 @@ def test_rules_that_can_not_be_one_are_refused(other: Obj) -> None:
 
 
 def test_every_field_says_how_it_is_merged() -> None:
-    assert set(admission._MERGED) == {each.name for each in fields(AdmittedType)}
+    assert set(admitted_types._MERGED) == {each.name for each in fields(AdmittedType)}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.inprocess import InProcessClient
 from remuda.kube.clock import Rng, VirtualClock
 from remuda.kube.conditions import LEGACY, conditions_of, get, with_condition, with_legacy
 from remuda.kube.objects import GroupVersionResource, resource_version_of, with_metadata, with_path

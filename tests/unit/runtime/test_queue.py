@@ -9,7 +9,7 @@ import pytest
 from remuda.kube.clock import Rng, VirtualClock
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import QueueClosed, Result, Retry, Workers, WorkQueue
-from remuda.runtime.queue import LOW
+from remuda.runtime.work_queue import LOW
 
 
 @pytest.fixture

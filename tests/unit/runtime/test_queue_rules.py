@@ -12,7 +12,7 @@ from remuda.kube.clock import Rng, VirtualClock
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import Result, Workers, WorkQueue
 from remuda.runtime.metrics import QueueMetrics, ReconcileMetrics, Registry
-from remuda.runtime.queue import FRESH, LOW
+from remuda.runtime.work_queue import FRESH, LOW
 
 Key = tuple[str, int]
 

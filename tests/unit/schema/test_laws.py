@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remuda.apiserver.schema import DecodeError, compile_schema
-from remuda.kube.jsonio import copy
+from remuda.kube.encoding.jsonio import copy
 
 NAMES = st.sampled_from(["a", "b", "c", "metadata", "kind"])
 scalars = st.one_of(

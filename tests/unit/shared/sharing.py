@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from remuda.apiserver.pki import Pki
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Config, Server
-from remuda.apiserver.store import Event, KeyValue, Mismatch, Op, Range, StoreError
-from remuda.apiserver.store.memory import MemoryStore
-from remuda.client.inprocess import InProcessClient
+from remuda.apiserver.storage.memory import MemoryStore
+from remuda.apiserver.storage.store import Event, KeyValue, Mismatch, Op, Range, StoreError
 from remuda.kube.clock import Clock, Entropy, Rng, VirtualClock, yield_to_loop
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
@@ -32,7 +32,7 @@ SERVICE_ACCOUNTS = GroupVersionResource("", "v1", "serviceaccounts")
 
 
 class Line:
-    """A :class:`~remuda.apiserver.store.Store`: one server's way to the one that it shares."""
+    """A :class:`~remuda.apiserver.storage.store.Store`: one server's way to the one that it shares."""
 
     shared = True
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.cache import Cache
-from remuda.apiserver.encryption import UnknownKey
+from remuda.apiserver.cache.watch_cache import Cache
+from remuda.apiserver.keys.encryption import UnknownKey
 from remuda.apiserver.server import Server
-from remuda.apiserver.store import Compacted, Delete, KeyValue, Put, Range, Unavailable
-from remuda.apiserver.store.memory import MemoryStore
-from remuda.client.api import WatchEvent
+from remuda.apiserver.storage.memory import MemoryStore
+from remuda.apiserver.storage.store import Compacted, Delete, KeyValue, Put, Range, Unavailable
+from remuda.client.interface import WatchEvent
 from remuda.kube.clock import VirtualClock
 
 from ..apiserver.serving import CONFIG_MAPS, SECRETS, Sink, begin, config_map, crd, crd_version, establish, widget, widgets

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.api import APPLY_PATCH, JSON_PATCH
-from remuda.client.inprocess import InProcessClient
+from remuda.client.interface import APPLY_PATCH, JSON_PATCH
 from remuda.kube.clock import Entropy, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import with_metadata

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from remuda.apiserver.store import Put, Unavailable
-from remuda.client.api import WatchEvent
+from remuda.apiserver.storage.store import Put, Unavailable
+from remuda.client.interface import WatchEvent
 from remuda.kube.clock import VirtualClock
 
 from ..apiserver.serving import CONFIG_MAPS, config_map, crd, crd_version, establish, widget, widgets

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver import opening
+from remuda.apiserver import startup
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.replicas.leadership import LEASE, LEASE_NAMESPACE
 from remuda.apiserver.server import Config, Server
-from remuda.apiserver.store import Delete, StoreError, Unavailable
-from remuda.apiserver.store.memory import MemoryStore
-from remuda.capi.core import Options
-from remuda.client.inprocess import InProcessClient
-from remuda.embedded import WITHOUT_CORE, chosen, take_turns
+from remuda.apiserver.storage.memory import MemoryStore
+from remuda.apiserver.storage.store import Delete, StoreError, Unavailable
+from remuda.app.embedded import WITHOUT_CORE, chosen, take_turns
+from remuda.capi.controller_context import Options
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 from remuda.runtime import Term
-from remuda.runtime.leader import LEASES
-from remuda.turns import LEASE, LEASE_NAMESPACE
+from remuda.runtime.leader_election import LEASES
 
 from .sharing import NAMESPACES, SERVICES, Line, Replica, namespace, replicas
 
@@ -89,7 +89,7 @@ async def test_a_store_that_does_not_answer_is_waited_for(caplog: pytest.LogCapt
             raise Unavailable("etcd does not answer: https://10.0.0.1:2379: connection refused")
         return "open"
 
-    waiting = asyncio.create_task(opening.patiently(clock, attempt))
+    waiting = asyncio.create_task(startup.patiently(clock, attempt))
     await clock.advance(30)
     assert waiting.result() == "open"
     assert 5 <= tries <= 10
@@ -104,7 +104,7 @@ async def test_it_is_not_waited_for_longer_than_a_minute() -> None:
     async def attempt() -> str:
         raise Unavailable("etcd does not answer: why")
 
-    waiting = asyncio.create_task(opening.patiently(clock, attempt))
+    waiting = asyncio.create_task(startup.patiently(clock, attempt))
     await clock.advance(59)
     assert not waiting.done()
     await clock.advance(5)
@@ -117,7 +117,7 @@ async def test_what_waiting_does_not_help_is_told_at_once() -> None:
         raise StoreError("etcd 3.5.5 corrupts data")
 
     with pytest.raises(StoreError, match=r"3\.5\.5 corrupts"):
-        await opening.patiently(VirtualClock(), attempt)
+        await startup.patiently(VirtualClock(), attempt)
 
 
 # --- readiness ----------------------------------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver import guards
-from remuda.apiserver.builtin.core.service_ledger import guards_of
-from remuda.apiserver.store import Delete, Mismatch, Put
-from remuda.apiserver.store.memory import MemoryStore
+from remuda.apiserver.builtin.core.service_allocations import guards_of
+from remuda.apiserver.replicas import allocation_locks
+from remuda.apiserver.storage.memory import MemoryStore
+from remuda.apiserver.storage.store import Delete, Mismatch, Put
 from remuda.kube.clock import Entropy, VirtualClock
 from remuda.kube.errors import ApiError
 
@@ -25,14 +25,18 @@ def address(found: Obj) -> str:
 
 async def guarded(store: MemoryStore) -> dict[str, str]:
     """Which guard names which service."""
-    found = await store.range(guards.ROOT)
-    return {kv.key.removeprefix(guards.ROOT): kv.value.decode().rpartition("/")[2] for kv in found.items}
+    found = await store.range(allocation_locks.ROOT)
+    return {kv.key.removeprefix(allocation_locks.ROOT): kv.value.decode().rpartition("/")[2] for kv in found.items}
 
 
 async def expected(each: Replica) -> dict[str, str]:
     """The same, as the services themselves say it."""
     listed = await each.client.list(SERVICES)
-    return {key.removeprefix(guards.ROOT): item["metadata"]["name"] for item in listed["items"] for key in guards_of({**item})}
+    return {
+        key.removeprefix(allocation_locks.ROOT): item["metadata"]["name"]
+        for item in listed["items"]
+        for key in guards_of({**item})
+    }
 
 
 async def test_a_named_address_is_given_once() -> None:
@@ -156,8 +160,8 @@ async def test_a_server_that_starts_repairs_guards() -> None:
         made = await one.client.create(SERVICES, service("b"))
         await one.client.create(SERVICES, service("c"))
         await store.write([Delete("/registry/services/specs/default/c")])
-        await store.write([Delete(guards.guard("serviceips", address(made)))])
-        await store.write([Put(guards.guard("nodeports", 30000), b"/registry/services/specs/default/a")])
+        await store.write([Delete(allocation_locks.guard("serviceips", address(made)))])
+        await store.write([Put(allocation_locks.guard("nodeports", 30000), b"/registry/services/specs/default/a")])
         await one.told()
         assert await guarded(store) != await expected(one)
         third = await replica(store, VirtualClock())
@@ -211,7 +215,7 @@ async def test_a_dry_run_takes_nothing() -> None:
 
 async def test_a_store_of_one_s_own_has_no_guards() -> None:
     async with served(default_roles=False) as server:
-        assert (await server.store.range(guards.ROOT)).items == []
+        assert (await server.store.range(allocation_locks.ROOT)).items == []
 
 
 async def test_random_services() -> None:
@@ -252,9 +256,9 @@ async def test_random_services() -> None:
 async def test_a_guard_is_compared_after_its_object() -> None:
     """Who loses the name hears of that, whatever else was lost."""
     store = MemoryStore(VirtualClock())
-    await store.write([Put("/registry/services/specs/default/a", b"x"), Put(guards.guard("serviceips", "1"), b"y")])
+    await store.write([Put("/registry/services/specs/default/a", b"x"), Put(allocation_locks.guard("serviceips", "1"), b"y")])
     op = Put("/registry/services/specs/default/a", b"z", 0)
-    made = guards.Guarded(store, op, frozenset(), frozenset((guards.guard("serviceips", "1"),)))
+    made = allocation_locks.Guarded(store, op, frozenset(), frozenset((allocation_locks.guard("serviceips", "1"),)))
     with pytest.raises(Mismatch) as refused:
         await store.write(await made.ops())
     assert refused.value.key == op.key

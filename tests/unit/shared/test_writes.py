@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from remuda.apiserver.authn import BadCredentials, Credentials
-from remuda.apiserver.pki import Pki
-from remuda.apiserver.store import Unavailable, Unknown
-from remuda.client.api import JSON_PATCH, MERGE_PATCH
+from remuda.apiserver.auth.authenticator import BadCredentials, Credentials
+from remuda.apiserver.keys.pki import Pki
+from remuda.apiserver.storage.store import Unavailable, Unknown
+from remuda.client.interface import JSON_PATCH, MERGE_PATCH
 from remuda.kube.clock import Entropy, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import with_metadata

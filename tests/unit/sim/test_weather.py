@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.sim.weather import AT_ONCE, Weather, chance
+from remuda.lab.sim.delays_and_faults import AT_ONCE, Weather, chance
 
 Obj = dict[str, Any]
 

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from remuda.apiserver.store import Delete, Event, KeyValue, Op, Put, Range
+from remuda.apiserver.storage.store import Delete, Event, KeyValue, Op, Put, Range
 
 DONE, NOT_DONE, UNKNOWN = "done", "not done", "unknown"
 

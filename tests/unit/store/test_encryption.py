@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.apiserver.encryption import (
+from remuda.apiserver.keys.encryption import (
     BadConfiguration,
     Envelope,
     NotOurs,
@@ -18,8 +18,8 @@ from remuda.apiserver.encryption import (
     parse_keys,
     render_keys,
 )
-from remuda.kube import yamlio
 from remuda.kube.clock import Entropy
+from remuda.kube.encoding import yamlio
 
 KEY = "/registry/secrets/default/a"
 FIRST = bytes(range(32))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.apiserver.store import Delete, Event, KeyValue, Put, Range
+from remuda.apiserver.storage.store import Delete, Event, KeyValue, Put, Range
 
 from .histories import DONE, NOT_DONE, UNKNOWN, History, Read, Write, check
 

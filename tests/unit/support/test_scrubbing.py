@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.support import scrubbing
-from remuda.support.scrubbing import SHORTEST, Scrubber
+from remuda.cli.support_bundle import scrubbing
+from remuda.cli.support_bundle.scrubbing import SHORTEST, Scrubber
 
 KEY = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIBl0dGxlU2VjcmV0Tm9ib2R5S25vd3M5\n-----END EC PRIVATE KEY-----"
 PLAN = {

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .references import Reference, parse
-from .stage import Stager
+from .stager import Stager
 
 __all__ = ["Reference", "Stager", "parse"]

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
 
 from ..errors import ImageError
-from ..web import Trust, WebError, connect, read_all, request, target_of
+from ..http_client import Trust, WebError, connect, read_all, request, target_of
 from .references import Reference
 from .registries import Endpoint, Registries
 

@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from .. import yamlsubset
 from ..errors import ConfigError, ImageError
-from ..web import Trust
+from ..http_client import Trust
 from .references import HUB, Reference
 
 _HUBS_NAME = "docker.io"

@@ -1,14 +1,14 @@
 """Kinds of this group that Remuda does not have and others take for granted: they can be listed, and none can be made.
 
 `clusterctl describe` lists MachinePools, and managers of providers watch them; both give up where the kind is not served at all.
-Where somebody else's definition is there, it is left alone (:func:`~remuda.api.installation.install_missing`).
+Where somebody else's definition is there, it is left alone (:func:`~remuda.api.crd_installation.install_missing`).
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, TypedDict
 
-from ..definitions import Column, Kind, Version, age_column
+from ..crd import Column, Kind, Version, age_column
 from ..schema import Cel, Doc, Preserve, rules
 from .names import GROUP, OLD_VERSION, VERSION
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from remuda.kube.admission_attributes import CREATE, UPDATE, Attributes, Obj, Plugin, Reinvocation
 from remuda.kube.errors import FieldError, invalid
-
-from . import CREATE, UPDATE, Attributes, Obj, Plugin, Reinvocation
 
 # In place of a resource: all that a group has, now or later.
 EVERY = "*"

@@ -1,7 +1,7 @@
 """Mutating and validating webhooks as the last two plug-ins of the chain.
 
 Mutating webhooks are asked one after the other, each seeing what the one before made of the object; validating ones all at
-once. Which ones, :mod:`.matching` knows; the form of question and answer is in :mod:`.reviews`.
+once. Which ones, :mod:`.webhook_matching` knows; the form of question and answer is in :mod:`.webhook_reviews`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import asyncio
 import logging
 from typing import Any
 
-from remuda.kube import jsonio, jsonpatch
+from remuda.kube.admission_attributes import Attributes, Obj
+from remuda.kube.authorization.actions import Authorizer
 from remuda.kube.clock import Entropy
+from remuda.kube.encoding import jsonio, jsonpatch
 from remuda.kube.errors import ApiError, bad_request, go_quote, internal
+from remuda.kube.object_reader import ObjectSource
 
-from ..authz import Authorizer
-from ..source import ObjectSource
 from ..webhook_client import CallError, WebhookClient, no_object
-from . import Attributes, Obj
 from .chain import reinvocation_of
-from .matching import Candidate, Index, Kinds, Webhook, selects
-from .reviews import (
+from .webhook_matching import Candidate, Index, Kinds, Webhook, selects
+from .webhook_reviews import (
     JSON_PATCH,
     InvalidResponse,
     Response,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from . import gotext
-from .fieldset import MEMBER, SELF, Fields, recursive_difference, union
+from remuda.kube.encoding import go_format
+
+from .field_set import MEMBER, SELF, Fields, recursive_difference, union
 from .typed import ABSENT, EXPECTED, MAP, SCALAR, ListType, MapType, Type, TypedError, kind_for, scalar_problem
 
 
@@ -207,7 +208,7 @@ def everything(type_: Type, value: Any) -> Fields:
         map_ = type_.map
         assert map_ is not None
         if type(value) is not dict:
-            raise TypedError([("", f"expected map, got &{{{gotext.shown(value)}}}")])
+            raise TypedError([("", f"expected map, got &{{{go_format.shown(value)}}}")])
         if map_.atomic or not value:
             return MEMBER
         fields, element = map_.fields, map_.element
@@ -221,7 +222,7 @@ def everything(type_: Type, value: Any) -> Fields:
     list_ = type_.list
     assert list_ is not None
     if type(value) is not list:
-        raise TypedError([("", f"expected list, got &{{{gotext.shown(value)}}}")])
+        raise TypedError([("", f"expected list, got &{{{go_format.shown(value)}}}")])
     if list_.atomic or not value:
         return MEMBER
     node = {SELF: MEMBER}

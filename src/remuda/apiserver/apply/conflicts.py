@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 
 from remuda.kube.errors import ApiError
 
-from .fieldset import Fields, Path, path_text, paths
-from .owners import OwnerKey
+from .field_set import Fields, Path, path_text, paths
+from .managed_fields import OwnerKey
 
 Conflict = tuple[OwnerKey, Path]
 

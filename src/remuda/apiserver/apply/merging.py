@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .fieldset import SELF, Fields, below, element_text, is_member
+from .field_set import SELF, Fields, below, element_text, is_member
 from .typed import EXPECTED, MAP, SCALAR, ListType, MapType, Type, TypedError, kind_for
 
 

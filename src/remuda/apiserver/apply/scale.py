@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .fieldset import Fields, difference, has, of_paths
-from .owners import Owner, Owners, decode, encode
+from .field_set import Fields, difference, has, of_paths
+from .managed_fields import Owner, Owners, decode, encode
 
 Obj = dict[str, Any]
 

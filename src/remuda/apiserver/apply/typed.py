@@ -4,7 +4,7 @@ A type allows any of scalar, list and map. A map is granular (each member has it
 a set of scalars, or a map of items by key fields. What a schema leaves open is *deduced*: maps granular, lists atomic.
 The rules are those of structured-merge-diff and of its conversion from OpenAPI.
 
-:mod:`.compare` and :mod:`.merging` walk values with these types; :mod:`.fieldset` has the sets they make.
+:mod:`.compare` and :mod:`.merging` walk values with these types; :mod:`.field_set` has the sets they make.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from remuda.kube.encoding import go_format
 from remuda.kube.errors import go_quote
 
-from . import gotext
-from .fieldset import element_text, key_element, scalar_text, value_element
+from .field_set import element_text, key_element, scalar_text, value_element
 
 Resolve = Callable[[str], Mapping[str, Any]]
 
@@ -161,14 +161,14 @@ def scalar_problem(scalar: str, value: Any) -> str:
     if scalar == "string":
         return "" if kind is str else f"expected string, got &{_shown_struct(value)}"
     if scalar == "numeric":
-        return "" if kind is int or kind is float else f"expected numeric (int or float), got {gotext.type_name(value)}"
+        return "" if kind is int or kind is float else f"expected numeric (int or float), got {go_format.type_name(value)}"
     if scalar == "boolean":
         return "" if kind is bool else f"expected boolean, got {_shown(value)}"
     return "" if kind in _SCALARS else f"expected any scalar, got {_shown(value)}"
 
 
 def _shown(value: Any) -> str:
-    return "&{" + gotext.shown(value) + "}"
+    return "&{" + go_format.shown(value) + "}"
 
 
 def _shown_struct(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 An update takes the fields that it changes. An apply owns what its configuration says, gives up what an earlier one said
 and this one does not, and removes it unless somebody else owns it. Objects come without managedFields here;
-:mod:`.fieldmanager` is the layer that reads and writes those.
+:mod:`.field_manager` is the layer that reads and writes those.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 
 from .compare import Comparison, compare, equal, reconcile, to_fieldset
 from .conflicts import Conflicts
-from .fieldset import Fields, difference, intersection, recursive_difference, union
+from .field_set import Fields, difference, intersection, recursive_difference, union
+from .managed_fields import Owner, OwnerKey, Owners
 from .merging import merge, remove_items, with_named_fields
-from .owners import Owner, OwnerKey, Owners
 from .typed import Type, TypedError
 
 Obj = dict[str, Any]

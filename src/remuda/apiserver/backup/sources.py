@@ -13,24 +13,25 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from remuda.kube.certificates import PkiError
 from remuda.kube.clock import Clock, Entropy, Rng
 
-from .. import agreement, guards, keys, presence
-from ..encryption import EncryptionError, Envelope
-from ..material import Material
-from ..rotation import record
-from ..signing import PkiError
-from ..store import Compacted, StoreError, shifted
-from ..store.etcd import EtcdConfig, EtcdStore
-from ..store.sqlite import reader, schema
-from ..store.sqlite.files import connect, speaking
-from ..store.transaction import after_prefix
-from . import arriving, keyring
+from ..keys import key_agreement, rotation_record
+from ..keys.encryption import EncryptionError, Envelope
+from ..keys.shared_keys import Material
+from ..replicas import allocation_locks, server_leases
+from ..storage import key_layout, revision_offset
+from ..storage.etcd import EtcdConfig, EtcdStore
+from ..storage.sqlite import reader, tables
+from ..storage.sqlite.files import connect, speaking
+from ..storage.store import Compacted, StoreError
+from ..storage.transaction import after_prefix
+from . import key_files, restore_staging
 from .errors import BackupError
-from .records import Note, Object
+from .format import Note, Object
 
 PAGE = 500
-SECRETS = keys.prefix_for("", "secrets", builtin=True)
+SECRETS = key_layout.prefix_for("", "secrets", builtin=True)
 _COUNT = "SELECT count(*) FROM current WHERE key >= ? AND key < ? AND live"
 _ALL = (
     "SELECT current.key, log.value, current.expires FROM current JOIN log ON log.id = current.id "
@@ -38,14 +39,14 @@ _ALL = (
 )
 # Of what servers note for themselves: what is true only of those that run now, and what a restore makes anew.
 _PASSING = (
-    agreement.KEY,
-    guards.ROOT,
-    presence.ROOT,
-    presence.RESTORING,
-    record.NOTES,
-    record.DROPPED,
-    shifted.KEY,
-    f"{keys.OWN}fences/",
+    key_agreement.KEY,
+    allocation_locks.ROOT,
+    server_leases.ROOT,
+    server_leases.RESTORING,
+    rotation_record.NOTES,
+    rotation_record.DROPPED,
+    revision_offset.KEY,
+    f"{key_layout.OWN}fences/",
 )
 
 
@@ -87,8 +88,8 @@ class Unsealing:
 
 @asynccontextmanager
 async def of_data_directory(data_dir: Path, pki_dir: Path | None, entropy: Entropy) -> AsyncIterator[Source]:
-    path = data_dir / keyring.DATABASE
-    if arriving.is_pending(data_dir):
+    path = data_dir / key_files.DATABASE
+    if restore_staging.is_pending(data_dir):
         raise BackupError(f"a restore into {data_dir} was cut off shortly before its end: start the server once, it completes it")
     if not path.exists():
         raise BackupError(
@@ -99,27 +100,27 @@ async def of_data_directory(data_dir: Path, pki_dir: Path | None, entropy: Entro
         found.execute("BEGIN")
         revision = reader.newest(found)
         # After what they seal: a key is there before it is used.
-        material = keyring.of_data_directory(data_dir, pki_dir)
-        own = keyring.own_files(data_dir)
+        material = key_files.of_data_directory(data_dir, pki_dir)
+        own = key_files.own_files(data_dir)
         unsealing = Unsealing(material.envelope(entropy), "")
-        objects = found.execute(_COUNT, _bounds(keys.ROOT)).fetchone()[0]
-        notes = [Note(key, value) for key, value, _ in found.execute(_ALL, _bounds(keys.OWN)) if _is_kept(key)]
+        objects = found.execute(_COUNT, _bounds(key_layout.ROOT)).fetchone()[0]
+        notes = [Note(key, value) for key, value, _ in found.execute(_ALL, _bounds(key_layout.OWN)) if _is_kept(key)]
         yield Source("sqlite", revision, objects, material, own, notes, _rows(found, unsealing.opened))
 
 
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    if connection.execute("PRAGMA application_id").fetchone()[0] != schema.APPLICATION_ID:
+    if connection.execute("PRAGMA application_id").fetchone()[0] != tables.APPLICATION_ID:
         raise BackupError(f"{path} is not a database of Remuda's: say the --data-dir of the server")
-    version = int(schema.get_meta(connection).get("schema", 0))
+    version = int(tables.get_meta(connection).get("schema", 0))
     # What is read here is in all of them so far.
-    if version > schema.VERSION:
+    if version > tables.VERSION:
         raise BackupError(
-            f"{path} has schema {version} and this Remuda knows up to {schema.VERSION}: use the version of its server"
+            f"{path} has schema {version} and this Remuda knows up to {tables.VERSION}: use the version of its server"
         )
 
 
 async def _rows(connection: sqlite3.Connection, opened: Callable[[str, bytes], bytes]) -> AsyncIterator[list[Object]]:
-    cursor = connection.execute(_ALL, _bounds(keys.ROOT))
+    cursor = connection.execute(_ALL, _bounds(key_layout.ROOT))
     while rows := cursor.fetchmany(PAGE):
         yield [Object(key, opened(key, value), expires or 0.0) for key, value, expires in rows]
 
@@ -137,14 +138,14 @@ async def of_etcd(
 
 async def of_store(store: EtcdStore, prefix: str, pki_dir: Path | None, token: str, entropy: Entropy) -> Source:
     """An etcd that is open; the store must not be a shifted one."""
-    first = await store.range(keys.ROOT, limit=1)
+    first = await store.range(key_layout.ROOT, limit=1)
     try:
         # After what they seal: a key is there before it is used.
-        material = await agreement.known(store, pki_dir, token)
+        material = await key_agreement.known(store, pki_dir, token)
     except (PkiError, EncryptionError) as error:
         raise BackupError(str(error)) from error
-    offset = await shifted.read_offset(store)
-    noted = await store.range(keys.OWN, revision=first.revision)
+    offset = await revision_offset.read_offset(store)
+    noted = await store.range(key_layout.OWN, revision=first.revision)
     notes = [Note(kv.key, kv.value) for kv in noted.items if _is_kept(kv.key)]
     unsealing = Unsealing(material.envelope(entropy), prefix)
     objects = len(first.items) + first.remaining
@@ -156,7 +157,7 @@ async def _pages(store: EtcdStore, revision: int, opened: Callable[[str, bytes],
     start = ""
     while True:
         try:
-            page, expires = await store.leased_page(keys.ROOT, start=start, limit=PAGE, revision=revision)
+            page, expires = await store.leased_page(key_layout.ROOT, start=start, limit=PAGE, revision=revision)
         except Compacted:
             raise StoreError(
                 "reading took longer than etcd keeps the past: take the backup again, or give the servers a longer --watch-window"

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from remuda.kube import names, selectors
 from remuda.kube.errors import duplicate, invalid_value, not_supported, required, too_many
 
-from .. import objectmeta
-from ..strategy import Strategy
-from ..webhook_addresses import service_errors, url_errors
+from ..registry import object_meta
+from ..registry.printer_columns import AGE, NAME, length, number
+from ..registry.strategy import Strategy
+from ..registry.webhook_addresses import service_errors, url_errors
 from . import checks
 from .checks import Errors, Obj, sub
-from .columns import AGE, NAME, length, number
 
 # What is wrong with a CEL expression; an empty list means that it compiles.
 ExpressionProblems = Callable[[str], list[str]]
@@ -203,7 +203,7 @@ def _hook_errors(hook: Obj, rules: _Rules, mutating: bool, path: str) -> Errors:
 
 def _validate(problems: ExpressionProblems, mutating: bool) -> Callable[[Obj, Obj | None], Errors]:
     def validate(obj: Obj, old: Obj | None = None) -> Errors:
-        errors = objectmeta.validate_object_meta(sub(obj, "metadata"), False, objectmeta.subdomain_name)
+        errors = object_meta.validate_object_meta(sub(obj, "metadata"), False, object_meta.subdomain_name)
         rules, hooks = _Rules(old), obj.get("webhooks") or []
         check_conditions = rules.conditions != [hook.get("matchConditions") or [] for hook in hooks]
         seen: set[str] = set()
@@ -228,7 +228,7 @@ def _strategy(problems: ExpressionProblems, mutating: bool) -> Strategy:
         default=_default(mutating),
         validate=lambda obj: validate(obj, None),
         validate_update=validate,
-        name_problems=objectmeta.subdomain_name,
+        name_problems=object_meta.subdomain_name,
         columns=(NAME, number("Webhooks", length("webhooks"), "Webhooks in this configuration."), AGE),
         allow_unconditional_update=False,
         generation=True,

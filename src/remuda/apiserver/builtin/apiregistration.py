@@ -7,10 +7,10 @@ import base64
 from remuda.kube import names
 from remuda.kube.errors import go_quote, invalid_value, not_supported, required
 
-from ..strategy import Strategy
+from ..registry.printer_columns import AGE, NAME, column
+from ..registry.strategy import Strategy
 from . import checks
 from .checks import Errors, Obj, sub
-from .columns import AGE, NAME, column
 
 
 def _default(obj: Obj) -> None:

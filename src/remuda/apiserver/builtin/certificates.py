@@ -12,10 +12,10 @@ from remuda.kube import names
 from remuda.kube.duration import human_duration
 from remuda.kube.errors import duplicate, forbidden_field, go_quote, invalid_value, not_supported, required, too_long
 
-from ..strategy import Strategy
+from ..registry.printer_columns import AGE, NAME, NONE, at, column
+from ..registry.strategy import Strategy
 from . import checks
 from .checks import Errors, Obj, sub
-from .columns import AGE, NAME, NONE, at, column
 
 _USAGES = (
     "any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment",

@@ -1,6 +1,6 @@
 """Small checks that the validation of built-in kinds is made of. Each returns the errors it finds, in order.
 
-Paths are texts such as `spec.containers[0].image`. Metadata in general is :mod:`remuda.apiserver.objectmeta`.
+Paths are texts such as `spec.containers[0].image`. Metadata in general is :mod:`remuda.apiserver.registry.object_meta`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from remuda.kube import names
+from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import FieldError, invalid_value, not_supported, required
 from remuda.kube.errors import Verbatim as Verbatim
-from remuda.kube.jsonio import dumps_text
 
-from .. import objectmeta
-from ..objectmeta import IMMUTABLE, NameProblems
-from ..objectmeta import NEGATIVE as NEGATIVE
+from ..registry import object_meta
+from ..registry.object_meta import IMMUTABLE, NameProblems
+from ..registry.object_meta import NEGATIVE as NEGATIVE
 
 Obj = dict[str, Any]
 Errors = list[FieldError]
@@ -91,12 +91,12 @@ def _finalizers(meta: Obj) -> Errors:
 
 def meta_errors(obj: Obj, namespaced: bool, name_problems: NameProblems) -> Errors:
     meta = obj.get("metadata") or {}
-    return objectmeta.validate_object_meta(meta, namespaced, name_problems) + _finalizers(meta)
+    return object_meta.validate_object_meta(meta, namespaced, name_problems) + _finalizers(meta)
 
 
 def meta_update_errors(obj: Obj, old: Obj) -> Errors:
     meta = obj.get("metadata") or {}
-    return objectmeta.validate_object_meta_update(meta, old.get("metadata") or {}) + _finalizers(meta)
+    return object_meta.validate_object_meta_update(meta, old.get("metadata") or {}) + _finalizers(meta)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from remuda.kube.errors import forbidden_field, invalid_value, not_supported
 
-from .. import objectmeta
-from ..strategy import Strategy
+from ..registry import object_meta
+from ..registry.printer_columns import AGE, NAME, at, column
+from ..registry.strategy import Strategy
 from . import checks
 from .checks import Errors, Obj, sub
-from .columns import AGE, NAME, at, column
 
 
 def _spec_errors(obj: Obj) -> Errors:
@@ -31,12 +31,12 @@ def _spec_errors(obj: Obj) -> Errors:
 
 LEASE = Strategy(
     validate=lambda obj: (
-        objectmeta.validate_object_meta(sub(obj, "metadata"), True, objectmeta.subdomain_name) + _spec_errors(obj)
+        object_meta.validate_object_meta(sub(obj, "metadata"), True, object_meta.subdomain_name) + _spec_errors(obj)
     ),
     validate_update=lambda obj, old: (
-        objectmeta.validate_object_meta_update(sub(obj, "metadata"), sub(old, "metadata")) + _spec_errors(obj)
+        object_meta.validate_object_meta_update(sub(obj, "metadata"), sub(old, "metadata")) + _spec_errors(obj)
     ),
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(NAME, column("Holder", at("spec", "holderIdentity"), "Who holds the lease."), AGE),
     allow_create_on_update=True,
     allow_unconditional_update=False,

@@ -7,11 +7,11 @@ import ipaddress
 from remuda.kube import names
 from remuda.kube.errors import duplicate, invalid_value, required, too_many
 
-from .. import objectmeta
-from ..strategy import Strategy
+from ..registry import object_meta
+from ..registry.printer_columns import AGE, NAME, at, column, few
+from ..registry.strategy import Strategy
 from . import checks
 from .checks import Errors, Obj, sub
-from .columns import AGE, NAME, at, column, few
 
 _CONTROLLERS = ("endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io")
 
@@ -25,7 +25,7 @@ def _default(obj: Obj) -> None:
 
 
 def _validate(obj: Obj, old: Obj | None = None) -> Errors:
-    errors = checks.meta_errors(obj, True, objectmeta.subdomain_name)
+    errors = checks.meta_errors(obj, True, object_meta.subdomain_name)
     kind = obj.get("addressType") or ""
     errors += checks.supported(kind, ("FQDN", "IPv4", "IPv6"), "addressType")
     errors += _port_errors(obj.get("ports") or [])
@@ -163,7 +163,7 @@ ENDPOINT_SLICE = Strategy(
     validate=_validate,
     validate_update=_update_errors,
     warnings=_warnings,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(
         NAME,
         column("AddressType", at("addressType"), "Kind of the addresses."),

@@ -8,11 +8,11 @@ import re
 from remuda.kube import names, selectors
 from remuda.kube.errors import forbidden_field, invalid_value, not_supported, required, too_long
 
-from .. import objectmeta
-from ..strategy import Strategy
+from ..registry import object_meta
+from ..registry.printer_columns import AGE, NAME, NONE, at, column, format_selector
+from ..registry.strategy import Strategy
 from . import checks
 from .checks import Errors, Obj, sub
-from .columns import AGE, NAME, NONE, at, column, format_selector
 from .storage import default_marked
 
 _CLASS = "kubernetes.io/ingress.class"
@@ -93,7 +93,7 @@ def _path_errors(each: Obj, path: str) -> Errors:
 
 def _ingress_errors(obj: Obj) -> Errors:
     spec = sub(obj, "spec")
-    errors = checks.meta_errors(obj, True, objectmeta.subdomain_name)
+    errors = checks.meta_errors(obj, True, object_meta.subdomain_name)
     rules = spec.get("rules") or []
     if not rules and spec.get("defaultBackend") is None:
         errors.append(invalid_value("spec", rules or None, "either `defaultBackend` or `rules` must be specified"))
@@ -176,7 +176,7 @@ INGRESS = Strategy(
     prepare_for_status_update=checks.keep_spec,
     validate_status_update=_ingress_status_errors,
     warnings=_ingress_warnings,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(
         NAME,
         column("Class", at("spec", "ingressClassName", default=NONE), "Who serves it."),
@@ -197,7 +197,7 @@ def _default_class(obj: Obj) -> None:
 
 def _class_errors(obj: Obj) -> Errors:
     spec = sub(obj, "spec")
-    errors = checks.meta_errors(obj, False, objectmeta.subdomain_name)
+    errors = checks.meta_errors(obj, False, object_meta.subdomain_name)
     controller = spec.get("controller") or ""
     if len(controller) > 250:
         errors.append(too_long("spec.controller", 250))
@@ -239,7 +239,7 @@ INGRESS_CLASS = Strategy(
     default=_default_class,
     validate=_class_errors,
     validate_update=_class_update_errors,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(
         default_marked(("ingressclass.kubernetes.io/is-default-class",)),
         column("Controller", at("spec", "controller"), "Who serves ingresses of this class."),
@@ -352,9 +352,9 @@ def _policy_errors(obj: Obj, known: list[str]) -> Errors:
 
 NETWORK_POLICY = Strategy(
     default=_default_policy,
-    validate=lambda obj: checks.meta_errors(obj, True, objectmeta.subdomain_name) + _policy_errors(obj, []),
+    validate=lambda obj: checks.meta_errors(obj, True, object_meta.subdomain_name) + _policy_errors(obj, []),
     validate_update=lambda obj, old: checks.meta_update_errors(obj, old) + _policy_errors(obj, _known_ranges(sub(old, "spec"))),
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(
         NAME,
         column("Pod-Selector", lambda obj: format_selector(sub(obj, "spec").get("podSelector") or {}), "Pods it is about."),

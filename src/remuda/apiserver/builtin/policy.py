@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from remuda.kube import names, selectors
+from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import invalid_value, not_supported
-from remuda.kube.jsonio import dumps_text
 
-from ..strategy import Strategy
+from ..registry.printer_columns import AGE, NAME, at, column, number
+from ..registry.strategy import Strategy
 from . import checks
 from .checks import Errors, Obj, sub
-from .columns import AGE, NAME, at, column, number
 
 
 def _errors(obj: Obj, old: Obj | None = None) -> Errors:

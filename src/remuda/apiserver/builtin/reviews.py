@@ -5,7 +5,7 @@ from __future__ import annotations
 from remuda.kube import names
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value, required
 
-from ..strategy import Strategy
+from ..registry.strategy import Strategy
 from .checks import Errors, Obj, qualified, sub
 
 

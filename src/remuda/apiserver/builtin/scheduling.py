@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from remuda.kube.errors import forbidden_field
 
-from .. import objectmeta
-from ..strategy import Strategy
+from ..registry import object_meta
+from ..registry.printer_columns import AGE, NAME, at, column, number
+from ..registry.strategy import Strategy
 from . import checks
 from .checks import Errors, Obj, sub
-from .columns import AGE, NAME, at, column, number
 
 _HIGHEST = 1_000_000_000
 _SYSTEM = {"system-node-critical": 2 * _HIGHEST + 1000, "system-cluster-critical": 2 * _HIGHEST}
@@ -29,7 +29,7 @@ def _system_problem(name: str, obj: Obj) -> str:
 
 
 def _validate(obj: Obj) -> Errors:
-    errors = checks.meta_errors(obj, False, objectmeta.subdomain_name)
+    errors = checks.meta_errors(obj, False, object_meta.subdomain_name)
     name = sub(obj, "metadata").get("name") or ""
     if name.startswith("system-"):
         problem = _system_problem(name, obj)
@@ -60,7 +60,7 @@ PRIORITY_CLASS = Strategy(
     prepare_for_create=_prepare_for_create,
     validate=_validate,
     validate_update=_validate_update,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(
         NAME,
         number("Value", at("value", default=0), "The priority itself."),

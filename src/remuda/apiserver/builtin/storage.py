@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import Verbatim, duplicate, forbidden_field, invalid_value, not_supported, required, too_long
-from remuda.kube.jsonio import dumps_text
 
-from .. import objectmeta
-from ..strategy import Column, Strategy
+from ..registry import object_meta
+from ..registry.printer_columns import AGE, NAME, NONE, UNSET, at, column, length, number
+from ..registry.strategy import Column, Strategy
 from . import checks
 from .checks import Errors, Obj, sub
-from .columns import AGE, NAME, NONE, UNSET, at, column, length, number
-from .core.pod_volumes import csi_driver_errors
+from .pods.volumes import csi_driver_errors
 
 _DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 
@@ -36,7 +36,7 @@ def _parameter_errors(parameters: dict[str, str]) -> Errors:
 
 
 def _class_errors(obj: Obj) -> Errors:
-    errors = checks.meta_errors(obj, False, objectmeta.subdomain_name)
+    errors = checks.meta_errors(obj, False, object_meta.subdomain_name)
     provisioner = obj.get("provisioner") or ""
     errors += checks.qualified(provisioner.lower(), "provisioner") if provisioner else [required("provisioner")]
     errors += _parameter_errors(obj.get("parameters") or {})
@@ -88,7 +88,7 @@ STORAGE_CLASS = Strategy(
     default=_default_class,
     validate=_class_errors,
     validate_update=_class_update_errors,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(
         default_marked(_DEFAULT_CLASS),
         column("Provisioner", at("provisioner"), "Who makes the volumes."),
@@ -101,7 +101,7 @@ STORAGE_CLASS = Strategy(
 
 
 def _node_errors(obj: Obj) -> Errors:
-    errors = checks.meta_errors(obj, False, objectmeta.subdomain_name)
+    errors = checks.meta_errors(obj, False, object_meta.subdomain_name)
     seen: set[str] = set()
     for index, driver in enumerate(sub(obj, "spec").get("drivers") or ()):
         path, name, node = f"spec.drivers[{index}]", driver.get("name") or "", driver.get("nodeID") or ""
@@ -125,7 +125,7 @@ def _node_errors(obj: Obj) -> Errors:
 CSI_NODE = Strategy(
     validate=_node_errors,
     validate_update=lambda obj, old: _node_errors(obj),
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(NAME, number("Drivers", length("spec", "drivers"), "Drivers on the node."), AGE),
     allow_unconditional_update=False,
 )
@@ -215,9 +215,9 @@ CSI_DRIVER = Strategy(
     default=_default_driver,
     warnings=_driver_warnings,
     prepare_for_update=_prepare_driver_update,
-    validate=lambda obj: checks.meta_errors(obj, False, objectmeta.subdomain_name) + _driver_spec_errors(obj),
+    validate=lambda obj: checks.meta_errors(obj, False, object_meta.subdomain_name) + _driver_spec_errors(obj),
     validate_update=_driver_update_errors,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(
         NAME,
         _flag("AttachRequired", "attachRequired", True, "Whether volumes are attached before they are mounted."),
@@ -234,7 +234,7 @@ CSI_DRIVER = Strategy(
 
 def _attachment_errors(obj: Obj) -> Errors:
     spec = sub(obj, "spec")
-    errors = checks.meta_errors(obj, False, objectmeta.subdomain_name)
+    errors = checks.meta_errors(obj, False, object_meta.subdomain_name)
     errors += csi_driver_errors(spec.get("attacher") or "", "spec.attacher")
     source = sub(spec, "source")
     name, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
@@ -277,7 +277,7 @@ VOLUME_ATTACHMENT = Strategy(
     validate_update=_attachment_update_errors,
     prepare_for_status_update=checks.keep_spec,
     validate_status_update=_attachment_update_errors,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(
         NAME,
         Column("Attacher", "string", "Driver that attaches the volume.", at("spec", "attacher"), "name"),

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from remuda.kube import selectors
 from remuda.kube.errors import forbidden_field, invalid_value, not_supported, required
 
+from ..registry.printer_columns import format_selector as format_selector
 from . import checks
 from .checks import Errors, Obj, shown_selector, sub
-from .columns import format_selector as format_selector
-from .core.pod_warnings import hostname_warnings as hostname_warnings
-from .core.pod_warnings import template_warnings as template_warnings
-from .core.podspec import template_errors
+from .pods.spec import template_errors
+from .pods.warnings import hostname_warnings as hostname_warnings
+from .pods.warnings import template_warnings as template_warnings
 
 HOSTNAMES = "Pod names and hostnames"
 

@@ -4,7 +4,7 @@ Source text is tokenized (`lexer`), parsed with macros expanded (`parser`, `macr
 `signatures`) against types from OpenAPI schemas (`schematypes`), and planned as closures (`planner`, `selections`,
 `loops`, `calls`) over plain Python data (`values`, `views`). What an expression may cost is estimated from the schema
 (`estimate`) and counted while it runs. `validations` runs all rules of a schema over an object; which rules a CRD
-may bring is for :mod:`remuda.apiserver.crd.celrules`.
+may bring is for :mod:`remuda.apiserver.crd.cel_rules`.
 
     rule = compile_rule("self.replicas <= self.max", schema)
     rule.evaluate({"replicas": 3, "max": 5}, None, Budget())
@@ -12,8 +12,23 @@ may bring is for :mod:`remuda.apiserver.crd.celrules`.
 
 from __future__ import annotations
 
-from .admissionvars import MATCH_CONDITION_VARIABLES, NAMESPACE, POLICY_VARIABLES, REQUEST
-from .celtypes import (
+from .admission_variables import MATCH_CONDITION_VARIABLES, NAMESPACE, POLICY_VARIABLES, REQUEST
+from .errors import CelError, CompileError, CostExceeded, EvalError
+from .library.kubernetes import Authorizer, AuthorizerValue, Check, Decision
+from .programs import (
+    MATCH_CONDITIONS_BUDGET,
+    RUNTIME_BUDGET,
+    Budget,
+    BudgetExceeded,
+    CompiledCondition,
+    CompiledMessage,
+    CompiledRule,
+    compile_condition,
+    compile_message,
+    compile_rule,
+)
+from .schema_types import SchemaNode, escape, node_for, unescape
+from .static_types import (
     AUTHORIZER,
     BOOL,
     BYTES,
@@ -30,22 +45,7 @@ from .celtypes import (
     optional_of,
     struct,
 )
-from .errors import CelError, CompileError, CostExceeded, EvalError
-from .kubelib import Authorizer, AuthorizerValue, Check, Decision
-from .programs import (
-    MATCH_CONDITIONS_BUDGET,
-    RUNTIME_BUDGET,
-    Budget,
-    BudgetExceeded,
-    CompiledCondition,
-    CompiledMessage,
-    CompiledRule,
-    compile_condition,
-    compile_message,
-    compile_rule,
-)
-from .schematypes import SchemaNode, escape, node_for, unescape
-from .validations import RuleTree, compile_schema_rules, unchanged
+from .validation_rules import RuleTree, compile_schema_rules, unchanged
 
 __all__ = [
     "AUTHORIZER",

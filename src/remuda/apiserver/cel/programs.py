@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from .celtypes import BOOL, STRING, CelType, optional_of
-from .checker import check
+from .compiler.checker import check
+from .compiler.cost_estimate import estimate_cost
+from .compiler.literals import check_literals
+from .compiler.parser import parse
+from .compiler.planner import Planner
+from .compiler.plans import COST, Fn
+from .compiler.syntax_tree import Call, Comprehension, Expr, Ident, ListExpr, MapExpr, Select
 from .errors import CelError, CompileError, CostExceeded, EvalError, Issues
-from .estimate import estimate_cost
-from .literals import check_literals
-from .parser import parse
-from .planner import Planner
-from .plans import COST, Fn
-from .schematypes import Resolve, Schema, SchemaNode, node_for
-from .syntax import Call, Comprehension, Expr, Ident, ListExpr, MapExpr, Select
+from .schema_types import Resolve, Schema, SchemaNode, node_for
+from .static_types import BOOL, STRING, CelType, optional_of
 from .values import NONE, Value, some
 from .views import converter
 

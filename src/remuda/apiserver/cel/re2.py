@@ -1,7 +1,7 @@
 """Regular expressions with RE2's promise: time linear in the text, whatever the pattern.
 
 Python's `re` backtracks and can take exponential time, so it only gets patterns (and text lengths) where that cannot
-hurt. Everything else runs on an automaton (:mod:`.automaton`). Patterns come from :mod:`.re2syntax`.
+hurt. Everything else runs on an automaton (:mod:`.re2_automaton`). Patterns come from :mod:`.re2_syntax`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from .. import effort
-from .automaton import MAX_PROGRAM, Machine, program_size
-from .re2syntax import Assert, Chars, Concat, Either, Regex, RegexError, Repeat, parse
+from ..limits import cost_budget
+from .re2_automaton import MAX_PROGRAM, Machine, program_size
+from .re2_syntax import Assert, Chars, Concat, Either, Regex, RegexError, Repeat, parse
 
 __all__ = ["Pattern", "RegexError", "compile_pattern"]
 
@@ -23,7 +23,7 @@ class Pattern:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        effort.spend(4 * len(source))
+        cost_budget.spend(4 * len(source))
         tree = parse(source)
         if program_size(tree) > MAX_PROGRAM:
             raise RegexError("expression too large", "")
@@ -34,7 +34,7 @@ class Pattern:
     def matches(self, text: str) -> bool:
         """Whether the pattern occurs anywhere in the text."""
         if self._quick is not None and self._is_cheap(text):
-            effort.spend(len(text) // 8)
+            cost_budget.spend(len(text) // 8)
             return self._quick.search(text) is not None
         return self._automaton().matches(text)
 
@@ -42,7 +42,7 @@ class Pattern:
         """Where the leftmost match is."""
         if self._quick is not None and self._is_cheap(text):
             found = self._quick.search(text, start)
-            effort.spend(1 + ((found.end() if found is not None else len(text)) - start) // 8)
+            cost_budget.spend(1 + ((found.end() if found is not None else len(text)) - start) // 8)
             return found.span() if found is not None else None
         return self._automaton().find(text, start)
 

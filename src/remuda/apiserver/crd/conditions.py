@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from remuda.kube.errors import FieldError, aggregate_text, go_quote, invalid_value
 
-from .names import accepted_names, decide_names
-from .shapes import Obj, dict_of, list_of, schema_of
+from .accepted_names import accepted_names, decide_names
+from .internal_version import Obj, dict_of, list_of, schema_of
 
 ESTABLISHED = "Established"
 NAMES_ACCEPTED = "NamesAccepted"

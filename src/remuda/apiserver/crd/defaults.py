@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .shapes import Obj, dict_of, list_of
+from .internal_version import Obj, dict_of, list_of
 
 WEBHOOK_PORT = 443
 

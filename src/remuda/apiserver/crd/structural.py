@@ -11,7 +11,7 @@ from typing import Any
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value, required
 
 from ..cel import re2
-from .shapes import Obj, dict_of, list_of, set_fields
+from .internal_version import Obj, dict_of, list_of, set_fields
 
 _ROOT, _ITEM, _FIELD = "root", "item", "field"
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]

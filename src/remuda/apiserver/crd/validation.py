@@ -1,8 +1,8 @@
 """Everything kube-apiserver checks on a CustomResourceDefinition itself, in its order and words.
 
-Schemas are :mod:`.structural`, :mod:`.schemarules` and :mod:`.defaultrules`; here is the rest: names, versions, subresources,
-conversion (:mod:`.webhooks`), how it is served (:mod:`.parts`), stored versions, and what an update may not change. Metadata is
-checked by the verbs.
+Schemas are :mod:`.structural`, :mod:`.schema_rules` and :mod:`.default_rules`; here is the rest: names, versions, subresources,
+conversion (:mod:`.conversion_rules`), how it is served (:mod:`.spec_rules`), stored versions, and what an update may not
+change. Metadata is checked by the verbs.
 """
 
 from __future__ import annotations
@@ -11,24 +11,29 @@ from dataclasses import replace
 from typing import Any
 
 from remuda.kube import names as rules
-from remuda.kube.errors import (
-    FieldError,
-    forbidden_field,
-    invalid_value,
-    not_supported,
-    required,
-)
+from remuda.kube.errors import FieldError, forbidden_field, invalid_value, not_supported, required
 
-from .. import effort
-from ..objectmeta import IMMUTABLE
+from ..limits import cost_budget
+from ..registry.object_meta import IMMUTABLE
 from ..schema.formats import recognised
-from . import celrules, parts, schemarules, webhooks
+from . import cel_rules, conversion_rules, schema_rules, spec_rules
 from .conditions import approval_state, is_protected_group
-from .defaultrules import default_errors
-from .schemarules import Options
-from .shapes import Internal, Obj, dict_of, internal, list_of, schema_of, set_fields, shown_schema, shown_text, shown_versions
+from .default_rules import default_errors
+from .internal_version import (
+    Internal,
+    Obj,
+    dict_of,
+    internal,
+    list_of,
+    schema_of,
+    set_fields,
+    shown_schema,
+    shown_text,
+    shown_versions,
+)
+from .ratcheting import schemas, update_options
+from .schema_rules import Options
 from .structural import conversion_problem, every_schema, structural_errors
-from .updates import schemas, update_options
 
 Errors = list[FieldError]
 
@@ -48,12 +53,12 @@ def name_problems(crd: Obj) -> list[str]:
 
 
 def validate(crd: Obj) -> Errors:
-    with effort.BOUNDED:
+    with cost_budget.BOUNDED:
         return _validate(crd)
 
 
 def validate_update(crd: Obj, old: Obj) -> Errors:
-    with effort.BOUNDED:
+    with cost_budget.BOUNDED:
         return _validate_update(crd, old)
 
 
@@ -136,16 +141,16 @@ def _spec_errors(form: Internal, options: Options) -> Errors:
     first = form.versions[0].get("name") if form.versions else ""
     unchanged = first in options.unchanged_versions
     errors += _schema_errors(form.validation, "spec.validation", status, options, demands_structure, unchanged)
-    errors += parts.subresource_errors(form.subresources, "spec.subresources")
+    errors += spec_rules.subresource_errors(form.subresources, "spec.subresources")
     for index, column in enumerate(form.columns):
-        errors += parts.column_errors(dict_of(column), f"spec.additionalPrinterColumns[{index}]")
+        errors += spec_rules.column_errors(dict_of(column), f"spec.additionalPrinterColumns[{index}]")
     if form.selectable:
-        errors += parts.top_selectable_errors(form, options)
+        errors += spec_rules.top_selectable_errors(form, options)
     conversion = dict_of(spec.get("conversion"))
     if preserve and conversion and conversion.get("strategy") != "None":
         why = "must be None if spec.preserveUnknownFields is true"
         errors.append(invalid_value("spec.conversion.strategy", conversion.get("strategy") or "", why))
-    return errors + webhooks.conversion_errors(spec.get("conversion"), options)
+    return errors + conversion_rules.conversion_errors(spec.get("conversion"), options)
 
 
 def _has_extensions(schema: Obj) -> bool:
@@ -203,9 +208,9 @@ def _version_errors(form: Internal, options: Options, structural: bool) -> Error
         status = _has_status(_subresources_of(form, name))
         unchanged = name in options.unchanged_versions
         errors += _schema_errors(version.get("schema"), f"{path}.schema", status, options, structural, unchanged)
-        errors += parts.subresource_errors(own, f"{path}.subresources")
+        errors += spec_rules.subresource_errors(own, f"{path}.subresources")
         for position, column in enumerate(list_of(version.get("additionalPrinterColumns"))):
-            errors += parts.column_errors(dict_of(column), f"{path}.additionalPrinterColumns[{position}]")
+            errors += spec_rules.column_errors(dict_of(column), f"{path}.additionalPrinterColumns[{position}]")
         fields = list_of(version.get("selectableFields"))
         if fields:
             schema = schema_of(version.get("schema"))
@@ -214,9 +219,9 @@ def _version_errors(form: Internal, options: Options, structural: bool) -> Error
                 errors.append(invalid_value(f"{path}.selectableFields", "", why))
             elif problem := conversion_problem(schema):
                 errors.append(invalid_value(f"{path}.schema.openAPIV3Schema", "", problem))
-                errors += parts.unreadable_selectable_errors(fields, f"{path}.selectableFields")
+                errors += spec_rules.unreadable_selectable_errors(fields, f"{path}.selectableFields")
             else:
-                errors += parts.selectable_errors(fields, schema, f"{path}.selectableFields", options, name)
+                errors += spec_rules.selectable_errors(fields, schema, f"{path}.selectableFields", options, name)
     names = [version.get("name") for version in form.versions]
     if len(set(names)) != len(names):
         why = "must contain unique version names"
@@ -308,7 +313,7 @@ def _schema_errors(holder: Any, path: str, status: bool, options: Options, struc
     errors = _root_errors(schema, path) if status else []
     if schema.get("nullable"):
         errors.append(forbidden_field(f"{path}.nullable", "nullable cannot be true at the root"))
-    context: celrules.Context | None = None
+    context: cel_rules.Context | None = None
     unreadable: Errors = []
     if structural:
         problem = conversion_problem(schema)
@@ -317,13 +322,13 @@ def _schema_errors(holder: Any, path: str, status: bool, options: Options, struc
         else:
             found = structural_errors(schema, path) or default_errors(schema, path, options.pruned_defaults)
             errors += found
-            context = None if found else celrules.Context.root(schema)
+            context = None if found else cel_rules.Context.root(schema)
     if unchanged:
         options = replace(options, ignore_rule_cost=True)
-    errors += schemarules.schema_errors(schema, path, options, context)
+    errors += schema_rules.schema_errors(schema, path, options, context)
     if not errors:
         errors = unreadable
-    return errors + (celrules.total_errors(context, path) if context is not None else [])
+    return errors + (cel_rules.total_errors(context, path) if context is not None else [])
 
 
 def _root_errors(schema: Obj, path: str) -> Errors:

@@ -12,34 +12,36 @@ from typing import Any
 
 from aiohttp import web
 
-from remuda.kube import errors, jsonio
+from remuda.kube import errors
+from remuda.kube.authorization.actions import Action, forbidden_action
+from remuda.kube.authorization.rbac import Permitted
+from remuda.kube.authorization.users import NOBODY, User
 from remuda.kube.clock import yield_to_loop
+from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
 from remuda.kube.names import path_segment_problems
 
-from .. import attribution
-from ..api import Api
 from ..apply import manager_from_user_agent
-from ..authn import Chain, Credentials, anonymous_allowed, impersonation
-from ..authz import Action, forbidden_action
-from ..authz.rbac import Permitted
-from ..calls import Call, ListOptions
-from ..entries import Entry
-from ..flow import Flow
-from ..metrics import Metrics
-from ..partly import Partly, Sight
-from ..selection import SLICE, Selection
-from ..serving import no_such_subresource, served
-from ..shapes import MetadataShape, TableShape, check_metadata_form
-from ..subresources import Ask, Subresources
-from ..users import NOBODY, User
-from ..verbs import create, delete, deletecollection, get, patch, update, watch
+from ..auth import impersonation
+from ..auth.authenticator import Chain, Credentials, anonymous_allowed
+from ..cache.entries import Entry
+from ..limits.flow_control import Flow
+from ..registry.served import no_such_subresource, served
+from ..storage import attribution
+from ..verbs import create, delete, delete_collection, get, patch, update, watch
 from ..verbs import list as listing
-from ..watching import ERROR, JSON, Feeds, Marked, Shape, framed
-from . import lists, negotiation, options, paths, reading, responses
+from ..verbs.call import Call, ListOptions
+from ..verbs.context import Api
+from ..verbs.subresources import Ask, Subresources
+from ..watch.filtered_list import Partly, Sight
+from ..watch.selection import SLICE, Selection
+from ..watch.watchers import ERROR, JSON, Feeds, Marked, Shape, framed
+from . import list_bodies, negotiation, paths, query_options, request_bodies, responses
 from .listener import Connection
+from .metrics import Metrics
 from .negotiation import Output
-from .watchstream import WatchStream
+from .tables import MetadataShape, TableShape, check_metadata_form
+from .watch_stream import WatchStream
 
 logger = logging.getLogger(__name__)
 Obj = dict[str, Any]
@@ -89,7 +91,7 @@ class Handler:
             request[WHO] = (asker, user)
             only = self._authorize(target, user)
             if request.method != "GET":
-                reading.begin(request, self.flow.bodies, user.name)
+                request_bodies.begin(request, self.flow.bodies, user.name)
             if self.api.cache.shared:
                 known = target
                 response = await self.api.surely(lambda: self._respond(request, known, user, only))
@@ -112,7 +114,7 @@ class Handler:
             response = responses.error(errors.internal("the server met an error of its own; its log has the details"), request)
         finally:
             if request.method != "GET":
-                reading.end(request)
+                request_bodies.end(request)
         if self.stopping and not response.prepared:
             # The client must not send its next request here.
             response.force_close()
@@ -235,7 +237,7 @@ class Handler:
 
     async def _list(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
         output = negotiation.negotiate(request.headers.get("Accept", ""), True)
-        listed = options.list_options(target.query)
+        listed = query_options.list_options(target.query)
         size = len(call.version.resource.bucket.entries)
         if size > _LARGE and not (0 < listed.limit <= _LARGE):
             async with self.flow.lists.seat(call.user.name):
@@ -254,9 +256,9 @@ class Handler:
             data = await MetadataShape(output.table_version).page(version, page)
         else:
             pretty = responses.wants_pretty(request, target.query)
-            if output.media_type == negotiation.JSON and not pretty and lists.is_large(version, page):
-                return responses.stream(request, lists.pieces(version, page, self.flow.pieces))
-            data = await lists.body(version, page)
+            if output.media_type == negotiation.JSON and not pretty and list_bodies.is_large(version, page):
+                return responses.stream(request, list_bodies.pieces(version, page, self.flow.pieces))
+            data = await list_bodies.body(version, page)
         return await responses.body(request, data, 200, output.media_type, responses.wants_pretty(request, target.query))
 
     async def _create(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
@@ -264,7 +266,7 @@ class Handler:
             raise errors.method_not_allowed()
         output = negotiation.negotiate(request.headers.get("Accept", ""), False)
         self._write_options(request, target, call, "CreateOptions")
-        raw, duplicates = await reading.read_object(request, call)
+        raw, duplicates = await request_bodies.read_object(request, call)
         if call.version.resource.virtual:
             answer = await self.subresources.review(call, Ask(raw, duplicates))
             return await responses.body(request, jsonio.dumps(answer.body) + b"\n", answer.status, output.media_type)
@@ -277,7 +279,7 @@ class Handler:
             raise errors.method_not_allowed()
         output = negotiation.negotiate(request.headers.get("Accept", ""), False)
         self._write_options(request, target, call, "UpdateOptions")
-        raw, duplicates = await reading.read_object(request, call)
+        raw, duplicates = await request_bodies.read_object(request, call)
         async with self.flow.writes.seat(call.user.name):
             outcome = await update.update(self.api, call, raw, duplicates)
         return await self.answer(request, target, call, outcome.entry, output, 201 if outcome.created else 200)
@@ -291,18 +293,18 @@ class Handler:
             raise patch.unsupported_type(accepted)
         output = negotiation.negotiate(request.headers.get("Accept", ""), False)
         self._write_options(request, target, call, "PatchOptions")
-        data = await reading.read_limited(request)
+        data = await request_bodies.read_limited(request)
         found = patch.option_errors(call, content_type)
         if found:
             raise errors.invalid("meta.k8s.io", "PatchOptions", "", found)
-        body, duplicates = await reading.parse_patch(data, content_type)
+        body, duplicates = await request_bodies.parse_patch(data, content_type)
         async with self.flow.writes.seat(call.user.name):
             outcome = await patch.patch(self.api, call, body, content_type, duplicates)
         return await self.answer(request, target, call, outcome.entry, output, 201 if outcome.created else 200)
 
     async def _delete(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
         output = negotiation.negotiate(request.headers.get("Accept", ""), False)
-        chosen, call.dry_run = options.delete_options(target.query, await self._delete_body(request))
+        chosen, call.dry_run = query_options.delete_options(target.query, await self._delete_body(request))
         async with self.flow.writes.seat(call.user.name):
             deletion = await delete.delete(self.api, call, chosen)
         if deletion.done and not call.version.resource.shows_deleted:
@@ -319,23 +321,23 @@ class Handler:
 
     async def _deletecollection(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
         output = negotiation.negotiate(request.headers.get("Accept", ""), True)
-        listed = options.list_options(target.query)
-        chosen, call.dry_run = options.delete_options(target.query, await self._delete_body(request))
+        listed = query_options.list_options(target.query)
+        chosen, call.dry_run = query_options.delete_options(target.query, await self._delete_body(request))
         async with self.flow.writes.seat(call.user.name):
-            page = await deletecollection.delete_collection(self.api, call, listed, chosen)
-        return await responses.body(request, await lists.body(call.version, page), 200, output.media_type)
+            page = await delete_collection.delete_collection(self.api, call, listed, chosen)
+        return await responses.body(request, await list_bodies.body(call.version, page), 200, output.media_type)
 
     async def _delete_body(self, request: web.BaseRequest) -> Any:
-        data = await reading.read_limited(request) if reading.has_body(request) else b""
+        data = await request_bodies.read_limited(request) if request_bodies.has_body(request) else b""
         if not data:
             return None
-        return await reading.read_delete_options(data, request.headers.get("Content-Type", ""))
+        return await request_bodies.read_delete_options(data, request.headers.get("Content-Type", ""))
 
     # --- watch ---------------------------------------------------------------------------------------------------------
 
     async def _watch(self, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
         output = negotiation.negotiate_stream(request.headers.get("Accept", ""))
-        listed = options.list_options(target.query)
+        listed = query_options.list_options(target.query)
         selection = watch.selection_of(call, listed)
         stream = WatchStream(call.version, self._shape(target, output))
         try:
@@ -407,7 +409,7 @@ class Handler:
     # --- shared --------------------------------------------------------------------------------------------------------
 
     def _write_options(self, request: web.BaseRequest, target: paths.Target, call: Call, kind: str) -> None:
-        found = options.WriteOptions(target.query, kind)
+        found = query_options.WriteOptions(target.query, kind)
         call.dry_run = found.dry_run
         call.field_manager = found.field_manager
         call.field_validation = found.field_validation

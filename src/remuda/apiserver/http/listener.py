@@ -1,4 +1,4 @@
-"""The TLS listener: certificates and connections. What a request means is its handler's business, and :mod:`.accepting` has the
+"""The TLS listener: certificates and connections. What a request means is its handler's business, and :mod:`.acceptor` has the
 sockets.
 
 One module for every door of Remuda: the API server opens it with its own handler, a gateway may put more in front. Client
@@ -15,11 +15,11 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
-from remuda.kube import misreading, tls
 from remuda.kube.clock import SYSTEM_CLOCK, deadline
+from remuda.kube.network import tls, unreadable
 
-from .accepting import Acceptor
-from .seats import Seat
+from ..limits.caller_caps import Seat
+from .acceptor import Acceptor
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -47,7 +47,7 @@ class Watchman(Protocol):
         ...
 
 
-class Connection(misreading.Connection):
+class Connection(unreadable.Connection):
     """One client connection; it remembers what its handshake said, and who wants to know when it ends."""
 
     def __init__(self, *args: Any, watchman: Watchman | None = None, seat: Seat | None = None, **kwargs: Any) -> None:

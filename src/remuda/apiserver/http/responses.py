@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from remuda.kube import jsonio, yamlio
 from remuda.kube.clock import yield_to_loop
+from remuda.kube.encoding import jsonio, yamlio
 from remuda.kube.errors import ApiError
 
-from ..admission.warnings import warning_headers
-from . import compressing
+from . import compression
 from .negotiation import JSON, YAML, error_type
+from .warnings import warning_headers
 
 _JSON_HEADERS = {"Content-Type": JSON, "Cache-Control": "no-cache, private"}
 # kube-apiserver compresses from here on; below it costs more than it saves.
@@ -74,7 +74,7 @@ async def body(
     if media_type != JSON:
         response.headers["Content-Type"] = media_type
     if len(data) >= GZIP_FROM and _takes_gzip(request.headers.get("Accept-Encoding", "")):
-        response.body = compressing.gzip_pieces(data) if len(data) >= _THREAD_FROM else compressing.gzip(data)
+        response.body = compression.gzip_pieces(data) if len(data) >= _THREAD_FROM else compression.gzip(data)
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Vary"] = "Accept-Encoding"
     elif len(data) >= _SLICED_FROM:
@@ -90,7 +90,7 @@ def stream(request: web.BaseRequest, pieces: AsyncIterator[bytes]) -> web.Respon
     """A large body of JSON that is made as it is sent."""
     response = plain(b"")
     if _takes_gzip(request.headers.get("Accept-Encoding", "")):
-        pieces = compressing.gzip_stream(pieces)
+        pieces = compression.gzip_stream(pieces)
         response.headers["Content-Encoding"] = "gzip"
         response.headers["Vary"] = "Accept-Encoding"
     response.body = pieces

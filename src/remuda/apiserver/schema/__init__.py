@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .cleaning import DecodeError
 from .compiler import CompiledSchema, compile_schema
-from .ratchet import Correlated
+from .correlated_values import Correlated
+from .pruning import DecodeError
 
 __all__ = ["CompiledSchema", "Correlated", "DecodeError", "compile_schema"]

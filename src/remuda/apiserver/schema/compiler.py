@@ -1,7 +1,7 @@
 """A schema made ready: decode, default and validate objects of one CRD version.
 
 :func:`compile_schema` is cheap enough to call whenever a CRD changes; its parts are compiled at first use. What is in
-order is recognised by the quick checks of :mod:`.checks`; everything else goes through the careful modules, whose findings
+order is recognised by the quick checks of :mod:`.quick_checks`; everything else goes through the careful modules, whose findings
 match kube-apiserver's to the letter.
 """
 
@@ -11,13 +11,13 @@ from typing import Any
 
 from remuda.kube.errors import FieldError, invalid_value
 
-from .. import effort
-from . import cleaning, lists, typedmeta, values
-from .checks import Check, ShapeChecks, ValueChecks
-from .cleaning import DecodeError
+from ..limits import cost_budget
+from . import list_types, metadata_coercion, pruning, validation
+from .correlated_values import Correlated
 from .defaults import prune_defaults
 from .node import Node, Obj, Resolve, build
-from .ratchet import Correlated
+from .pruning import DecodeError
+from .quick_checks import Check, ShapeChecks, ValueChecks
 
 TOO_DEEP = "exceeded max depth"
 
@@ -38,7 +38,7 @@ class CompiledSchema:
             prune_defaults(self.node, resource)
         self._shape: Check | None = None
         self._values: Check | None = None
-        self._fill: cleaning.Fill | None = None
+        self._fill: pruning.Fill | None = None
         self._fill_made = False
 
     # --- decoding --------------------------------------------------------------------------------------------------
@@ -53,8 +53,8 @@ class CompiledSchema:
             unknown: list[str] = []
             if self.resource and "metadata" in obj:
                 try:
-                    obj["metadata"], unknown = typedmeta.decode_meta(obj["metadata"], "metadata", drop_invalid)
-                except typedmeta.MetaError as error:
+                    obj["metadata"], unknown = metadata_coercion.decode_meta(obj["metadata"], "metadata", drop_invalid)
+                except metadata_coercion.MetaError as error:
                     raise DecodeError(str(error)) from None
             return unknown + self._clean(obj, drop_invalid)
         except RecursionError:
@@ -67,12 +67,12 @@ class CompiledSchema:
         if self._shape(obj):
             return []
         unknown: list[str] = []
-        cleaning.prune(obj, self.node, unknown, "", self.resource)
-        cleaning.drop_nulls(obj, self.node)
-        cleaning.settle_unknown(obj, self.node)
+        pruning.prune(obj, self.node, unknown, "", self.resource)
+        pruning.drop_nulls(obj, self.node)
+        pruning.settle_unknown(obj, self.node)
         unknown.sort()
         more: list[str] = []
-        error = cleaning.coerce(obj, self.node, more, "", drop_invalid)
+        error = pruning.coerce(obj, self.node, more, "", drop_invalid)
         if error is not None:
             raise DecodeError(str(error))
         return unknown + sorted(more)
@@ -80,22 +80,22 @@ class CompiledSchema:
     def prune(self, obj: Obj) -> tuple[Obj, list[str]]:
         """Drop unknown fields only; the paths are sorted."""
         unknown: list[str] = []
-        cleaning.prune(obj, self.node, unknown, "", self.resource)
+        pruning.prune(obj, self.node, unknown, "", self.resource)
         return obj, sorted(unknown)
 
     def default(self, obj: Obj) -> None:
         if not self._fill_made:
-            self._fill = cleaning.filler(self.node)
+            self._fill = pruning.filler(self.node)
             self._fill_made = True
         if self._fill is not None:
-            with effort.BOUNDED:
+            with cost_budget.BOUNDED:
                 self._fill(obj)
 
     # --- validation ------------------------------------------------------------------------------------------------
 
     def is_valid(self, value: Any) -> bool:
         """A quick answer: True is certain, False means that somebody has to look closer."""
-        with effort.BOUNDED:
+        with cost_budget.BOUNDED:
             if self._values is None:
                 self._values = ValueChecks().of(self.node)
             try:
@@ -105,10 +105,10 @@ class CompiledSchema:
 
     def value_errors(self, value: Any, path: str = "", correlated: Correlated | None = None) -> list[FieldError]:
         try:
-            with effort.BOUNDED:
-                return values.errors_of(self.node, value, path, correlated)
+            with cost_budget.BOUNDED:
+                return validation.errors_of(self.node, value, path, correlated)
         except RecursionError:
-            return [invalid_value(path or values.NO_PATH, "", TOO_DEEP)]
+            return [invalid_value(path or validation.NO_PATH, "", TOO_DEEP)]
 
     def validate(self, value: Any, path: str = "") -> list[FieldError]:
         """Values, then embedded resources, then duplicates in lists."""
@@ -119,15 +119,15 @@ class CompiledSchema:
 
     def structure_errors(self, value: Any, path: str = "") -> list[FieldError]:
         try:
-            return lists.embedded_errors(value, self.node, path) + lists.list_errors(value, self.node, path)
+            return list_types.embedded_errors(value, self.node, path) + list_types.list_errors(value, self.node, path)
         except RecursionError:
             return []
 
     def list_errors(self, value: Any, path: str = "") -> list[FieldError]:
-        return lists.list_errors(value, self.node, path)
+        return list_types.list_errors(value, self.node, path)
 
     def embedded_errors(self, value: Any, path: str = "") -> list[FieldError]:
-        return lists.embedded_errors(value, self.node, path)
+        return list_types.embedded_errors(value, self.node, path)
 
     def correlate(self, value: Any, old: Any) -> Correlated:
         return Correlated(value, old, self.node)
@@ -137,15 +137,15 @@ class CompiledSchema:
         if self.is_valid(value):
             return []
         errors = self.value_errors(value, path, self.correlate(value, old))
-        errors += lists.embedded_errors(value, self.node, path)
-        if not lists.list_errors(old, self.node, path):
-            errors += lists.list_errors(value, self.node, path)
+        errors += list_types.embedded_errors(value, self.node, path)
+        if not list_types.list_errors(old, self.node, path):
+            errors += list_types.list_errors(value, self.node, path)
         return errors
 
     @staticmethod
     def settle(obj: Obj) -> None:
         """Last step before storing an object that is valid, but not by the quick answer: whole floats become integers."""
-        cleaning.settle_numbers(obj)
+        pruning.settle_numbers(obj)
 
     def admit(self, obj: Obj) -> tuple[list[str], list[FieldError]]:
         """Decode, default and validate in one go: the unknown fields and the errors."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.kube.jsonio import copy
+from remuda.kube.encoding.jsonio import copy
 
-from . import cleaning
+from . import pruning
 from .node import MISSING, Node
 
 
@@ -29,6 +29,6 @@ def pruned(node: Node) -> Any:
         return MISSING
     value = copy(node.default)
     unknown: list[str] = []
-    cleaning.prune(value, node, unknown, "", node.embedded)
-    cleaning.coerce(value, node, unknown, "", drop_invalid=True)
+    pruning.prune(value, node, unknown, "", node.embedded)
+    pruning.coerce(value, node, unknown, "", drop_invalid=True)
     return value

@@ -1,1 +1,7 @@
-"""The verbs of the API, one module each. All take an Api and a Call and work the same over HTTP and in-process."""
+"""The verbs of the API, one module each, and subresources (`subresources`, `scale`, `pod_subresources`).
+
+Every verb takes a `context.Api` (the services of a server) and a `call.Call` (one request) and is the same over HTTP and in
+process.
+Decoding by path and headers is `http/`; what a kind adds is its Strategy (`registry/strategy`).
+Begin with `context`, then `create` and `update.guaranteed_update`.
+"""

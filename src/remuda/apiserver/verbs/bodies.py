@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.kube import errors
+from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import go_quote, invalid_value
-from remuda.kube.jsonio import dumps_text
 from remuda.kube.objects import GroupVersionKind, dig
 
-from ..builtin import types
-from ..calls import IGNORE, STRICT, Call
-from ..resources import Version
+from ..registry.resources import Version
+from ..scheme import builtin_types
+from .call import IGNORE, STRICT, Call
 
 Obj = dict[str, Any]
 
@@ -138,10 +138,10 @@ _CORE = frozenset(("APIGroup", "APIGroupList", "APIResourceList", "APIVersions",
 
 def is_known(group: str, version: str, kind: str) -> bool:
     """Whether a kube-apiserver has a Go type of this name."""
-    if types.type_of(group, version, kind) is not None:
+    if builtin_types.type_of(group, version, kind) is not None:
         return True
     if kind in _EVERYWHERE:
-        return any((each.group, each.version) == (group, version) for each in types.kinds())
+        return any((each.group, each.version) == (group, version) for each in builtin_types.kinds())
     return (group, version) == ("", "v1") and kind in _CORE
 
 

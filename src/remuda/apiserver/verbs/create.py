@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from remuda.kube import errors, jsonio
+from remuda.kube import errors
+from remuda.kube.admission_attributes import CREATE, Attributes
+from remuda.kube.encoding import jsonio
 
-from ..admission import CREATE, Attributes
-from ..api import Api
-from ..calls import Call
-from ..entries import Entry, encode
-from ..guards import Taken
-from ..store import Check, Mismatch
+from ..cache.entries import Entry, encode
+from ..replicas.allocation_locks import Taken
+from ..storage.store import Check, Mismatch
 from . import bodies, metadata
+from .call import Call
+from .context import Api
 
 Obj = dict[str, Any]
 

@@ -10,17 +10,17 @@ import logging
 from typing import Any
 
 from remuda.kube import errors
+from remuda.kube.admission_attributes import DELETE, Attributes
 from remuda.kube.clock import parse_rfc3339, rfc3339
 from remuda.kube.errors import invalid_value, not_supported
 from remuda.kube.objects import with_metadata
 
-from ..admission import DELETE, Attributes
-from ..api import Api
-from ..builtin.core.pod import deletion_grace_seconds
-from ..calls import Call, DeleteOptions
+from ..builtin.pods.pod import deletion_grace_seconds
+from ..cache.entries import Entry, encode
 from ..crd.conditions import condition, with_condition
-from ..entries import Entry, encode
-from ..store import Mismatch
+from ..storage.store import Mismatch
+from .call import Call, DeleteOptions
+from .context import Api
 
 Obj = dict[str, Any]
 logger = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ def _is_crd(call: Call) -> bool:
 
 
 def _condemned(crd: Obj, now: str) -> Obj:
-    """A CRD waits for its objects to be gone; :mod:`remuda.kcm.crdcleanup` sees to that and removes the finalizer."""
+    """A CRD waits for its objects to be gone; :mod:`remuda.kcm.crd_finalizer` sees to that and removes the finalizer."""
     finalizers = crd["metadata"].get("finalizers") or []
     if CRD_CLEANUP not in finalizers:
         finalizers = [*finalizers, CRD_CLEANUP]

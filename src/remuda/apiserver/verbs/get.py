@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from remuda.kube import errors
 from remuda.kube.clock import deadline
-from remuda.kube.integers import IntegerError, parse_uint
+from remuda.kube.encoding.go_integers import IntegerError, parse_uint
 
-from ..api import Api
-from ..calls import Call
-from ..entries import Entry
+from ..cache.entries import Entry
+from .call import Call
+from .context import Api
 
 _WAIT_FOR_REVISION = 3.0
 

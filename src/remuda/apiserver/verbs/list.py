@@ -7,14 +7,15 @@ import binascii
 import posixpath
 from typing import Any
 
-from remuda.kube import errors, jsonio
+from remuda.kube import errors
+from remuda.kube.encoding import jsonio
 from remuda.kube.errors import FieldError, forbidden_field
 
-from ..api import Api
-from ..calls import Call, ListOptions
-from ..entries import Entry
-from ..selection import Selection, select
-from ..store import Compacted, FutureRevision
+from ..cache.entries import Entry
+from ..storage.store import Compacted, FutureRevision
+from ..watch.selection import Selection, select
+from .call import Call, ListOptions
+from .context import Api
 from .get import parse_revision, wait_for
 
 Obj = dict[str, Any]

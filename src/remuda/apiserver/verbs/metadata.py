@@ -8,10 +8,10 @@ from remuda.kube import errors
 from remuda.kube.clock import rfc3339
 from remuda.kube.errors import FieldError
 
-from ..api import Api
-from ..calls import Call
-from ..objectmeta import path_segment_name, validate_object_meta, validate_object_meta_update
-from ..resources import Version
+from ..registry.object_meta import path_segment_name, validate_object_meta, validate_object_meta_update
+from ..registry.resources import Version
+from .call import Call
+from .context import Api
 
 Obj = dict[str, Any]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.kube import errors
+from remuda.kube.encoding.jsonpatch import apply_patch as apply_json_patch
+from remuda.kube.encoding.mergepatch import apply_merge_patch, json_kind
 from remuda.kube.errors import FieldError, forbidden_field, required
-from remuda.kube.jsonpatch import apply_patch as apply_json_patch
-from remuda.kube.mergepatch import apply_merge_patch, json_kind
 
-from ..api import Api
-from ..apply.strategic import apply_strategic_patch
-from ..calls import Call
-from . import patchresult
+from ..apply.strategic_merge import apply_strategic_patch
+from . import patch_result
+from .call import Call
+from .context import Api
 from .update import Outcome, guaranteed_update
 
 Obj = dict[str, Any]
@@ -88,7 +88,7 @@ def patched(call: Call, live: Obj, body: Any, patch_type: str) -> Any:
 def read_patched(call: Call, live: Obj, body: Any, patch_type: str, duplicates: list[str] | None) -> Obj:
     """`live` with the patch applied, as a typed object of the request's own."""
     changed = patched(call, live, body, patch_type)
-    return patchresult.read(call, changed, duplicates or [], live, body if patch_type == STRATEGIC_MERGE_PATCH else None)
+    return patch_result.read(call, changed, duplicates or [], live, body if patch_type == STRATEGIC_MERGE_PATCH else None)
 
 
 def check_config(call: Call, config: Any) -> None:
@@ -108,7 +108,7 @@ async def apply(api: Api, call: Call, config: Any, duplicates: list[str] | None 
         merged = await version.managed(
             lambda fields: fields.on_apply(live, config, call.manager, bool(call.force), call.subresource)
         )
-        obj = patchresult.read_applied(call, live, merged, duplicates or [])
+        obj = patch_result.read_applied(call, live, merged, duplicates or [])
         if live is None:
             _refuse_known(call, obj["metadata"])
             obj["metadata"]["name"] = call.name

@@ -10,19 +10,20 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from remuda.kube import errors, jsonio
+from remuda.kube import errors
+from remuda.kube.admission_attributes import UPDATE, Attributes
+from remuda.kube.encoding import jsonio
+from remuda.kube.encoding.go_integers import IntegerError, parse_uint
 from remuda.kube.errors import invalid_value
-from remuda.kube.integers import IntegerError, parse_uint
 
-from ..admission import UPDATE, Attributes
-from ..api import Api
 from ..builtin.core import namespace as namespaces
-from ..calls import Call
-from ..entries import Entry, encode
-from ..guards import Taken
-from ..store import Mismatch
-from ..strategy import hearing
+from ..cache.entries import Entry, encode
+from ..registry.strategy import hearing
+from ..replicas.allocation_locks import Taken
+from ..storage.store import Mismatch
 from . import bodies, create, metadata
+from .call import Call
+from .context import Api
 from .delete import delete_companion
 
 Obj = dict[str, Any]

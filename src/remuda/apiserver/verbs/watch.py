@@ -1,4 +1,4 @@
-"""Watch: where a stream begins. The rest of its life is in :mod:`remuda.apiserver.watching`."""
+"""Watch: where a stream begins. The rest of its life is in :mod:`remuda.apiserver.watch.watchers`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from remuda.kube import errors
+from remuda.kube.authorization.rbac import Permitted
 
-from ..api import Api
-from ..authz.rbac import Permitted
-from ..buckets import Change
-from ..calls import Call, ListOptions
-from ..entries import Entry
-from ..resources import Version
-from ..selection import Selection, select
-from ..store import Compacted
-from ..watching import ADDED, DELETED, Feeds, Sink, Watcher, step
+from ..cache.entries import Entry
+from ..cache.resource_cache import Change
+from ..registry.resources import Version
+from ..storage.store import Compacted
+from ..watch.selection import Selection, select
+from ..watch.watchers import ADDED, DELETED, Feeds, Sink, Watcher, step
+from .call import Call, ListOptions
+from .context import Api
 from .get import asked_revision, wait_for
 from .list import option_errors
 

@@ -1,13 +1,13 @@
 """Admission of Cluster API's kinds: upstream's defaults and checks, as functions of one write.
 
-Each kind has a module with `default` and `validate`, written for v1beta2 and for the shapes of :mod:`remuda.runtime.admission`,
-which serves them in-process or as webhooks. They ask nobody and remember nothing.
+Each kind has a module with `default` and `validate`, written for v1beta2 and for the shapes of
+:mod:`remuda.runtime.admitted_types`, which serves them in-process or as webhooks. They ask nobody and remember nothing.
 """
 
 from __future__ import annotations
 
 from remuda.api.cluster_x_k8s_io import GROUP, VERSION
-from remuda.runtime.admission import AdmittedType, Convert, Default, Validate
+from remuda.runtime.admitted_types import AdmittedType, Convert, Default, Validate
 
 from . import cluster, machine, machinedeployment, machinedrainrule, machinehealthcheck, machineset
 

@@ -6,13 +6,13 @@ import ipaddress
 from collections.abc import Iterable
 from typing import Any
 
-from remuda.apiserver.admission import Attributes
+from remuda.kube.admission_attributes import Attributes
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value
 from remuda.kube.names import label_value_problems
 from remuda.kube.objects import dig
 
 from .reading import Obj, is_reference, items, text
-from .rules import Errors
+from .shared_rules import Errors
 
 NO_TOPOLOGY = "managed topologies (ClusterClass) are not supported: set spec.controlPlaneRef and spec.infrastructureRef instead"
 

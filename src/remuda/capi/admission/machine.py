@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from remuda.apiserver.admission import Attributes
+from remuda.kube.admission_attributes import Attributes
 from remuda.kube.errors import FieldError
 from remuda.kube.objects import dig, with_path
 
-from .. import names
+from .. import well_known
+from .machine_templates import with_cluster_label, with_version_prefix
 from .reading import Obj, items, section, text
-from .rules import Errors, bootstrap_is_named, same_cluster_as_before, version_is_semantic
+from .shared_rules import Errors, bootstrap_is_named, same_cluster_as_before, version_is_semantic
 from .taints import taint_errors
-from .templates import with_cluster_label, with_version_prefix
 
 _DELETION_TIMEOUT = ("spec", "deletion", "nodeDeletionTimeoutSeconds")
 NODE_DELETION_TIMEOUT_SECONDS = 10
@@ -33,10 +33,12 @@ def validate(attributes: Attributes) -> Iterable[FieldError]:
     errors: Errors = [] if _is_of_a_pool(obj) else bootstrap_is_named(spec, "spec")
     errors += same_cluster_as_before(obj, attributes.old)
     errors += version_is_semantic(text(spec, "version"), "spec.version")
-    is_control_plane = names.CONTROL_PLANE in section(obj, "metadata", "labels")
+    is_control_plane = well_known.CONTROL_PLANE in section(obj, "metadata", "labels")
     return errors + taint_errors(items(spec, "taints"), "spec.taints", worker=not is_control_plane)
 
 
 def _is_of_a_pool(obj: Obj) -> bool:
     owners = items(obj, "metadata", "ownerReferences")
-    return names.POOL_NAME in section(obj, "metadata", "labels") or any(text(owner, "kind") == "MachinePool" for owner in owners)
+    return well_known.POOL_NAME in section(obj, "metadata", "labels") or any(
+        text(owner, "kind") == "MachinePool" for owner in owners
+    )

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from remuda.apiserver.admission import UPDATE, Attributes
+from remuda.kube.admission_attributes import UPDATE, Attributes
 from remuda.kube.errors import FieldError, forbidden_field, go_quote, invalid_value
 from remuda.kube.names import label_value_problems
 from remuda.kube.objects import dig, with_path
 
-from .. import names
-from .reading import Obj, section, text
-from .rules import (
-    Errors,
-    bootstrap_is_named,
-    int_or_percent,
-    same_cluster_as_before,
-    selector_of,
-    skipped_preflight_checks,
-)
-from .templates import (
+from .. import well_known
+from .machine_templates import (
     cluster_agrees,
     metadata_errors,
     naming_errors,
@@ -31,6 +22,15 @@ from .templates import (
     with_selected_label,
     with_version_prefix,
 )
+from .reading import Obj, section, text
+from .shared_rules import (
+    Errors,
+    bootstrap_is_named,
+    int_or_percent,
+    same_cluster_as_before,
+    selector_of,
+    skipped_preflight_checks,
+)
 
 _STRATEGY = ("spec", "rollout", "strategy")
 
@@ -41,8 +41,8 @@ def default(attributes: Attributes) -> Obj | None:
     filled = with_replicas("MachineDeployment", with_cluster_label(obj), old)
     filled = _with_strategy(filled)
     if selects_nothing_in_particular(filled):
-        filled = with_selected_label(filled, names.DEPLOYMENT_NAME, text(obj, "metadata", "name"))
-    filled = with_selected_label(filled, names.CLUSTER_NAME, text(obj, "spec", "clusterName"))
+        filled = with_selected_label(filled, well_known.DEPLOYMENT_NAME, text(obj, "metadata", "name"))
+    filled = with_selected_label(filled, well_known.CLUSTER_NAME, text(obj, "spec", "clusterName"))
     filled = with_version_prefix(filled, "spec", "template", "spec", "version")
     return None if filled is obj else filled
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from remuda.apiserver.admission import Attributes
+from remuda.kube.admission_attributes import Attributes
 from remuda.kube.errors import FieldError, invalid_value
 
 from .reading import Obj, items, section, text, whole_number
-from .rules import Errors, selector_of
+from .shared_rules import Errors, selector_of
 
 _WITHOUT_ORDER = ("Skip", "WaitCompleted")
 _SELECTORS = (("machines", "selector", "clusterSelector"), ("pods", "selector", "namespaceSelector"))

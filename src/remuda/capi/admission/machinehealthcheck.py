@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from remuda.apiserver.admission import Attributes
+from remuda.kube.admission_attributes import Attributes
 from remuda.kube.errors import FieldError, invalid_value, required
 from remuda.kube.objects import dig, with_path
 
-from .. import names
+from .. import well_known
+from .machine_templates import with_cluster_label
 from .reading import Obj, section, shown_selector, text, whole_number
-from .rules import Errors, int_or_percent, same_cluster_as_before, selector_of
-from .templates import with_cluster_label
+from .shared_rules import Errors, int_or_percent, same_cluster_as_before, selector_of
 
 _STARTUP_TIMEOUT = ("spec", "checks", "nodeStartupTimeoutSeconds")
 NODE_STARTUP_TIMEOUT_SECONDS = 600
@@ -45,7 +45,7 @@ def _selector_errors(obj: Obj) -> Errors:
     if selector is not None and selector.empty:
         errors.append(required("spec.selector", "selector must not be empty"))
     wanted = section(structure, "matchLabels")
-    if names.CLUSTER_NAME in wanted and wanted[names.CLUSTER_NAME] != text(obj, "spec", "clusterName"):
+    if well_known.CLUSTER_NAME in wanted and wanted[well_known.CLUSTER_NAME] != text(obj, "spec", "clusterName"):
         why = "cannot specify a cluster selector other than the one specified by ClusterName"
         errors.append(invalid_value("spec.selector", shown_selector(structure), why))
     return errors

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from remuda.apiserver.admission import UPDATE, Attributes
+from remuda.kube.admission_attributes import UPDATE, Attributes
 from remuda.kube.errors import FieldError, go_quote, invalid_value
 from remuda.kube.objects import dig
 
-from .. import names
-from .reading import Obj, section, text
-from .rules import Errors, bootstrap_is_named, same_cluster_as_before, selector_of, skipped_preflight_checks
-from .templates import (
+from .. import well_known
+from .machine_templates import (
     cluster_agrees,
     metadata_errors,
     naming_errors,
@@ -23,6 +21,8 @@ from .templates import (
     with_selected_label,
     with_version_prefix,
 )
+from .reading import Obj, section, text
+from .shared_rules import Errors, bootstrap_is_named, same_cluster_as_before, selector_of, skipped_preflight_checks
 
 
 def default(attributes: Attributes) -> Obj | None:
@@ -30,7 +30,7 @@ def default(attributes: Attributes) -> Obj | None:
     old = attributes.old if attributes.operation == UPDATE else None
     filled = with_replicas("MachineSet", with_cluster_label(obj), old)
     if selects_nothing_in_particular(filled):
-        filled = with_selected_label(filled, names.SET_NAME, names.label_value(text(obj, "metadata", "name")))
+        filled = with_selected_label(filled, well_known.SET_NAME, well_known.label_value(text(obj, "metadata", "name")))
     filled = with_version_prefix(filled, "spec", "template", "spec", "version")
     return None if filled is obj else filled
 

@@ -6,20 +6,20 @@ there; unsetting the field hands a running group over without scaling it down. E
 
 from __future__ import annotations
 
+from remuda.kube.encoding.go_integers import IntegerError, parse_int32
 from remuda.kube.errors import ApiError
-from remuda.kube.integers import IntegerError, parse_int32
 
-from .. import names
+from .. import well_known
 from .reading import Obj, section, whole_number
 
 
 def default_replicas(kind: str, obj: Obj, old: Obj | None) -> int:
     """For an object without `spec.replicas`; `old` is None when it is new."""
     annotations = section(obj, "metadata", "annotations")
-    if names.AUTOSCALER_MIN not in annotations or names.AUTOSCALER_MAX not in annotations:
+    if well_known.AUTOSCALER_MIN not in annotations or well_known.AUTOSCALER_MAX not in annotations:
         return 1
-    low = _bound(kind, annotations, names.AUTOSCALER_MIN)
-    high = _bound(kind, annotations, names.AUTOSCALER_MAX)
+    low = _bound(kind, annotations, well_known.AUTOSCALER_MIN)
+    high = _bound(kind, annotations, well_known.AUTOSCALER_MAX)
     before = whole_number(old, "spec", "replicas")
     if before is None or before < low:
         return low

@@ -7,7 +7,7 @@ from typing import Any
 from remuda.kube.errors import FieldError, invalid_value
 from remuda.kube.names import qualified_name_problems
 
-from .. import names
+from .. import well_known
 from .reading import text
 
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
@@ -32,7 +32,7 @@ def taint_errors(taints: list[Any], path: str, *, worker: bool) -> list[FieldErr
 
 
 def _reserved(key: str) -> str:
-    if key in (names.UNINITIALIZED_TAINT, names.OUTDATED_REVISION_TAINT):
+    if key in (well_known.UNINITIALIZED_TAINT, well_known.OUTDATED_REVISION_TAINT):
         return "taint key is not allowed"
     if key.startswith("node.kubernetes.io/") and key != _OUT_OF_SERVICE:
         return f"taint key must not have the prefix node.kubernetes.io/, except for {_OUT_OF_SERVICE}"

@@ -1,7 +1,7 @@
 """The Cluster controller.
 
-Phases in order: infrastructure, control plane (:mod:`.handoff`), then the kubeconfig (:mod:`.kubeconfig`) or, when the Cluster
-is going, :mod:`.deletion`. Whatever came of them, the status (:mod:`.status`) is written at the end.
+Phases in order: infrastructure, control plane (:mod:`.provider_phases`), then the kubeconfig (:mod:`.kubeconfig`) or, when the
+Cluster is going, :mod:`.deletion`. Whatever came of them, the status (:mod:`.status`) is written at the end.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, NORMAL, Controller, Result, Watch
 
 from ..cluster_secrets import SECRETS, cluster_secrets, only_kubeconfigs
-from ..core import Core, cluster_key_of, cluster_name_of
-from ..names import CLUSTER_FINALIZER, CLUSTER_NAME, ca_secret, kubeconfig_secret
-from ..pace import Pace
-from ..pausing import is_paused, with_paused
+from ..controller_context import Core, cluster_key_of, cluster_name_of
+from ..paused import is_paused, with_paused
 from ..phases import Phases
-from . import deletion, handoff
+from ..status_pacing import Pace
+from ..well_known import CLUSTER_FINALIZER, CLUSTER_NAME, ca_secret, kubeconfig_secret
+from . import deletion, provider_phases
 from .descendants import Descendants
 from .kubeconfig import kubeconfig
 from .scope import COMPONENT, CONTROLLER, Scope, referred
@@ -105,8 +105,8 @@ class Clusters:
     def _rest(self, scope: Scope) -> float:
         """Once all is handed over there are only sums left to write, and nobody waits for those; many machines make them dear."""
         least = 0.1 + 0.001 * len(scope.descendants.machines)
-        planned = not scope.control_plane.ref or scope.initialized(handoff.INITIALIZED)
-        if scope.deleting or not planned or not scope.initialized(handoff.PROVISIONED):
+        planned = not scope.control_plane.ref or scope.initialized(provider_phases.INITIALIZED)
+        if scope.deleting or not planned or not scope.initialized(provider_phases.PROVISIONED):
             return self._pace.rest(scope.key, min(1.0, least), 1.0)
         return self._pace.rest(scope.key, 1.0, 10.0)
 
@@ -129,8 +129,8 @@ class Clusters:
 
     async def _phases(self, scope: Scope) -> Phases:
         core, phases = self._core, Phases()
-        await phases.run(handoff.infrastructure(core, scope))
-        await phases.run(handoff.control_plane(core, scope))
+        await phases.run(provider_phases.infrastructure(core, scope))
+        await phases.run(provider_phases.control_plane(core, scope))
         if scope.deleting:
             await phases.run(deletion.delete(core, scope))
             return phases

@@ -18,8 +18,8 @@ from remuda.kube.owners import without_finalizer
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import Informer, Result, logger
 
-from ..core import Core
-from ..names import CLUSTER_FINALIZER
+from ..controller_context import Core
+from ..well_known import CLUSTER_FINALIZER
 from .scope import CONTROLLER, UNREADABLE, Referred, Scope
 
 log = logger(__name__)

@@ -9,9 +9,9 @@ from typing import Any
 from remuda.kube.conditions import is_false
 from remuda.kube.objects import dig, labels_of, name_of, owner_references_of
 
-from ..core import owner_is
-from ..machines_in_words import listed
-from ..names import CLUSTER_NAME, CONTROL_PLANE, POOL_NAME
+from ..controller_context import owner_is
+from ..machine_messages import listed
+from ..well_known import CLUSTER_NAME, CONTROL_PLANE, POOL_NAME
 
 Obj = dict[str, Any]
 _NAMES_SHOWN = 5

@@ -10,18 +10,18 @@ import datetime
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import API_VERSION
-from remuda.kube import yamlio
 from remuda.kube.clock import Entropy
+from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, uid_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import Informer, Result, logger
 
-from .. import fields
+from .. import contract_fields
 from ..cluster_secrets import KUBECONFIG_KEY, SECRETS, data_of
-from ..core import Core
-from ..names import CLUSTER_NAME, SECRET_TYPE, ca_secret, kubeconfig_secret
+from ..controller_context import Core
 from ..phases import Stuck
+from ..well_known import CLUSTER_NAME, SECRET_TYPE, ca_secret, kubeconfig_secret
 from .scope import CONTROLLER, Scope
 
 log = logger(__name__)
@@ -39,7 +39,7 @@ class BadAuthority(ValueError):
 
 
 async def kubeconfig(core: Core, scope: Scope, secrets: Informer, entropy: Entropy) -> Result | None:
-    endpoint = fields.endpoint(scope.cluster)
+    endpoint = contract_fields.endpoint(scope.cluster)
     if not endpoint.valid or scope.control_plane.ref:
         return None
     namespace, name = scope.key
@@ -97,7 +97,7 @@ def secret_of(cluster: Obj, content: bytes) -> Obj:
     }
 
 
-def kubeconfig_for(cluster: str, endpoint: fields.Endpoint, authority: Obj, now: float, entropy: Entropy) -> bytes:
+def kubeconfig_for(cluster: str, endpoint: contract_fields.Endpoint, authority: Obj, now: float, entropy: Entropy) -> bytes:
     """An admin's kubeconfig, all inline. Raises BadAuthority."""
     ca, certificate, key = _signed(authority, now, entropy)
     host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host

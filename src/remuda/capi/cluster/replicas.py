@@ -12,7 +12,7 @@ from typing import Any
 from remuda.kube.conditions import is_true
 from remuda.kube.objects import dig
 
-from .. import fields, versions
+from .. import contract_fields, kubernetes_versions
 from .descendants import Descendants
 from .scope import Referred
 
@@ -28,7 +28,7 @@ def of_control_plane(before: Obj, control_plane: Referred, descendants: Descenda
     rest = {key: value for key, value in before.items() if key not in (*_COUNTERS, "versions")}
     if not control_plane.ref:
         machines = descendants.control_plane_machines
-        return _with_versions({**rest, **_counted(machines)}, versions.of_machines(machines))
+        return _with_versions({**rest, **_counted(machines)}, kubernetes_versions.of_machines(machines))
     if control_plane.obj is None:
         return rest
     # What is not reported any more stays as it was reported last.
@@ -40,11 +40,11 @@ def of_control_plane(before: Obj, control_plane: Referred, descendants: Descenda
 
 def _reported(control_plane: Obj, contract: str) -> Obj:
     found = {
-        "desiredReplicas": fields.spec_replicas(control_plane),
-        "replicas": fields.status_replicas(control_plane),
-        "readyReplicas": fields.ready_replicas(control_plane),
-        "availableReplicas": fields.available_replicas(control_plane, contract),
-        "upToDateReplicas": fields.up_to_date_replicas(control_plane, contract),
+        "desiredReplicas": contract_fields.spec_replicas(control_plane),
+        "replicas": contract_fields.status_replicas(control_plane),
+        "readyReplicas": contract_fields.ready_replicas(control_plane),
+        "availableReplicas": contract_fields.available_replicas(control_plane, contract),
+        "upToDateReplicas": contract_fields.up_to_date_replicas(control_plane, contract),
     }
     return {key: value for key, value in found.items() if value is not None}
 
@@ -57,10 +57,10 @@ def _versions_of(control_plane: Obj) -> list[Obj] | None:
     if not isinstance(listed, list):
         return None
     found = [_version(each) for each in listed]
-    read = [versions.tolerant(each["version"]) for each in found if each is not None]
+    read = [kubernetes_versions.tolerant(each["version"]) for each in found if each is not None]
     if None in found or None in read:
         return None
-    ordered = all(left and right and versions.compare(right, left) >= 0 for left, right in pairwise(read))
+    ordered = all(left and right and kubernetes_versions.compare(right, left) >= 0 for left, right in pairwise(read))
     return [each for each in found if each is not None] if ordered else None
 
 
@@ -85,7 +85,7 @@ def of_workers(before: Obj, descendants: Descendants) -> Obj:
                 totals[counter] = totals.get(counter, 0) + value
     listed = [version for group in groups for version in dig(group, "status", "versions") or ()]
     rest = {key: value for key, value in before.items() if key not in (*_COUNTERS, "versions")}
-    return _with_versions({**rest, **totals}, versions.added_up([*listed, *versions.of_machines(machines)]))
+    return _with_versions({**rest, **totals}, kubernetes_versions.added_up([*listed, *kubernetes_versions.of_machines(machines)]))
 
 
 def _counted(machines: list[Obj]) -> Obj:

@@ -1,7 +1,7 @@
 """What one reconcile of a Cluster reads and finds out: its phases hand it from one to the next.
 
-:mod:`.controller` makes it, :mod:`.handoff` and :mod:`.deletion` work on it, :mod:`.status` computes the status from what is in
-it at the end.
+:mod:`.controller` makes it, :mod:`.provider_phases` and :mod:`.deletion` work on it, :mod:`.status` computes the status from
+what is in it at the end.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from remuda.api.cluster_x_k8s_io import GROUP
 from remuda.kube.objects import Key, dig, is_being_deleted
 from remuda.kube.waits import Ref
 
-from ..externals import External
-from ..workloads import Health
+from ..external_objects import External
+from ..workload_clusters import Health
 from .descendants import Descendants
 
 Obj = dict[str, Any]

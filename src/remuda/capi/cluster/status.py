@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from remuda.kube.clock import rfc3339, time_of
-from remuda.kube.condition_sums import Reasons, Sum, aggregate, summary
+from remuda.kube.condition_summaries import Reasons, Sum, aggregate, summary
+from remuda.kube.condition_summaries_v1beta1 import legacy_summary
 from remuda.kube.conditions import FALSE, LEGACY, TRUE, UNKNOWN, get, is_true, with_condition, with_legacy
-from remuda.kube.legacy_sums import legacy_summary
 from remuda.kube.objects import dig, metadata, with_path
 
-from .. import fields
-from ..machines_in_words import not_to_be_remediated
+from .. import contract_fields
+from ..machine_messages import not_to_be_remediated
 from ..provider_conditions import InvalidCondition, as_ours, condition_of, mirrored
 from .descendants import Descendants
 from .replicas import of_control_plane, of_workers
@@ -75,7 +75,7 @@ def with_status(scope: Scope) -> Outcome:
 def phase_of(cluster: Obj, before: str, *, deleting: bool) -> str:
     if deleting:
         return "Deleting"
-    if dig(cluster, "status", "initialization", "infrastructureProvisioned") is True and fields.endpoint(cluster).valid:
+    if dig(cluster, "status", "initialization", "infrastructureProvisioned") is True and contract_fields.endpoint(cluster).valid:
         return "Provisioned"
     if dig(cluster, "spec", "infrastructureRef") or dig(cluster, "spec", "controlPlaneRef"):
         return "Provisioning"
@@ -144,7 +144,7 @@ def _control_plane_initialized(scope: Scope) -> Sum | None:
         if not referred.missing:
             return Sum(UNKNOWN, "InternalError", referred.unreadable)
         return Sum(UNKNOWN, "ObjectDoesNotExist", f"{referred.kind} does not exist")
-    if fields.control_plane_initialized(referred.obj, referred.contract):
+    if contract_fields.control_plane_initialized(referred.obj, referred.contract):
         return Sum(TRUE, "Initialized", "")
     return Sum(FALSE, "NotInitialized", "Control plane not yet initialized")
 

@@ -1,7 +1,7 @@
-"""Connections to workload clusters: made, probed, remade and dropped by themselves. Behind the port :mod:`..workloads`."""
+"""Connections to workload clusters: made, probed, remade and dropped by themselves. Behind the port :mod:`..workload_clusters`."""
 
+from .accessor import CacheOptions
 from .cache import ClusterCache
-from .https import HttpsConnector
-from .link import CacheOptions
+from .https_connector import HttpsConnector
 
 __all__ = ["CacheOptions", "ClusterCache", "HttpsConnector"]

@@ -1,4 +1,4 @@
-"""All workload clusters: a :class:`.link.Link` for each Cluster whose infrastructure is there, for as long as the Cluster is.
+"""All workload clusters: a :class:`.accessor.Link` for each Cluster whose infrastructure is there, for as long as the Cluster is.
 
 It needs the Manager only, since controllers get it before there are any. Run it with `manager.beside(cache.run)`: it then
 connects while this process leads, and drops everything when it does not any more.
@@ -17,11 +17,11 @@ from remuda.kube.objects import Key, dig, labels_of, name_of, namespace_of
 from remuda.runtime import Manager, Watch, synced
 
 from ..cluster_secrets import KUBECONFIG_KEY, SECRETS, cluster_secrets, data_of
-from ..names import WATCH_FILTER, kubeconfig_secret
-from ..workloads import NODES, Connector, Health
-from . import nodes
-from .link import CacheOptions, Connected, Link, Turns
-from .rhythm import Rhythm
+from ..well_known import WATCH_FILTER, kubeconfig_secret
+from ..workload_clusters import NODES, Connector, Health
+from . import node_transform
+from .accessor import CacheOptions, Connected, Link, Turns
+from .probe_schedule import Rhythm
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ class ClusterCache:
                 log.exception("a handler failed on a change of %s", cluster)
 
     def _follow(self, cluster: Key, connected: Connected, controller: str, to: Callable[[Key, Obj], Iterable[Key]]) -> None:
-        watch = Watch(NODES, lambda node: to(cluster, node), nodes.changed)
+        watch = Watch(NODES, lambda node: to(cluster, node), node_transform.changed)
         if connected.stops is not None:
             connected.stops.append(self._manager.follow(controller, watch, connected.nodes))
 

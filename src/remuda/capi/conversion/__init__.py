@@ -1,12 +1,12 @@
 """Conversion between v1beta1, which old clients speak, and v1beta2, which is stored: pure functions on plain objects.
 
-:mod:`.convert` is the door; behind it :mod:`.kinds` says what goes where, :mod:`.rules` how, and :mod:`.v1beta1` and
+:mod:`.convert` is the door; behind it :mod:`.kind_rules` says what goes where, :mod:`.field_rules` how, and :mod:`.v1beta1` and
 :mod:`.v1beta2` what each side looks like.
 """
 
 from __future__ import annotations
 
 from .convert import DATA_ANNOTATION, V1BETA1, V1BETA2, convert, converter
-from .rules import ContractVersions
+from .field_rules import ContractVersions
 
 __all__ = ["DATA_ANNOTATION", "V1BETA1", "V1BETA2", "ContractVersions", "convert", "converter"]

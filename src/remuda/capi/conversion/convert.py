@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from remuda.apiserver.conversion import ConversionError
-from remuda.kube.jsonio import JsonError, dumps_sorted, loads
+from remuda.apiserver.crd.conversion import ConversionError
+from remuda.kube.encoding.jsonio import JsonError, dumps_sorted, loads
 
-from .kinds import KINDS, Kind
-from .rules import ContractVersions, Scope
-from .shapes import Obj
+from .field_rules import ContractVersions, Scope
+from .go_structs import Obj
+from .kind_rules import KINDS, Kind
 
 GROUP = "cluster.x-k8s.io"
 V1BETA1, V1BETA2 = f"{GROUP}/v1beta1", f"{GROUP}/v1beta2"
@@ -40,7 +40,7 @@ def convert(obj: Obj, api_version: str, versions: ContractVersions) -> Obj:
 
 
 def converter(versions: ContractVersions) -> Callable[[Obj, str], Obj]:
-    """:func:`convert` in the form that an :class:`~remuda.runtime.admission.AdmittedType` takes."""
+    """:func:`convert` in the form that an :class:`~remuda.runtime.admitted_types.AdmittedType` takes."""
 
     def with_versions(obj: Obj, api_version: str) -> Obj:
         return convert(obj, api_version, versions)

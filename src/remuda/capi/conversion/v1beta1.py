@@ -1,22 +1,11 @@
-"""The structs of v1beta1, which old clients speak. :mod:`.v1beta2` has those that are stored, :mod:`.kinds` what goes where."""
+"""The structs of v1beta1, which old clients speak.
+
+:mod:`.v1beta2` has those that are stored, :mod:`.kind_rules` what goes where.
+"""
 
 from __future__ import annotations
 
-from .both import (
-    CONDITION,
-    DRAIN_RULE_MACHINES,
-    DRAIN_RULE_PODS,
-    FAILURE_DOMAIN_BY_NAME,
-    LABEL_SELECTOR,
-    LEGACY_CONDITION,
-    NODE_SYSTEM_INFO,
-    OBJECT_META,
-    OBJECT_REFERENCE,
-    REPLICA_COUNTS,
-    STATUS_VERSION,
-    TAINT,
-)
-from .shapes import (
+from .go_structs import (
     BOOL,
     COLLECTION,
     DURATION,
@@ -31,6 +20,20 @@ from .shapes import (
     mapping,
     pointer,
     struct,
+)
+from .shared_structs import (
+    CONDITION,
+    DRAIN_RULE_MACHINES,
+    DRAIN_RULE_PODS,
+    FAILURE_DOMAIN_BY_NAME,
+    LABEL_SELECTOR,
+    LEGACY_CONDITION,
+    NODE_SYSTEM_INFO,
+    OBJECT_META,
+    OBJECT_REFERENCE,
+    REPLICA_COUNTS,
+    STATUS_VERSION,
+    TAINT,
 )
 
 _TIMEOUTS: dict[str, Field] = {"nodeDrainTimeout nodeVolumeDetachTimeout nodeDeletionTimeout": POINTER}

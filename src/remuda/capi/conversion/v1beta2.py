@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .both import (
+from .go_structs import COLLECTION, INT, POINTER, STRING, TIME, Field, Shape, many, pointer, struct
+from .shared_structs import (
     CONDITION,
     DRAIN_RULE_MACHINES,
     DRAIN_RULE_PODS,
@@ -14,7 +15,6 @@ from .both import (
     STATUS_VERSION,
     TAINT,
 )
-from .shapes import COLLECTION, INT, POINTER, STRING, TIME, Field, Shape, many, pointer, struct
 
 _TIMEOUTS: dict[str, Field] = {"nodeDrainTimeoutSeconds nodeVolumeDetachTimeoutSeconds nodeDeletionTimeoutSeconds": POINTER}
 _DELETION = struct(Shape(_TIMEOUTS))

@@ -1,7 +1,7 @@
 """Machines: each from its references to its Node, and back to nothing.
 
-Phases in order: whose it is, bootstrap (:mod:`.references`), infrastructure, node (:mod:`.noderef`), certificates; then, when
-it is going, :mod:`.deletion`. Whatever came of them, the status (:mod:`.status`) is written at the end, in one patch.
+Phases in order: whose it is, bootstrap (:mod:`.provider_phases`), infrastructure, node (:mod:`.noderef`), certificates; then,
+when it is going, :mod:`.deletion`. Whatever came of them, the status (:mod:`.status`) is written at the end, in one patch.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from remuda.kube.owners import with_finalizer
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, Controller, Result, Retry, Watch
 
-from ..core import BY_DEPLOYMENT, BY_NODE, BY_OWNER, BY_PROVIDER_ID, Core, cluster_key_of, owner_is
-from ..names import DEPLOYMENT_NAME, MACHINE_FINALIZER, REVISION
-from ..pausing import is_paused, with_paused
+from ..controller_context import BY_DEPLOYMENT, BY_NODE, BY_OWNER, BY_PROVIDER_ID, Core, cluster_key_of, owner_is
+from ..paused import is_paused, with_paused
+from ..well_known import DEPLOYMENT_NAME, MACHINE_FINALIZER, REVISION
 from .deletion import reconcile_delete
-from .handoff import adopted
 from .noderef import Nodes, NotConnected
-from .references import reconcile_bootstrap, reconcile_certificates, reconcile_infrastructure
+from .provider_contract import adopted
+from .provider_phases import reconcile_bootstrap, reconcile_certificates, reconcile_infrastructure
 from .scope import CONTROLLER, Scope
 from .status import Snapshot, computed
 

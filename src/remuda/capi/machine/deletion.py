@@ -2,7 +2,7 @@
 
 Each stage either lets the next one begin (None) or says what it waits for. Every reconcile walks all of them from the start,
 since any may be the first after a crash; what a stage has to remember is in the Machine's status. Whether a stage is due at all
-is decided in :mod:`.deletion_rules`; draining is :mod:`.eviction`, volumes are :mod:`.volumes`.
+is decided in :mod:`.deletion_rules`; draining is :mod:`.eviction`, volumes are :mod:`.volume_detach`.
 
 A deletion must end also when what it would like to ask is gone: the Cluster, a provider's kind, the way into the workload
 cluster. It must not, however, pull a machine from under pods and volumes only because a network is down for a while.
@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import GROUP
-from remuda.client.api import Client
+from remuda.client.interface import Client
 from remuda.kube import conditions
 from remuda.kube.clock import deadline, parse_rfc3339
 from remuda.kube.conditions import FALSE, INFO, LEGACY, TRUE, with_legacy
@@ -24,11 +24,11 @@ from remuda.kube.owners import without_finalizer
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import NORMAL, WARNING, Result, Retry, logger
 
-from .. import fields
+from .. import contract_fields
 from ..contracts import NoContract
-from ..core import BY_CLUSTER, Core
-from ..externals import External
-from ..names import (
+from ..controller_context import BY_CLUSTER, Core
+from ..external_objects import External
+from ..well_known import (
     EXCLUDE_NODE_DRAINING,
     EXCLUDE_VOLUME_DETACH,
     MACHINE_FINALIZER,
@@ -36,13 +36,13 @@ from ..names import (
     PRE_TERMINATE_HOOK,
     kubeconfig_secret,
 )
-from ..workloads import NODES, PROVIDER_ID
+from ..workload_clusters import NODES, PROVIDER_ID
 from . import deletion_rules as rules
-from .deletion_externals import deleted, is_gone, kind_is_gone
-from .draining_rules import DrainError
+from .drain_rules import DrainError
 from .eviction import Ground, drain_round
+from .provider_deletion import deleted, is_gone, kind_is_gone
 from .scope import COMPONENT, Scope
-from .volumes import attached_volumes
+from .volume_detach import attached_volumes
 
 Obj = dict[str, Any]
 log = logger(__name__)
@@ -115,7 +115,7 @@ def _find_node_at_last(scope: Scope) -> None:
     machine = scope.machine
     if rules.node_name(machine) or scope.workload is None:
         return
-    provider_id = dig(machine, "spec", "providerID") or (fields.provider_id(scope.infra.obj) if scope.infra else "")
+    provider_id = dig(machine, "spec", "providerID") or (contract_fields.provider_id(scope.infra.obj) if scope.infra else "")
     found = scope.workload.nodes.indexed(PROVIDER_ID, provider_id) if provider_id else []
     if len(found) == 1:
         scope.machine = with_path(machine, ("status", "nodeRef"), {"name": name_of(found[0])})

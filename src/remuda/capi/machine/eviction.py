@@ -1,4 +1,4 @@
-"""Draining a node: read what is on it, cordon it, evict as :mod:`.drain` says, and give back what is left.
+"""Draining a node: read what is on it, cordon it, evict as :mod:`.drain_plan` says, and give back what is left.
 
 Everything here is one round. Nothing is kept between rounds: the next one sees what the node has by then.
 """
@@ -10,15 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from remuda.client.api import Client
+from remuda.client.interface import Client
 from remuda.kube.clock import Clock, deadline
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, namespace_of, uid_of
 from remuda.runtime import logger
 
-from ..workloads import NODES
-from .drain import UNREACHABLE_GRACE_SECONDS, Plan, Remaining, Snapshot, needs_daemon_set, plan
-from .draining_rules import Rule, doing, rules_for
+from ..workload_clusters import NODES
+from .drain_plan import UNREACHABLE_GRACE_SECONDS, Plan, Remaining, Snapshot, needs_daemon_set, plan
+from .drain_rules import Rule, doing, rules_for
 
 Obj = dict[str, Any]
 log = logger(__name__)

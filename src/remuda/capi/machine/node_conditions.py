@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.kube.condition_sums import Sum
+from remuda.kube.condition_summaries import Sum
+from remuda.kube.condition_summaries_v1beta1 import LegacySum
 from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, WARNING
-from remuda.kube.legacy_sums import LegacySum
 from remuda.kube.objects import dig
 
 Obj = dict[str, Any]

@@ -17,14 +17,14 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import NORMAL, Result, Retry, logger
 from remuda.runtime import WARNING as WARNING_EVENT
 
-from .. import fields
-from ..core import BY_NODE, BY_PROVIDER_ID, Core
-from ..names import INTERRUPTIBLE
+from .. import contract_fields
+from ..controller_context import BY_NODE, BY_PROVIDER_ID, Core
 from ..phases import Stuck
-from ..workloads import NODES, PROVIDER_ID, Workload
+from ..well_known import INTERRUPTIBLE
+from ..workload_clusters import NODES, PROVIDER_ID, Workload
 from .node_conditions import legacy_node_health
-from .nodesync import is_outdated, node_patch
-from .references import machine_ref
+from .node_sync import is_outdated, node_patch
+from .provider_phases import machine_ref
 from .scope import COMPONENT, Scope
 from .status import control_plane_initialized
 
@@ -148,7 +148,7 @@ class Nodes:
             log.info("Node %s is there", name_of(node))
             self._events.event(scope.machine, NORMAL, "SuccessfulSetNodeRef", name_of(node))
         scope.machine = with_path(scope.machine, ("status", "nodeInfo"), node_info(node))
-        interruptible = scope.infra is not None and fields.interruptible(scope.infra.obj)
+        interruptible = scope.infra is not None and contract_fields.interruptible(scope.infra.obj)
         await self._sync(scope, workload, node, interruptible)
         if interruptible and INTERRUPTIBLE not in labels_of(node):
             self._events.event(scope.machine, NORMAL, "SuccessfulSetInterruptibleNodeLabel", name_of(node))

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.kube.condition_sums import Reasons, Sum, summary
+from remuda.kube.condition_summaries import Reasons, Sum, summary
 from remuda.kube.conditions import TRUE, UNKNOWN, get
 from remuda.kube.objects import dig, is_being_deleted
 
-from ..machines_in_words import LONG_DELETION, delays, deleting_for, is_drained_for_long
+from ..machine_messages import LONG_DELETION, delays, deleting_for, is_drained_for_long
 
 Obj = dict[str, Any]
 

@@ -12,10 +12,10 @@ from typing import Any
 from remuda.kube.objects import Key, is_being_deleted
 from remuda.runtime.patching import Patch
 
-from ..core import cluster_key_of
-from ..externals import External
+from ..controller_context import cluster_key_of
+from ..external_objects import External
 from ..phases import Phases
-from ..workloads import Workload
+from ..workload_clusters import Workload
 
 Obj = dict[str, Any]
 

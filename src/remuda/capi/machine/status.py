@@ -1,6 +1,6 @@
 """A Machine's status, computed from what one reconcile saw: both sets of conditions, the phase, and when to look again.
 
-Pure. What the hand-offs from the providers leave on the Machine is put there before (:mod:`.handoff`, :mod:`.noderef`).
+Pure. What the hand-offs from the providers leave on the Machine is put there before (:mod:`.provider_contract`, :mod:`.noderef`).
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from remuda.kube.clock import rfc3339, time_of
-from remuda.kube.condition_sums import Sum
+from remuda.kube.condition_summaries import Sum
+from remuda.kube.condition_summaries_v1beta1 import legacy_summary
 from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, get, is_true, with_condition, with_legacy
-from remuda.kube.legacy_sums import legacy_summary
 from remuda.kube.objects import dig, is_being_deleted, metadata, with_path
 
 from ..provider_conditions import InvalidCondition, mirrored
-from ..workloads import Health
+from ..workload_clusters import Health
 from .node_conditions import node_health, node_ready
 from .readiness import ready_summary
-from .uptodate import up_to_date
+from .up_to_date import up_to_date
 
 Obj = dict[str, Any]
 

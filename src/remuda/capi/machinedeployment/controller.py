@@ -1,8 +1,9 @@
 """The MachineDeployment controller: many machines of one kind, rolled out as their description changes.
 
 It makes, scales and deletes MachineSets and sums up what they and their machines say. What should happen is decided elsewhere:
-:mod:`.matching` which set is the new one, :mod:`.rollout`, :mod:`.ondelete` and :mod:`.scaling` how large each should be,
-:mod:`.desired` what is in it, :mod:`.status` what to say about it. :mod:`.carrying_out` writes it down.
+:mod:`.new_machineset` which set is the new one, :mod:`.rollout_plan`, :mod:`.ondelete` and :mod:`.scaling` how large each
+should be, :mod:`.desired_machinesets` what is in it, :mod:`.status` what to say about it. :mod:`.rollout_execution` writes it
+down.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, Controller, Result, Watch, spec_change
 from remuda.runtime.patching import Patch
 
-from ..core import Core, cluster_name_of
-from ..names import CLUSTER_NAME, MACHINE_DEPLOYMENT_FINALIZER
-from ..pausing import is_paused, with_paused
+from ..controller_context import Core, cluster_name_of
+from ..paused import is_paused, with_paused
 from ..phases import Phases
-from .carrying_out import Rollouts
+from ..well_known import CLUSTER_NAME, MACHINE_DEPLOYMENT_FINALIZER
+from .machineset_view import spec_replicas
 from .ownership import deployments_of, machines_of, own_machine_sets, selector_of
-from .reading import spec_replicas
+from .rollout_execution import Rollouts
 from .scope import NAME, Scope
 from .status import OWNED, heard_at, with_status
 from .templates import own_templates, template_references

@@ -1,15 +1,15 @@
 """The strategy OnDelete: old machines stay until somebody deletes them; the new set replaces what is gone. Pure.
 
-Old sets make no machines any more (an annotation that :mod:`.desired` writes says so), so their size follows their machines
-down. :mod:`.rollout` has the other strategy.
+Old sets make no machines any more (an annotation that :mod:`.desired_machinesets` writes says so), so their size follows their
+machines down. :mod:`.rollout_plan` has the other strategy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .reading import Bounds, MachineSet
-from .rollout import Plan, grow, in_order
+from .machineset_view import Bounds, MachineSet
+from .rollout_plan import Plan, grow, in_order
 
 
 def plan_on_delete(bounds: Bounds, new: MachineSet, old: Sequence[MachineSet]) -> Plan:

@@ -16,9 +16,9 @@ from remuda.kube.selectors import LabelSelector, SelectorError, checked_structur
 from remuda.kube.waits import Actor, Code
 from remuda.runtime import NORMAL, WARNING, Recorder, logger, owner
 
-from ..core import BY_CLUSTER, BY_DEPLOYMENT, Core, cluster_key_of
-from ..names import DEPLOYMENT_NAME
+from ..controller_context import BY_CLUSTER, BY_DEPLOYMENT, Core, cluster_key_of
 from ..phases import Stuck
+from ..well_known import DEPLOYMENT_NAME
 from .scope import NAME, Scope
 
 Obj = dict[str, Any]

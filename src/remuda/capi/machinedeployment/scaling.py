@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from .reading import Bounds, MachineSet
-from .rollout import Plan
+from .machineset_view import Bounds, MachineSet
+from .rollout_plan import Plan
 
 
 def plan_scaling(bounds: Bounds, new: MachineSet | None, old: Sequence[MachineSet], planned: Mapping[str, int]) -> Plan:

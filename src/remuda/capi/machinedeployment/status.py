@@ -1,6 +1,6 @@
 """The status of a MachineDeployment: counts, phase and both sets of conditions, from a snapshot. Pure.
 
-Messages and reasons are parsed by others. :mod:`..machines_in_words` has the sentences about machines.
+Messages and reasons are parsed by others. :mod:`..machine_messages` has the sentences about machines.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.kube.clock import time_of
-from remuda.kube.condition_sums import Reasons, Sum, aggregate
+from remuda.kube.condition_summaries import Reasons, Sum, aggregate
+from remuda.kube.condition_summaries_v1beta1 import LegacySum, legacy_mirror, legacy_summary
 from remuda.kube.conditions import FALSE, INFO, TRUE, UNKNOWN, WARNING, get, is_false, with_condition, with_legacy
-from remuda.kube.legacy_sums import LegacySum, legacy_mirror, legacy_summary
 from remuda.kube.objects import dig, is_being_deleted, with_path, without_path
 from remuda.kube.selectors import LabelSelector
 
-from .. import versions
-from ..machines_in_words import in_deletion_for_long, not_to_be_remediated
-from .reading import Bounds, count, created, max_unavailable_of, spec_replicas
+from .. import kubernetes_versions
+from ..machine_messages import in_deletion_for_long, not_to_be_remediated
+from .machineset_view import Bounds, count, created, max_unavailable_of, spec_replicas
 
 Obj = dict[str, Any]
 
@@ -112,7 +112,7 @@ def with_status(snapshot: Snapshot) -> Obj:
 
 def _with_counts(deployment: Obj, machine_sets: Sequence[Obj]) -> Obj:
     counts: Obj = {field: total(machine_sets, field) for field in _COUNTS}
-    counts["versions"] = versions.added_up(_versions(machine_sets)) or None
+    counts["versions"] = kubernetes_versions.added_up(_versions(machine_sets)) or None
     for field, value in counts.items():
         path = ("status", field)
         deployment = without_path(deployment, path) if value is None else with_path(deployment, path, value)

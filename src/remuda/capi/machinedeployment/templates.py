@@ -11,8 +11,8 @@ from remuda.kube.waits import Actor, Code, Ref
 from remuda.runtime import Retry, logger
 
 from ..contracts import NoContract
-from ..core import Core
-from ..externals import External
+from ..controller_context import Core
+from ..external_objects import External
 from ..phases import Stuck
 from .scope import NAME, Scope
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from remuda.kube.waits import Actor, Code, Wait
 
-from .reading import count, spec_replicas
+from .machineset_view import count, spec_replicas
 from .scope import Scope
 
 Obj = dict[str, Any]

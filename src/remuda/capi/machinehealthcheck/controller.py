@@ -1,8 +1,8 @@
 """The controller: looks at the machines that a MachineHealthCheck selects, says on each how it does, and asks for those that are
 unhealthy to be replaced, as long as there are not too many of them.
 
-Decisions are in :mod:`.health` and :mod:`.budget`, what is written in :mod:`.status`. A workload cluster that can't be reached
-says nothing about its nodes, so nothing is decided then.
+Decisions are in :mod:`.machine_health` and :mod:`.remediation_budget`, what is written in :mod:`.status`. A workload cluster
+that can't be reached says nothing about its nodes, so nothing is decided then.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, NORMAL, WARNING, Controller, Result, Retry, Watch, logger
 from remuda.runtime.patching import Patch
 
-from ..core import BY_CLUSTER, BY_NODE, Core, cluster_key_of
-from ..names import CLUSTER_NAME
-from ..pausing import is_paused, with_paused
+from ..controller_context import BY_CLUSTER, BY_NODE, Core, cluster_key_of
+from ..paused import is_paused, with_paused
 from ..phases import Phases, Stuck
-from ..workloads import Workload
+from ..well_known import CLUSTER_NAME
+from ..workload_clusters import Workload
 from . import status
-from .budget import BudgetError, budget
-from .health import Checks, ClusterState, State, Target, Verdict, examine, is_checked
-from .requests import Requests, TemplateMissing, references, template_of
+from .external_remediation import Requests, TemplateMissing, references, template_of
+from .machine_health import Checks, ClusterState, State, Target, Verdict, examine, is_checked
+from .remediation_budget import BudgetError, budget
 
 log = logger(__name__)
 

@@ -10,8 +10,8 @@ from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
 from remuda.api.cluster_x_k8s_io import MACHINES
-from remuda.client.api import JSON_PATCH
-from remuda.client.ownership import Operations
+from remuda.client.field_ownership import Operations
+from remuda.client.interface import JSON_PATCH
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import (
     GroupVersion,
@@ -29,10 +29,10 @@ from remuda.kube.owners import reference
 from remuda.kube.selectors import LabelSelector
 from remuda.runtime import Informer, Retry
 
-from ..cloning import clone, cloned_kind, not_there
 from ..contracts import NoContract
-from ..core import Core, cluster_name_of, owner_is
-from .desired import machine_annotations, machine_labels
+from ..controller_context import Core, cluster_name_of, owner_is
+from ..template_cloning import clone, cloned_kind, not_there
+from .desired_machines import machine_annotations, machine_labels
 from .managed_fields import MANAGER, handing_over
 from .scope import NAME, Scope
 

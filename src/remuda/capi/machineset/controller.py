@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, GROUP, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
-from remuda.client.ownership import was_lost
+from remuda.client.field_ownership import was_lost
 from remuda.kube.conditions import LEGACY, get
 from remuda.kube.errors import go_quote
 from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, labels_of, name_of, namespace_of, owner_references_of
@@ -21,24 +21,24 @@ from remuda.kube.selectors import LabelSelector, SelectorError
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, NORMAL, Controller, Result, Watch, logger, owner, spec_change
 
-from ..core import BY_DEPLOYMENT, Core, cluster_key_of
-from ..names import DEPLOYMENT_NAME, DESIRED_REPLICAS, DISABLE_MACHINE_CREATE, MACHINE_SET_FINALIZER
-from ..pausing import is_paused, with_paused
+from ..controller_context import BY_DEPLOYMENT, Core, cluster_key_of
+from ..paused import is_paused, with_paused
 from ..phases import Phases, Stuck
-from .claiming import Claiming, selector_of
+from ..well_known import DEPLOYMENT_NAME, DESIRED_REPLICAS, DISABLE_MACHINE_CREATE, MACHINE_SET_FINALIZER
+from .adoption import Claiming, selector_of
 from .clones import Clones
 from .creation import Creation
 from .deletion_order import UnknownOrder, first_to_go
-from .desired import machine_labels, settled
-from .gate import Gate
-from .legacy_status import with_legacy_status
+from .desired_machines import machine_labels, settled
+from .in_place_propagation import Propagation
+from .machine_deletion import REFUSED_AGAIN, Refused, remove_machine
 from .parallel import for_each
-from .propagation import Propagation
-from .removal import REFUSED_AGAIN, Refused, remove_machine
+from .preflight_gate import Gate
 from .scope import NAME, Failure, Scope, is_deployment_child
 from .status import OWNED, Snapshot, look_again, with_status
 from .templates import Templates
-from .unhealthy import Remediation
+from .unhealthy_machines import Remediation
+from .v1beta1_status import with_legacy_status
 
 Obj = dict[str, Any]
 log = logger(__name__)

@@ -14,15 +14,15 @@ from remuda.kube.objects import Key, dig, is_being_deleted, name_of, resource_ve
 from remuda.kube.waits import Actor, Code, Wait
 from remuda.runtime import NORMAL, Recorder, Retry, logger
 
-from ..cloning import reference_to
-from ..core import Core, cluster_name_of
+from ..controller_context import Core, cluster_name_of
 from ..naming import NameTemplateError, machine_name
 from ..phases import Stuck
+from ..template_cloning import reference_to
 from .clones import Clone, Clones, NotCloned
-from .desired import new_machine
+from .desired_machines import new_machine
+from .in_place_propagation import Propagation
 from .managed_fields import MANAGER
 from .parallel import for_each
-from .propagation import Propagation
 from .scope import NAME, Failure, Scope
 
 Obj = dict[str, Any]

@@ -15,8 +15,8 @@ from remuda.kube.clock import time_of
 from remuda.kube.conditions import is_false
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, metadata, name_of
 
-from ..names import DELETE_MACHINE
 from ..stillborn import is_stillborn
+from ..well_known import DELETE_MACHINE
 
 Obj = dict[str, Any]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from remuda.client.ownership import ENTRIES, Operations, entries_of, is_entry, without_leftovers
+from remuda.client.field_ownership import ENTRIES, Operations, entries_of, is_entry, without_leftovers
 from remuda.kube.clock import rfc3339
 
 Obj = dict[str, Any]

@@ -1,6 +1,6 @@
 """Whether a set may make machines now: the control plane must be there, must not be upgrading, and versions must fit.
 
-Pure; :mod:`.gate` reads what these decide on. The words are what users see in conditions.
+Pure; :mod:`.preflight_gate` reads what these decide on. The words are what users see in conditions.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from remuda.kube import semver
 from remuda.kube.errors import go_quote
 from remuda.kube.objects import Key, annotations_of, dig
 
-from .. import fields
-from ..names import SKIP_PREFLIGHT_CHECKS
-from ..versions import UNORDERED, compare, tolerant
+from .. import contract_fields
+from ..kubernetes_versions import UNORDERED, compare, tolerant
+from ..well_known import SKIP_PREFLIGHT_CHECKS
 
 Obj = dict[str, Any]
 
@@ -41,7 +41,7 @@ def skipped(machine_set: Obj, bootstrap_template: Obj | None) -> frozenset[str]:
 
 def problems(machine_set: Obj, control_plane: Obj, checks: Collection[str], left_out: Collection[str]) -> list[str]:
     """What speaks against new machines, one sentence each. Raises Unreadable."""
-    wanted = fields.spec_version(control_plane)
+    wanted = contract_fields.spec_version(control_plane)
     if not wanted or ALL in left_out:
         return []  # a control plane that manages no version can't be checked
     name = Key.of(control_plane)
@@ -77,7 +77,7 @@ def _failed(check: str) -> str:
 
 def _unstable(control_plane: Obj, wanted: semver.Version) -> str:
     who = f"{control_plane.get('kind')} {Key.of(control_plane)}"
-    running = [each["version"] for each in fields.status_versions(control_plane)]
+    running = [each["version"] for each in contract_fields.status_versions(control_plane)]
     if not running:
         return f"{who} is provisioning {_failed(STABLE)}"
     check = f"failed to perform {go_quote(STABLE)} preflight check: failed to check if the {who} is upgrading"

@@ -1,7 +1,7 @@
 """Which unhealthy machines a set replaces now, which later, and which never.
 
 A machine is to be remediated when a health check failed (HealthCheckSucceeded False) and the health check left it to the
-machine's owner (OwnerRemediated False). Pure; :mod:`.unhealthy` does it.
+machine's owner (OwnerRemediated False). Pure; :mod:`.unhealthy_machines` does it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from remuda.kube.clock import time_of
 from remuda.kube.conditions import FALSE, LEGACY, get, is_false, is_true
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, metadata, name_of
 
-from ..names import REMEDIATE_MACHINE, REVISION
+from ..well_known import REMEDIATE_MACHINE, REVISION
 
 Obj = dict[str, Any]
 

@@ -9,7 +9,7 @@ from remuda.api.cluster_x_k8s_io import GROUP
 from remuda.kube.objects import Key, dig, is_being_deleted, labels_of, name_of, uid_of
 from remuda.kube.waits import Ref
 
-from ..names import DEPLOYMENT_NAME
+from ..well_known import DEPLOYMENT_NAME
 
 Obj = dict[str, Any]
 

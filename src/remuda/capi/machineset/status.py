@@ -1,6 +1,6 @@
 """The status of a set, computed from what one reconcile found; both sets of conditions. Pure.
 
-:mod:`.legacy_status` has the older half. A set whose machines could not be listed says so, and keeps its counters.
+:mod:`.v1beta1_status` has the older half. A set whose machines could not be listed says so, and keeps its counters.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.kube.clock import time_of
-from remuda.kube.condition_sums import Reasons, Sum, aggregate
+from remuda.kube.condition_summaries import Reasons, Sum, aggregate
 from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, get, is_true, with_condition
 from remuda.kube.objects import dig, is_being_deleted, metadata, with_path, without_path
 
-from ..machines_in_words import LONG_DELETION, deleting_for, in_deletion_for_long, not_to_be_remediated
-from ..versions import of_machines
+from ..kubernetes_versions import of_machines
+from ..machine_messages import LONG_DELETION, deleting_for, in_deletion_for_long, not_to_be_remediated
 from .remediation import REMEDIATED, is_to_be_remediated, is_unhealthy
 from .scope import Failure
 

@@ -8,10 +8,10 @@ from remuda.kube.objects import Key, name_of, namespace_of, owner_references_of
 from remuda.kube.owners import reference, with_owner
 from remuda.kube.waits import Actor, Code, Ref, Wait
 
-from ..cloning import is_template, not_there
 from ..contracts import NoContract
-from ..core import Core
+from ..controller_context import Core
 from ..phases import Stuck
+from ..template_cloning import is_template, not_there
 from .remediation import is_current
 from .scope import NAME, Scope
 

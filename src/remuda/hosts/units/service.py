@@ -1,7 +1,7 @@
 """The life of one service: started, ready, ended, started again, stopped; as systemd.service(5) says.
 
 One task lives as long as the service is wanted. Everything that may take time is waited for together with the wish to stop, so
-that a stop is never kept waiting by a start. :mod:`.grouping` says which processes are the service's.
+that a stop is never kept waiting by a start. :mod:`.service_processes` says which processes are the service's.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import Any
 from remuda.kube.clock import Clock, Entropy
 
 from .. import processes
-from . import words
-from .catalog import Catalog
-from .children import Children
-from .grouping import Group
+from . import command_line
+from .child_processes import Children
 from .journal import Journal
-from .notifying import NotifySocket
+from .notify_socket import NotifySocket
+from .service_processes import Group
+from .unit_catalog import Catalog
 from .unitfile import NEVER, Command, Unit, UnitError, environment_of
 
 _POLL = 0.05
@@ -348,9 +348,9 @@ class Service:
     def _spawn(self, unit: Unit, command: Command, environment: dict[str, str]) -> tuple[int, asyncio.Future[int]]:
         self._open_output()
         try:
-            found = words.split(command.text)
-            argv = found if command.literal else words.expanded(found, environment)
-        except words.WordError as error:
+            found = command_line.split(command.text)
+            argv = found if command.literal else command_line.expanded(found, environment)
+        except command_line.WordError as error:
             raise _Failed(End(_NOT_STARTED, "exit-code", str(error))) from None
         if not argv:
             raise _Failed(End(_NOT_STARTED, "exit-code", f"{unit.name} has a command line without a command"))

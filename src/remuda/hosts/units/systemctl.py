@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from remuda.kube.clock import rfc3339
 
-from .board import Board
-from .catalog import NoSuchUnit, full_name
 from .service import Service, State
+from .service_order import Board
+from .unit_catalog import NoSuchUnit, full_name
 from .unitfile import UnitError
 
 _NOT_ACTIVE, _NO_SUCH_UNIT, _NOT_INSTALLED = 3, 4, 5

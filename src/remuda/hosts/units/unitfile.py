@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from . import words
+from . import command_line as words
 
 NEVER: Final = float("inf")
 TYPES = ("simple", "exec", "notify", "oneshot")

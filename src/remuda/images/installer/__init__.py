@@ -2,7 +2,7 @@
 
 All versions share their layers: `run.sh` and its companions, etcd, and where it was asked for a Python of their own. What they
 differ in is one layer with one small file, which says the version. A host made by `remuda host` has a Python that has remuda
-(REMUDA_PYTHON); for other hosts the image must bring one (:mod:`.python`).
+(REMUDA_PYTHON); for other hosts the image must bring one (:mod:`.bundled_python`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from importlib import resources
 from pathlib import Path
 
 import remuda
-from remuda.rke import releases, runtimes
+from remuda.provisioning.releases import catalog, distributions
 
 from ..layers import LEVEL, Layer, layer_of
 from ..layout import Image
@@ -84,7 +84,7 @@ def _is_the_wheels(program: Path) -> bool:
 
 def versions() -> tuple[str, ...]:
     """Those that a cluster can ask for."""
-    return releases.built_in().versions(runtimes.REMUDA)
+    return catalog.built_in().versions(distributions.REMUDA)
 
 
 def tag_of(version: str) -> str:

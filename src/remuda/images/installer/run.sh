@@ -101,7 +101,7 @@ choose_python() {
     fi
     for candidate in "${REMUDA_PYTHON:-}" python3; do
         PYTHON=$(command -v "$candidate" 2>/dev/null) || continue
-        if "$PYTHON" -P -s -c 'import remuda.distro' >/dev/null 2>&1; then return; fi
+        if "$PYTHON" -P -s -c 'import remuda.lab.distro' >/dev/null 2>&1; then return; fi
     done
     fatal "no Python here has remuda: set REMUDA_PYTHON to one that has, or use an installer image that brings its own"
 }
@@ -122,7 +122,7 @@ write_launcher() { # TARGET
     {
         printf '#!/bin/sh\n# %s%s\n' "$LAUNCHER" "$VERSION"
         [ -z "$ROOT" ] || printf 'export REMUDA_ROOT=%s\n' "$(word "$ROOT")"
-        printf 'export REMUDA_DATA_DIR=%s\nexec %s -P -s -m remuda.distro "$@"\n' "$(word "$DATA")" "$(word "$PYTHON")"
+        printf 'export REMUDA_DATA_DIR=%s\nexec %s -P -s -m remuda distro "$@"\n' "$(word "$DATA")" "$(word "$PYTHON")"
     } >"$1.new"
     chmod 0755 "$1.new"
     mv -f "$1.new" "$1"

@@ -9,13 +9,13 @@ from remuda.runtime import Manager, Reconciler
 
 from .daemonset import DaemonSets
 from .deployment import Deployments
-from .endpoints import EndpointSlices
+from .endpointslice import EndpointSlices
 from .job import Jobs
 from .nodelifecycle import GRACE_SECONDS, NodeLifecycle
 from .podgc import PodCollector
 from .replicaset import ReplicaSets
 from .statefulset import StatefulSets
-from .taints import TaintEviction
+from .taint_eviction import TaintEviction
 
 __all__ = ["GRACE_SECONDS", "controllers"]
 

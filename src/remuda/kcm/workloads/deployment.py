@@ -19,9 +19,9 @@ from remuda.kube.owners import reference
 from remuda.runtime import DONE, NORMAL, Manager, Result
 
 from .deployment_status import status_of
-from .kinds import DEPLOYMENTS, MANAGER, PODS, REPLICA_SETS
-from .ownership import Dependents, Owning
+from .pod_adoption import Dependents, Owning
 from .pods import template_hash, with_labels
+from .resources import DEPLOYMENTS, MANAGER, PODS, REPLICA_SETS
 from .rollout import Bounds, Group, first_size, rolling_sizes
 
 Obj = dict[str, Any]

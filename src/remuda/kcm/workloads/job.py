@@ -1,4 +1,4 @@
-"""Jobs: pods until enough of them have succeeded, or too many have failed (:mod:`.job_counting`).
+"""Jobs: pods until enough of them have succeeded, or too many have failed (:mod:`.job_progress`).
 
 Left out: indexed completion, and the policies that go by index or by exit code.
 """
@@ -14,10 +14,10 @@ from remuda.kube.owners import has_finalizer
 from remuda.kube.selectors import parse_labels
 from remuda.runtime import DONE, NORMAL, WARNING, Manager, Result
 
-from .job_counting import FINALIZER, is_finished, progress, with_fewer
-from .kinds import JOBS, MANAGER, PODS
-from .ownership import BURST, Owning
+from .job_progress import FINALIZER, is_finished, progress, with_fewer
+from .pod_adoption import BURST, Owning
 from .pods import is_active, name_prefix, pod_from
+from .resources import JOBS, MANAGER, PODS
 
 Obj = dict[str, Any]
 _JOB_NAME: Final = "batch.kubernetes.io/job-name"

@@ -2,7 +2,8 @@
 
 A node is as fresh as its Lease or its own heartbeat is, by the time at which a change of them was *seen* here: clocks of nodes
 are not compared with ours, and a controller that starts does not take everybody for dead. Conditions become taints;
-:mod:`.taints` then takes the pods away. When no node at all reports it is more likely we who are cut off: nothing is evicted.
+:mod:`.taint_eviction` then takes the pods away. When no node at all reports it is more likely we who are cut off: nothing is
+evicted.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, dig, find_by, name_of, namespace_of, resource_version_of, uid_of
 from remuda.runtime import DONE, NORMAL, Controller, Manager, Result, Watch
 
-from ..budgets import is_ready
-from ..placing import taints_of
-from .kinds import LEASES, MANAGER, NODE_LEASES, NODES, PODS
-from .nodepods import follow_nodes, pods_on
+from ..disruption_counts import is_ready
+from ..pod_placement import taints_of
+from .node_pods import follow_nodes, pods_on
 from .pods import conditions_with
+from .resources import LEASES, MANAGER, NODE_LEASES, NODES, PODS
 
 Obj = dict[str, Any]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Final
 
-from remuda.kube import jsonio
 from remuda.kube.clock import rfc3339, time_of
+from remuda.kube.encoding import jsonio
 from remuda.kube.objects import annotations_of, dig, find_by, is_being_deleted, labels_of, metadata, name_of
 from remuda.kube.owners import reference
 
-from ..budgets import is_ready
+from ..disruption_counts import is_ready
 
 Obj = dict[str, Any]
 

@@ -10,10 +10,10 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig, is_being_deleted, labels_of, metadata
 from remuda.runtime import Manager, Result
 
-from ..budgets import is_ready
-from .kinds import PODS, REPLICA_SETS
-from .ownership import Owning
+from ..disruption_counts import is_ready
+from .pod_adoption import Owning
 from .pods import first_to_go, is_active, name_prefix, pod_from
+from .resources import PODS, REPLICA_SETS
 
 Obj = dict[str, Any]
 

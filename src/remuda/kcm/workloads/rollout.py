@@ -12,7 +12,7 @@ from typing import Any
 
 from remuda.kube.objects import dig, metadata, name_of
 
-from ..budgets import scaled
+from ..disruption_counts import scaled
 
 Obj = dict[str, Any]
 

@@ -14,11 +14,12 @@ import shutil
 from pathlib import Path
 from typing import ClassVar
 
-from remuda.kube import outbound
 from remuda.kube.clock import deadline
-from remuda.machines.driver import Bootstrapping, Driver, DriverError, Flag, FlagKind, Keep, Machine, Reason, State
-from remuda.machines.provision.bootstrapping import as_root, last_line, login_of, reached
-from remuda.machines.ssh import HostKeyChanged, Login, Shell, connect
+from remuda.kube.network import outbound
+
+from ..driver import Bootstrapping, Driver, DriverError, Flag, FlagKind, Keep, Machine, Reason, State
+from ..provisioner.bootstrap_script import as_root, last_line, login_of, reached
+from ..ssh import HostKeyChanged, Login, Shell, connect
 
 _KEY = "id_rsa"
 _OTHER = 75

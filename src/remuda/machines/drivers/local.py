@@ -23,8 +23,9 @@ from typing import Any, TypeVar
 
 from remuda.hosts.errors import HostError, HostExists, NoSuchHost
 from remuda.hosts.hosts import Host, Hosts
-from remuda.machines.driver import Bootstrapping, Driver, Found, Keep, Machine, Options, State, Surroundings
-from remuda.machines.errors import DriverError, Reason, elsewhere
+
+from ..driver import Bootstrapping, Driver, Found, Keep, Machine, Options, State, Surroundings
+from ..errors import DriverError, Reason, elsewhere
 
 HOSTS_VARIABLE = "REMUDA_HOSTS_DIR"
 _LIMITS = (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE)

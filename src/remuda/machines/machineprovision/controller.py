@@ -11,9 +11,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from remuda.access.rancher_conditions import UNKNOWN, write_status
+from remuda.access.settings.validation import duration, seconds
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.client.api import Client
+from remuda.client.idempotent import find, make, remove
+from remuda.client.interface import Client
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import (
     GroupVersion,
@@ -32,21 +35,21 @@ from remuda.kube.objects import (
 )
 from remuda.kube.owners import reference, without_finalizer
 from remuda.kube.waits import Actor, Code, Wait
-from remuda.management.checks import duration, seconds
-from remuda.management.conditions import UNKNOWN, write_status
-from remuda.management.making import find, make, remove
 from remuda.provisioning.graph.names import MACHINE_GROUP
 from remuda.provisioning.references import Access
-from remuda.rke.names import CLUSTER_NAME
+from remuda.provisioning.well_known import CLUSTER_NAME
 from remuda.runtime import DONE, WARNING, Controller, Informer, Manager, Result, Retry, Watch, logger, synced
 from remuda.runtime.informer import without_managed_fields
 
-from .. import finding
-from . import attempts, status
-from .command import driver_of
+from .. import driver_registry
+from . import machine_status, pool_attempts
 from .decide import Decision, Snapshot, Step, decide, is_forced, is_recorded, needs_state, subject_of
-from .kinds import Found, MachineKinds
-from .names import (
+from .infra_kinds import Found, MachineKinds
+from .job_arguments import driver_of
+from .job_objects import Made, correction, helpers, is_alike, is_controlled_by, is_pods, job, prepared, runs_ours
+from .job_outcome import Ended, Outcome, outcome_of
+from .machine_inputs import NotYet, Reading
+from .well_known import (
     CAPI_MACHINE,
     CONFIG_MAPS,
     CONTROLLER,
@@ -60,9 +63,6 @@ from .names import (
     attempts_name,
     job_name,
 )
-from .objects import Made, correction, helpers, is_alike, is_controlled_by, is_pods, job, prepared, runs_ours
-from .outcome import Ended, Outcome, outcome_of
-from .reading import NotYet, Reading
 
 log = logger(__name__)
 
@@ -103,7 +103,7 @@ def infrastructure_of(machine: Obj) -> list[Key]:
 
 @cache
 def _ours() -> frozenset[str]:
-    return frozenset(finding.names())
+    return frozenset(driver_registry.names())
 
 
 def _cluster_of(machine: Obj) -> list[Key]:
@@ -176,7 +176,7 @@ class MachineProvision:
             if decision.removing:
                 why = f"it can't be removed, for {wait.evidence}; {FORCE_REMOVE}=true lets it go without"
                 wait = replace(wait, code=Code.DELETION, evidence=why)
-            after = status.waiting(found.obj, wait.message(), now=self._clock.time())
+            after = machine_status.waiting(found.obj, wait.message(), now=self._clock.time())
             await self._say(found, after)
             return Result(waits=(wait,))
         return Result(decision.after, decision.waits)
@@ -198,7 +198,7 @@ class MachineProvision:
             snapshot = replace(snapshot, state=await self._reading.holds_machine(infra))
         if is_being_deleted(infra) and is_forced(infra, machine):
             snapshot = replace(snapshot, blocked=await self._blocked(infra))
-        if status.status_of(infra, status.CREATE_JOB) == "False" and not is_being_deleted(infra):
+        if machine_status.status_of(infra, machine_status.CREATE_JOB) == "False" and not is_being_deleted(infra):
             snapshot = replace(snapshot, pause=await self._pause(infra, machine))
         return snapshot
 
@@ -224,8 +224,8 @@ class MachineProvision:
 
     async def _pause(self, infra: Obj, machine: Obj | None) -> float:
         said = self._reading.settings().text("delete-machine-on-failure-after")
-        known = attempts.attempts_of(await self._attempts(infra, machine))
-        return max(0.0 if duration(said) else seconds(said), attempts.pause(known))
+        known = pool_attempts.attempts_of(await self._attempts(infra, machine))
+        return max(0.0 if duration(said) else seconds(said), pool_attempts.pause(known))
 
     # --- steps ----------------------------------------------------------------------------------------------------------
 
@@ -243,7 +243,7 @@ class MachineProvision:
             case Step.TELL:
                 await self._tell(found, snapshot, removing=decision.removing)
             case Step.INTERRUPTED:
-                await self._say(found, status.with_interruption(infra, now=snapshot.now))
+                await self._say(found, machine_status.with_interruption(infra, now=snapshot.now))
             case Step.GIVE_UP:
                 await self._give_up(snapshot)
             case Step.PRUNE:
@@ -251,7 +251,7 @@ class MachineProvision:
             case Step.RELEASE:
                 await self._release(found, snapshot, decision)
             case Step.NOTHING:
-                await self._say(found, status.with_provision(infra))
+                await self._say(found, machine_status.with_provision(infra))
 
     async def _mark(self, found: Found, snapshot: Snapshot) -> None:
         assert snapshot.machine is not None
@@ -274,7 +274,7 @@ class MachineProvision:
         for each in prepared(plan):
             await self._ensure(infra, each)
         credential = (self._reading.credential_name(infra), self._reading.credential_uid(infra))
-        after = status.begun(infra, plan.facts, credential, removing=removing, now=self._clock.time())
+        after = machine_status.begun(infra, plan.facts, credential, removing=removing, now=self._clock.time())
         infra = await self._say(found, after) or infra
         made = await make(self._client, JOBS, job(plan).obj, CONTROLLER)
         if made is None:
@@ -287,7 +287,7 @@ class MachineProvision:
         """Ours from a life before this one, or somebody else's."""
         assert snapshot.job is not None
         plan = await self._reading.plan(found.obj, removing=removing)
-        begun = bool(status.status_of(found.obj, status.condition_kind(removing=removing)))
+        begun = bool(machine_status.status_of(found.obj, machine_status.condition_kind(removing=removing)))
         if begun and not is_being_deleted(snapshot.job) and is_alike(snapshot.job, job(plan).obj):
             await self._record(found, snapshot.job)
             return
@@ -321,14 +321,14 @@ class MachineProvision:
     async def _tell(self, found: Found, snapshot: Snapshot, *, removing: bool) -> None:
         assert snapshot.job is not None and snapshot.outcome is not None
         infra, outcome = found.obj, snapshot.outcome
-        after = status.with_outcome(infra, name_of(snapshot.job), outcome, removing=removing, now=snapshot.now)
+        after = machine_status.with_outcome(infra, name_of(snapshot.job), outcome, removing=removing, now=snapshot.now)
         if outcome.ended is not Ended.NOT_YET:
             # Before the status, from which the next step follows: what was tried must not get lost.
             await self._remember(snapshot, removing=removing)
         if outcome.failure is not None:
             kind = "RemovalFailed" if removing else "CreationFailed"
             self._events.event(infra, WARNING, kind, f"{outcome.failure.reason}: {outcome.failure.message}")
-        await self._say(found, status.with_provision(after))
+        await self._say(found, machine_status.with_provision(after))
 
     async def _give_up(self, snapshot: Snapshot) -> None:
         assert snapshot.machine is not None
@@ -340,7 +340,7 @@ class MachineProvision:
         infra = found.obj
         patch = {"metadata": {"resourceVersion": resource_version_of(infra), "annotations": {JOB_UID: None}}}
         written = await self._patch(found, patch)
-        await self._say(Found(written, found.resource, found.informer), status.with_provision(written))
+        await self._say(Found(written, found.resource, found.informer), machine_status.with_provision(written))
 
     async def _clean(self, snapshot: Snapshot) -> None:
         infra = snapshot.infra
@@ -359,7 +359,7 @@ class MachineProvision:
                 if wanted is not None:
                     left = f"{infra['kind']} {name_of(infra)} may be left at its provider: {decision.abandoned}"
                     self._events.event(wanted, WARNING, "MachineAbandoned", left)
-        interrupted = status.status_of(infra, status.CREATE_JOB) == UNKNOWN and not decision.abandoned
+        interrupted = machine_status.status_of(infra, machine_status.CREATE_JOB) == UNKNOWN and not decision.abandoned
         if interrupted or JOB_UID in annotations_of(infra):
             await self._clean(snapshot)
         # Only now, without its account, can a program that was interrupted keep nothing more: is there still nothing?
@@ -427,19 +427,19 @@ class MachineProvision:
             return
         uid = uid_of(snapshot.job or {}) or annotations_of(infra).get(JOB_UID) or ""
         machine = labels_of(infra).get(CAPI_MACHINE) or name_of(infra)
-        new = attempts.attempt(uid, machine, infra["kind"], removing=removing, outcome=outcome, abandoned=abandoned)
+        new = pool_attempts.attempt(uid, machine, infra["kind"], removing=removing, outcome=outcome, abandoned=abandoned)
         for _ in range(_TRIES):
             found = await find(self._client, CONFIG_MAPS, name, namespace_of(infra))
-            all_of_them = attempts.with_attempt(attempts.attempts_of(found), new)
+            all_of_them = pool_attempts.with_attempt(pool_attempts.attempts_of(found), new)
             if all_of_them is None:
                 return
             try:
                 if found is None:
                     labels = {CLUSTER_NAME: name_of(owner)}
-                    made = attempts.config_map(name, namespace_of(infra), reference(_kinded(owner)), labels, all_of_them)
+                    made = pool_attempts.config_map(name, namespace_of(infra), reference(_kinded(owner)), labels, all_of_them)
                     await self._client.create(CONFIG_MAPS, made, namespace_of(infra), field_manager=CONTROLLER)
                 else:
-                    kept = {**(found.get("data") or {}), attempts.KEY: attempts.text_of(all_of_them)}
+                    kept = {**(found.get("data") or {}), pool_attempts.KEY: pool_attempts.text_of(all_of_them)}
                     await self._client.update(CONFIG_MAPS, {**found, "data": kept}, field_manager=CONTROLLER)
                 return
             except ApiError as error:

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from remuda.access.rancher_conditions import FALSE, TRUE, UNKNOWN, condition_of
 from remuda.api import cluster_x_k8s_io as capi
-from remuda.capi.pausing import is_paused
+from remuda.capi.paused import is_paused
 from remuda.kube.clock import time_of
 from remuda.kube.objects import (
     GroupVersion,
@@ -31,13 +32,12 @@ from remuda.kube.objects import (
 )
 from remuda.kube.owners import has_finalizer
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.management.conditions import FALSE, TRUE, UNKNOWN, condition_of
 
 from ..errors import Reason
-from .names import CAPI_MACHINE, FINALIZER, FORCE_REMOVE, INFRA_REMOVE, JOB_UID
-from .objects import is_pods
-from .outcome import Ended, Outcome, failure_of
-from .status import CREATE_ERROR, CREATE_JOB, DELETE_JOB, reason_of, status_of
+from .job_objects import is_pods
+from .job_outcome import Ended, Outcome, failure_of
+from .machine_status import CREATE_ERROR, CREATE_JOB, DELETE_JOB, reason_of, status_of
+from .well_known import CAPI_MACHINE, FINALIZER, FORCE_REMOVE, INFRA_REMOVE, JOB_UID
 
 Obj = dict[str, Any]
 

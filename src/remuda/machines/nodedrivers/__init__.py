@@ -7,6 +7,6 @@
                  of rancher-machine, or flags.json
 ```
 
-The controllers are :mod:`.nodedriver` and :mod:`.dynamicschema`; :mod:`.admission` says what may be written, :mod:`.credentials`
-what a cloud credential must have.
+The controllers are :mod:`.nodedriver` and :mod:`.dynamicschema`; :mod:`.admission` says what may be written,
+:mod:`.credential_admission` what a cloud credential must have.
 """

@@ -7,7 +7,7 @@
   has the verb `use` on that NodeDriver.
 
 Which credentials a cluster may name is in :mod:`remuda.provisioning.references`.
-What a cloud credential must have is in :mod:`.credentials`.
+What a cloud credential must have is in :mod:`.credential_admission`.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from remuda.access.clusters.admission import concerns
+from remuda.access.roles.holdings import Holdings
+from remuda.access.roles.role_rules import holds_everything
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, NODE_DRIVERS
-from remuda.apiserver.admission import CREATE, DELETE, Attributes
 from remuda.apiserver.admission.chain import EVERY
-from remuda.apiserver.authz.rbac import Rbac
-from remuda.apiserver.source import ObjectSource
+from remuda.kube.admission_attributes import CREATE, DELETE, Attributes
+from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.errors import FieldError, duplicate, forbidden_field, invalid_value, required
+from remuda.kube.object_reader import ObjectSource
 from remuda.kube.objects import dig, is_being_deleted, name_of
-from remuda.management.clusters.admission import concerns
-from remuda.management.roles.held import Holdings
-from remuda.management.roles.rules import holds_everything
+from remuda.provisioning.graph.machine_pools import pools_written
 from remuda.provisioning.graph.names import CONFIG_GROUP, MACHINE_GROUP
-from remuda.provisioning.graph.pools import pools_written
-from remuda.runtime.admission import AdmittedType
+from remuda.runtime.admitted_types import AdmittedType
 
-from .builtin import LOCAL, builtin, is_local
-from .crds import VERSION, kind_names
-from .downloads import checksum_problem, name_problem, url_problem
-from .schemas import NODE_TEMPLATE, active_driver, driver_of, is_active
+from .builtin_drivers import LOCAL, builtin, is_local
+from .driver_downloads import checksum_problem, name_problem, url_problem
+from .driver_schemas import NODE_TEMPLATE, active_driver, driver_of, is_active
+from .machine_crds import VERSION, kind_names
 
 Obj = dict[str, Any]
 

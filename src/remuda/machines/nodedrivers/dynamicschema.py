@@ -1,7 +1,7 @@
 """The controller of DynamicSchemas: the three definitions of each driver that pools may use (capr.md §2.8).
 
-They change only so far as objects allow that are there already (:func:`.crds.compatible`), and go when their driver is gone or
-not active any more and no object of their kinds is left.
+They change only so far as objects allow that are there already (:func:`.machine_crds.compatible`), and go when their driver is
+gone or not active any more and no object of their kinds is left.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from remuda.api.installation import CRDS
+from remuda.api.crd_installation import CRDS
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, GROUP
-from remuda.client.ownership import apply_owned
+from remuda.client.field_ownership import apply_owned
+from remuda.client.idempotent import find, remove
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, annotations_of, dig, is_being_deleted, name_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.management.making import find, remove
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
 
-from .crds import SCHEMA, VERSION, UnusableField, compatible, definitions, is_current
-from .schemas import EMBEDDED, NODE_TEMPLATE, active_driver
+from .driver_schemas import EMBEDDED, NODE_TEMPLATE, active_driver
+from .machine_crds import SCHEMA, VERSION, UnusableField, compatible, definitions, is_current
 
 log = logger(__name__)
 

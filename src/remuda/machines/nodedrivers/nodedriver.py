@@ -11,22 +11,22 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from remuda.access.rancher_conditions import FALSE, TRUE, with_condition, write_status
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, GROUP, NODE_DRIVERS
-from remuda.client.ownership import apply_owned
-from remuda.kube import jsonio
+from remuda.client.field_ownership import apply_owned
+from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, labels_of, name_of, owner_references_of, with_path
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.management.conditions import FALSE, TRUE, with_condition, write_status
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, owner, synced
 
 from ..errors import DriverError, Reason
-from . import schemas
-from .builtin import BuiltIn, builtin, node_driver, restored
-from .downloads import name_problem
-from .fields import UnusableFlag, credential_fields, hints, resource_fields
-from .shape import HINTS, Shape
-from .sources import Flags, Sources
+from . import driver_schemas
+from .builtin_drivers import BuiltIn, builtin, node_driver, restored
+from .driver_annotations import HINTS, Shape
+from .driver_downloads import name_problem
+from .flag_sources import Flags, Sources
+from .schema_fields import UnusableFlag, credential_fields, hints, resource_fields
 
 log = logger(__name__)
 
@@ -131,22 +131,22 @@ class NodeDrivers:
     # --- one driver -------------------------------------------------------------------------------------------------------
 
     async def _offer(self, driver: Obj, who: tuple[str, Key]) -> Result:
-        if not schemas.has_credentials(driver):
+        if not driver_schemas.has_credentials(driver):
             await self._say(driver, who, _inactive(driver, self._clock.time()))
             return DONE
         try:
             flags = await self._flags(driver)
             await self._write_schemas(driver, flags, who)
         except (DriverError, UnusableFlag) as error:
-            log.warning("the driver %s can't be used: %s", schemas.driver_of(driver), error)
+            log.warning("the driver %s can't be used: %s", driver_schemas.driver_of(driver), error)
             await self._say(driver, who, _failed(driver, error, self._clock.time()))
-            evidence = f"the driver {schemas.driver_of(driver)} can't be used: {error}"
+            evidence = f"the driver {driver_schemas.driver_of(driver)} can't be used: {error}"
             return Result(waits=(Wait(Code.CONTENT, Ref(GROUP, "NodeDriver", "", name_of(driver)), Actor.USER, None, evidence),))
         await self._say(driver, who, _offered(driver, flags, self._clock.time()))
         return DONE if flags.usable else Result(after=_AGAIN)
 
     async def _flags(self, driver: Obj) -> Flags:
-        name = schemas.driver_of(driver)
+        name = driver_schemas.driver_of(driver)
         if problem := name_problem(name):
             raise DriverError(Reason.INVALID, f"spec.displayName {problem}")
         of = (
@@ -161,12 +161,12 @@ class NodeDrivers:
         return known[1]
 
     async def _write_schemas(self, driver: Obj, flags: Flags, who: tuple[str, Key]) -> None:
-        name, shape = schemas.driver_of(driver), Shape.of(driver)
+        name, shape = driver_schemas.driver_of(driver), Shape.of(driver)
         fields = resource_fields(flags.flags, shape)
-        wanted = [schemas.driver_schema(driver, schemas.config_name(name), fields)]
+        wanted = [driver_schemas.driver_schema(driver, driver_schemas.config_name(name), fields)]
         if shape.public or shape.private:
             credential = credential_fields(name, fields, shape)
-            wanted.append(schemas.driver_schema(driver, schemas.credential_name(name), credential))
+            wanted.append(driver_schemas.driver_schema(driver, driver_schemas.credential_name(name), credential))
         for each in wanted:
             await self._keep(each, who)
 
@@ -198,7 +198,7 @@ class NodeDrivers:
             await self._fresh.caught_up(_EMBEDDING)
             there = [each for each in self._drivers.objects() if not is_being_deleted(each)]
             known = [name_of(each) for each in self._schemas.objects() if not is_being_deleted(each)]
-            for wanted in schemas.embedding_schemas(there, known):
+            for wanted in driver_schemas.embedding_schemas(there, known):
                 await self._keep(wanted, _EMBEDDING)
 
 
@@ -235,7 +235,7 @@ def _offered(driver: Obj, flags: Flags, now: float) -> Obj:
     else:
         text = f"machines can't be made with it yet: {flags.missing}"
         told = with_condition(told, "Installed", FALSE, Reason.MISSING_PROGRAM.value, text, now=now)
-    active = schemas.is_active(driver)
+    active = driver_schemas.is_active(driver)
     told = with_condition(told, "Active", TRUE if active else FALSE, now=now)
     told = with_condition(told, "Inactive", FALSE if active else TRUE, now=now)
     applied = {

@@ -2,7 +2,7 @@
 
 Flags are read from `create -d NAME --help`, since the drivers' own protocol is Go's alone. The help tells apart what takes a
 value from what does not by a blank, does not tell integers from texts (both are texts in a machine config), and keeps the
-defaults of lists to itself; :mod:`.flagdata` knows those.
+defaults of lists to itself; :mod:`.known_flags` knows those.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from remuda.kube.clock import SYSTEM_CLOCK, Clock, deadline
 
 from ..errors import DriverError, Reason
 from ..options import Flag, FlagKind, Value
-from .flagdata import flags_of
+from .known_flags import flags_of
 
 PROGRAM = "rancher-machine"
 PLUGIN = "docker-machine-driver-"

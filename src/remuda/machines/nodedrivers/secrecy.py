@@ -1,4 +1,4 @@
-"""Which fields of a driver are secret, and so are sealed (:mod:`..sealed`). Pure.
+"""Which fields of a driver are secret, and so are sealed (:mod:`..secretfields`). Pure.
 
 A field is secret when its NodeDriver says so (its schema has the type `password`), when a driver in Python marks the flag, or
 when the flag's name has the word password, passphrase, secret, token or key. A word at the end that says what *about* a key it is
@@ -14,10 +14,10 @@ from functools import cache
 from typing import Any, Final
 
 from ..options import FlagKind, field_of, flag_of
-from .builtin import builtin, python_driver, shape_of
-from .fields import KEYS, PASSWORD, STRING
-from .flagdata import flags_of
-from .shape import Shape
+from .builtin_drivers import builtin, python_driver, shape_of
+from .driver_annotations import Shape
+from .known_flags import flags_of
+from .schema_fields import KEYS, PASSWORD, STRING
 
 Obj = dict[str, Any]
 

@@ -17,10 +17,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from remuda.kube import outbound
+from remuda.kube.network import outbound
 
 from ..driver import OWNER_VARIABLE
-from ..machineprovision.command import KEY_FILE
+from ..machineprovision.job_arguments import KEY_FILE
 
 # Where the driver `local` keeps its hosts (:mod:`..drivers.local`).
 HOSTS_VARIABLE = "REMUDA_HOSTS_DIR"

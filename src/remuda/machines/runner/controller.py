@@ -22,24 +22,24 @@ from remuda.kube.objects import Key, annotations_of, labels_of, name_of, namespa
 from remuda.kube.owners import controller_of
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.provisioning.references import Access
-from remuda.rke.names import CLUSTER_NAME
+from remuda.provisioning.well_known import CLUSTER_NAME
 from remuda.runtime import DONE, Controller, Manager, Result, Workers, WorkQueue, logger, synced
 from remuda.runtime.informer import without_managed_fields
 
 from ..errors import Reason
-from ..machineprovision.command import IN_A_POD, Places, arguments, variables
 from ..machineprovision.controller import JOB_LABELS, jobs_of
-from ..machineprovision.kinds import MachineKinds
-from ..machineprovision.names import JOB_UID, JOBS, job_name
-from ..machineprovision.objects import CREATE_RETRIES, REMOVE_RETRIES, Plan
-from ..machineprovision.outcome import LONGEST, failure_of
-from ..machineprovision.reading import NotYet, Reading
-from . import jobstatus, logs
-from .choosing import is_managed, refusal, wanted
+from ..machineprovision.infra_kinds import MachineKinds
+from ..machineprovision.job_arguments import IN_A_POD, Places, arguments, variables
+from ..machineprovision.job_objects import CREATE_RETRIES, REMOVE_RETRIES, Plan
+from ..machineprovision.job_outcome import LONGEST, failure_of
+from ..machineprovision.machine_inputs import NotYet, Reading
+from ..machineprovision.well_known import JOB_UID, JOBS, job_name
+from . import job_logs, job_status
 from .confinement import Around, environment, jailed, on_this_machine, secrets, user_of
 from .directories import Directories
-from .grant import granted, kubeconfig, revoked
-from .output import Output
+from .job_choice import is_managed, refusal, wanted
+from .job_output import Output
+from .job_token import granted, kubeconfig, revoked
 from .process import Child, named
 
 log = logger(__name__)
@@ -148,7 +148,7 @@ class JobRunner:
         job = self._jobs.get(*key)
         run = self._running.get(key)
         self._expected.discard(key)
-        if job is None or not is_managed(job) or jobstatus.is_over(job):
+        if job is None or not is_managed(job) or job_status.is_over(job):
             self._held.pop(key, None)
             if run is not None and (job is None or run.job != uid_of(job)):
                 self._stop(key, run)
@@ -168,7 +168,7 @@ class JobRunner:
         if key in self._held:
             return Result(waits=(self._held[key],))
         why = "it is about to begin"
-        if jobstatus.failures(job):
+        if job_status.failures(job):
             why = "its process failed, and another begins after a pause"
         if self._slots:
             self._expected.add(key)
@@ -197,7 +197,7 @@ class JobRunner:
                     working.queue.add(key)
             async with asyncio.TaskGroup() as group:
                 group.create_task(workers.run())
-                group.create_task(logs.sweep(self._client, self._clock))
+                group.create_task(job_logs.sweep(self._client, self._clock))
         finally:
             self._queue = None
             self._directories.close()
@@ -205,7 +205,7 @@ class JobRunner:
     async def _one(self, key: Key) -> Result:
         """One process for a Job, from its beginning to its end."""
         job = self._jobs.get(*key)
-        if job is None or not is_managed(job) or jobstatus.is_over(job):
+        if job is None or not is_managed(job) or job_status.is_over(job):
             return DONE
         infra = self._machine_of(job)
         if infra is None or refusal(job, infra):
@@ -239,7 +239,7 @@ class JobRunner:
         # Who deletes a Job that has not begun does so for the state in which it was seen: either they win, or this does.
         bound = {"metadata": {"resourceVersion": resource_version_of(job)}}
         try:
-            job = await self._tell(job, {**bound, **jobstatus.began(job, self._clock.time())})
+            job = await self._tell(job, {**bound, **job_status.began(job, self._clock.time())})
         except ApiError as error:
             if error.is_not_found:
                 return DONE
@@ -269,7 +269,7 @@ class JobRunner:
     async def _ended(self, job: Obj, code: int | None, output: Output, *, removing: bool) -> Result:
         now = self._clock.time()
         if code == 0:
-            await self._told(job, jobstatus.succeeded(job, now))
+            await self._told(job, job_status.succeeded(job, now))
             return DONE
         words = output.last(LONGEST - 256) or f"its process ended with {named(code)} and said nothing"
         if code is None:
@@ -279,10 +279,10 @@ class JobRunner:
         # Who was killed did not say that it can't be done: it goes on where it was.
         killed = code is not None and code < 0
         retries = REMOVE_RETRIES if removing or killed else CREATE_RETRIES
-        written = await self._told(job, jobstatus.failed(job, words, now, retries=retries))
-        if jobstatus.is_over(written):
+        written = await self._told(job, job_status.failed(job, words, now, retries=retries))
+        if job_status.is_over(written):
             return DONE
-        pause = _KILLED_SECONDS if killed else jobstatus.pause(jobstatus.failures(written))
+        pause = _KILLED_SECONDS if killed else job_status.pause(job_status.failures(written))
         # At rest, since what was written just now wakes the controller, who would queue it at once.
         return Result(pause, rest=pause)
 
@@ -315,7 +315,7 @@ class JobRunner:
         infra, given, driver = work.plan.infra, work.given, work.plan.facts.name
         async with self._granted(infra) as token, self._directory(work, token) as prepared:
             directory, argv = prepared
-            before = await logs.kept_before(self._client, infra)
+            before = await job_logs.kept_before(self._client, infra)
             output = Output(
                 [token, *secrets(given, work.script, _told(work.plan)[1]), *work.plan.secrets.values()],
                 before,
@@ -344,7 +344,7 @@ class JobRunner:
             while True:
                 if kept != output.count:
                     kept = output.count
-                    await logs.keep(self._client, infra, owner, output, self._clock.time())
+                    await job_logs.keep(self._client, infra, owner, output, self._clock.time())
                 await self._clock.sleep(pause)
                 pause = min(2 * pause, _FLUSH_SECONDS)
 
@@ -360,7 +360,7 @@ class JobRunner:
         output.end()
         if code:
             output.line(f"--- ended with {named(code)}")
-        await logs.keep(self._client, infra, owner, output, self._clock.time())
+        await job_logs.keep(self._client, infra, owner, output, self._clock.time())
         return code
 
     @asynccontextmanager

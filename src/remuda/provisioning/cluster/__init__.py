@@ -1,13 +1,16 @@
-"""The mirror of clusters.provisioning.cattle.io and clusters.management.cattle.io (capr.md §2.1).
+"""clusters.provisioning.cattle.io, its management Cluster, and the two provider objects of a cluster.
 
-Two reconcilers, one for each kind: :class:`WantedClusters` and :class:`ManagementMirror`. What follows from what is pure, in
-`mirror`, `states` and `identity`; `kubeconfig` gives controllers a way into a cluster, `removal` takes all of it away again.
+`provisioning_to_management` and `management_to_provisioning` are the two directions of the mirror, `mirror` what each
+side says (pure); `kubeconfig`, `removal`, `provisioninglog` follow.
+`rkecluster`, `rkecontrolplane`: infrastructure and control plane for Cluster API.
+Not here: machine pools and everything generated (`graph`).
+Read :mod:`.mirror` first.
 """
 
 from __future__ import annotations
 
-from .controller import WantedClusters
 from .kubeconfig import Kubeconfigs, Unsettled
-from .managed import ManagementMirror
+from .management_to_provisioning import ManagementMirror
+from .provisioning_to_management import WantedClusters
 
 __all__ = ["Kubeconfigs", "ManagementMirror", "Unsettled", "WantedClusters"]

@@ -10,29 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from remuda.access.clusters.server_settings import Server
+from remuda.access.users.tokens import Presented, owns
+from remuda.access.users.user_objects import is_enabled
 from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, TOKENS, USERS
 from remuda.capi.cluster_secrets import SECRETS, cluster_secrets, data_of, only_kubeconfigs
-from remuda.capi.names import CLUSTER_NAME, kubeconfig_secret
-from remuda.capi.names import SECRET_TYPE as CLUSTER_SECRET_TYPE
+from remuda.capi.well_known import CLUSTER_NAME, kubeconfig_secret
+from remuda.capi.well_known import SECRET_TYPE as CLUSTER_SECRET_TYPE
+from remuda.client.idempotent import find, make, remove
 from remuda.kube.clock import Entropy
-from remuda.kube.objects import (
-    Key,
-    is_being_deleted,
-    labels_of,
-    name_of,
-    namespace_of,
-    owner_references_of,
-    resource_version_of,
-)
-from remuda.kube.objectsets import origin_of
+from remuda.kube.objects import Key, is_being_deleted, labels_of, name_of, namespace_of, owner_references_of, resource_version_of
 from remuda.kube.owners import is_owned_by, reference, with_owner
-from remuda.management.clusters.server import Server
-from remuda.management.making import find, make, remove
-from remuda.management.users.people import is_enabled
-from remuda.management.users.tokens import Presented, owns
+from remuda.kube.wrangler import origin_of
 from remuda.runtime import Manager, Retry, Watch
 
-from .identity import binding_of, new_secret, secret_of, token_of, user_name, user_of
+from .kubeconfig_identity import binding_of, new_secret, secret_of, token_of, user_name, user_of
 from .names import FROM_WANTED
 
 Obj = dict[str, Any]

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from remuda.access.clusters.server_settings import ServerFacts
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.kube.objects import annotations_of, dig, labels_of, name_of, namespace_of
-from remuda.kube.objectsets import PREFIX, marks, without_marks
-from remuda.management.clusters.server import ServerFacts
+from remuda.kube.wrangler import PREFIX, marks, without_marks
 
 from .names import (
     ADMINISTRATED,

@@ -6,7 +6,7 @@ import hashlib
 from typing import Any, Final
 
 from remuda.kube.objects import GroupVersionResource, Key, dig
-from remuda.kube.objectsets import origin_of
+from remuda.kube.wrangler import origin_of
 
 Obj = dict[str, Any]
 

@@ -9,35 +9,28 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from remuda.access.clusters.well_known import is_legacy
+from remuda.access.rancher_conditions import condition_of, write_status
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.cluster_x_k8s_io import CLUSTERS as CAPI_CLUSTERS
 from remuda.api.cluster_x_k8s_io import GROUP as CAPI_GROUP
 from remuda.api.cluster_x_k8s_io import MACHINES
-from remuda.capi.names import CLUSTER_NAME
+from remuda.capi.well_known import CLUSTER_NAME
+from remuda.client.idempotent import find, remove
 from remuda.kube.conditions import get
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import (
-    Key,
-    dig,
-    finalizers_of,
-    is_being_deleted,
-    name_of,
-    resource_version_of,
-)
-from remuda.kube.objectsets import OWNER_NAME, OWNER_NAMESPACE
+from remuda.kube.objects import Key, dig, finalizers_of, is_being_deleted, name_of, resource_version_of
 from remuda.kube.owners import is_owned_by
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.management.clusters.names import is_legacy
-from remuda.management.conditions import condition_of, write_status
-from remuda.management.making import find, remove
+from remuda.kube.wrangler import OWNER_NAME, OWNER_NAMESPACE
 from remuda.runtime import DONE, Manager, Result, logger
 
+from .feature_lock import FeatureLock
 from .kubeconfig import Kubeconfigs
-from .locking import FeatureLock
+from .mirror_caches import Views
+from .mirror_status import with_removal
 from .names import CONTROL_PLANES, WANTED_FINALIZER, belongs, is_administrated, managed_name_of
-from .states import with_removal
-from .views import Views
 
 log = logger(__name__)
 

@@ -1,13 +1,14 @@
-"""The objects that a cluster with `rkeConfig` is made of, as they follow from it (capr.md §3). Pure.
+"""The objects that a cluster with `rkeConfig` consists of.
 
-:func:`graph_of` is the whole; :mod:`.cluster` has the parts that every cluster has, :mod:`.pools` those of its machine pools,
-:mod:`.names` what all of them are called, :mod:`.states` what the cluster says of them in turn.
-:mod:`remuda.provisioning.provisioningcluster` puts them onto the server.
+Pure: `cluster_objects` (:func:`graph_of`), `machine_pools`, `podsecurity`, `cluster_status`.
+`provisioningcluster` is the controller; `apply` writes and prunes, `referenced_objects` reads what pools refer to.
+Not here: names and labels (`provisioning.well_known`).
+Read :mod:`.cluster_objects` first.
 """
 
 from __future__ import annotations
 
-from .pieces import Generated, Unrenderable
+from .generated import Generated, Unrenderable
 from .rendering import graph_of
 
 __all__ = ["Generated", "Unrenderable", "graph_of"]

@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 from typing import Any, Final
 
-from remuda.api.rke_cattle_io import marks
-from remuda.kube import gojson
+from remuda.api.rke_cattle_io import well_known
+from remuda.kube.encoding import gojson
 from remuda.kube.objects import GroupVersion, GroupVersionResource
-from remuda.kube.safenames import safe_concat
+from remuda.kube.safe_names import safe_concat
 
 Obj = dict[str, Any]
 
@@ -26,22 +26,22 @@ CONFIG_GROUP: Final = "rke-machine-config.cattle.io"
 CONFIG_API_VERSION: Final = f"{CONFIG_GROUP}/v1"
 
 # Labels.
-CLUSTER_NAME: Final = marks.CLUSTER_NAME
+CLUSTER_NAME: Final = well_known.CLUSTER_NAME
 POOL_NAME: Final = "rke.cattle.io/rke-machine-pool-name"
 TEMPLATE_HASH: Final = "rke.cattle.io/machine-template-hash"
-INIT_NODE_MACHINE: Final = marks.INIT_NODE_MACHINE
-ETCD_ROLE: Final = marks.ETCD_ROLE
-CONTROL_PLANE_ROLE: Final = marks.CONTROL_PLANE_ROLE
-WORKER_ROLE: Final = marks.WORKER_ROLE
-OPERATING_SYSTEM: Final = marks.OPERATING_SYSTEM
+INIT_NODE_MACHINE: Final = well_known.INIT_NODE_MACHINE
+ETCD_ROLE: Final = well_known.ETCD_ROLE
+CONTROL_PLANE_ROLE: Final = well_known.CONTROL_PLANE_ROLE
+WORKER_ROLE: Final = well_known.WORKER_ROLE
+OPERATING_SYSTEM: Final = well_known.OPERATING_SYSTEM
 PRUNE: Final = "objectset.rio.cattle.io/prune"
 
 # Annotations.
-CLUSTER_SPEC: Final = marks.CLUSTER_SPEC
-DELETE_MISSING_AFTER: Final = marks.DELETE_MISSING_AFTER
+CLUSTER_SPEC: Final = well_known.CLUSTER_SPEC
+DELETE_MISSING_AFTER: Final = well_known.DELETE_MISSING_AFTER
 HOSTNAME_LIMIT: Final = "rke.cattle.io/hostname-length-limit"
-LABELS: Final = marks.LABELS
-TAINTS: Final = marks.TAINTS
+LABELS: Final = well_known.LABELS
+TAINTS: Final = well_known.TAINTS
 CLONED_FROM_VERSION: Final = "rke.cattle.io/cloned-from-group-version"
 CLONED_FROM_KIND: Final = "rke.cattle.io/cloned-from-kind"
 CLONED_FROM_NAME: Final = "rke.cattle.io/cloned-from-name"
@@ -49,8 +49,8 @@ CLONED_FROM_NAME: Final = "rke.cattle.io/cloned-from-name"
 SEALED_DIGESTS: Final = "remuda.dev/sealed-template-digests"
 # Ours. On a machine config, and copied to its templates: who wrote which address in it (remuda.provisioning.references).
 ADDRESS_AUTHORS: Final = "remuda.dev/address-authors"
-PRIME: Final = marks.PRIME
-REDEPLOY_AGENT: Final = marks.REDEPLOY_AGENT
+PRIME: Final = well_known.PRIME
+REDEPLOY_AGENT: Final = well_known.REDEPLOY_AGENT
 AUTOSCALER_ENABLED: Final = "provisioning.cattle.io/cluster-autoscaler-enabled"
 AUTOSCALER_PAUSED: Final = "provisioning.cattle.io/cluster-autoscaler-paused"
 

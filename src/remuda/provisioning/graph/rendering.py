@@ -8,9 +8,9 @@ from typing import Any
 from remuda.kube.objects import Key, dig
 
 from . import podsecurity
-from .cluster import beacon, capi_cluster, control_plane, infrastructure_of, rke_cluster
-from .pieces import Generated, Unrenderable
-from .pools import pool_objects
+from .cluster_objects import beacon, capi_cluster, control_plane, infrastructure_of, rke_cluster
+from .generated import Generated, Unrenderable
+from .machine_pools import pool_objects
 
 Obj = dict[str, Any]
 
@@ -19,7 +19,7 @@ def graph_of(wanted: Obj, managed: str, configs: Mapping[str, Obj] | None = None
     """All objects, in the order in which they are written: what refers to others comes after them.
 
     `managed` is the id of the cluster; `configs` are the machine configs of those pools that have one
-    (:func:`.pools.has_config`), by pool name; `template` is the one for pod security that it names
+    (:func:`.machine_pools.has_config`), by pool name; `template` is the one for pod security that it names
     (:func:`.podsecurity.template_of`). Raises :class:`Unrenderable`.
     """
     if not dig(wanted, "spec", "kubernetesVersion"):

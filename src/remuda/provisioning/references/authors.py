@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
-from remuda.apiserver.users import AUTHENTICATED, MASTERS, User
-from remuda.kube import jsonio
+from remuda.kube.authorization.users import AUTHENTICATED, MASTERS, User
+from remuda.kube.encoding import jsonio
 from remuda.kube.objects import annotations_of
 
 Obj = dict[str, Any]

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from remuda.cli.demos import leftovers
+from remuda.cli.demo import leftovers
 from remuda.hosts import addresses
 from remuda.hosts.environment import MARK
-from remuda.hosts.places import Place
-from remuda.hosts.records import Record, write
+from remuda.hosts.host_directory import Place
+from remuda.hosts.host_record import Record, write
 
 ADDRESS = "127.63.7.7"
 RECORD = Record("one", "0123", ADDRESS, "2026-01-01T00:00:00Z")

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
+from remuda.access.agent_objects import AGENT, AUTH_COMMAND, AUTH_PORT, NAMESPACE
+from remuda.access.settings.settings import Settings
+from remuda.access.users.token_hashes import hashed_secret
 from remuda.api import crds
 from remuda.api.cluster_cattle_io import API_VERSION, CLUSTER_AUTH_TOKENS, CLUSTER_USER_ATTRIBUTES, GROUP
-from remuda.api.installation import established, install_missing
-from remuda.apiserver.authn import BadCredentials, Credentials, Identity
-from remuda.apiserver.authn.webhook import WebhookAuthenticator
-from remuda.apiserver.pki import Pki
+from remuda.api.crd_installation import established, install_missing
+from remuda.apiserver.auth.authenticator import BadCredentials, Credentials, Identity
+from remuda.apiserver.auth.token_webhook import WebhookAuthenticator
+from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.webhook_client import Endpoint, WebhookClient
-from remuda.distro.nodes.programs import BUILT_IN, program_of
-from remuda.gateway.manifest import Wanted, objects
-from remuda.kcm.workloads.kinds import DEPLOYMENTS, PODS
+from remuda.gateway.registration.agent_manifest import Wanted, objects
+from remuda.kcm.workloads.resources import DEPLOYMENTS, PODS
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from remuda.kube.conditions import is_true
 from remuda.kube.objects import GroupVersion, GroupVersionResource, name_of, uid_of
-from remuda.management.footprint import AGENT, AUTH_COMMAND, AUTH_PORT, NAMESPACE
-from remuda.management.settings import Settings
-from remuda.management.users.tokenhashes import hashed_secret
+from remuda.lab.distro.nodes.builtin_programs import BUILT_IN, program_of
 from tests.integration.clusteragent.gate import CLUSTER, TOKEN, Gate
 from tests.unit.distro.nodes.village import Village, village
 

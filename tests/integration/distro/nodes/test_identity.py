@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from remuda.apiserver.pki import Pki, kubeconfig
-from remuda.distro.api import restrict_nodes
-from remuda.distro.nodes import NodeConfig, Pace, Program, run_node
-from remuda.kcm.workloads.kinds import PODS
-from remuda.kube import yamlio
+from remuda.apiserver.keys.pki import Pki, kubeconfig
+from remuda.kcm.workloads.resources import PODS
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
+from remuda.kube.encoding import yamlio
 from remuda.kube.objects import dig
+from remuda.lab.distro.cluster.apiserver import restrict_nodes
+from remuda.lab.distro.nodes import NodeConfig, Pace, Program, run_node
 from tests.unit.distro.nodes.village import NAMESPACE, template, village
 
 _SLEEPER = Program("test/sleeper", (sys.executable, "-I", "-c", "import time; time.sleep(600)"))

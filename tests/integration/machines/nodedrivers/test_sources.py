@@ -12,8 +12,8 @@ import pytest
 from remuda import __version__
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.machines.errors import DriverError, Reason
+from remuda.machines.nodedrivers.flag_sources import Sources
 from remuda.machines.nodedrivers.rancher_machine import RancherMachine, parsed
-from remuda.machines.nodedrivers.sources import Sources
 from remuda.machines.options import Flag, FlagKind
 from tests.unit.machines.nodedrivers.kit import NOWHERE
 from tests.unit.machines.nodedrivers.test_downloads import NAME, PROGRAM, URL, Web, sum_of

@@ -12,12 +12,12 @@ import pytest
 
 from remuda.machines.driver import Surroundings
 from remuda.machines.errors import Reason
-from remuda.machines.provision import foreign
+from remuda.machines.provisioner import external_driver
 
 CALLING = """
 import asyncio, os
 from remuda.machines.driver import Surroundings
-from remuda.machines.provision import foreign
+from remuda.machines.provisioner import foreign
 around = Surroundings(environ=dict(os.environ), say=lambda line: print(line, flush=True))
 asyncio.run(foreign._called(["sh", "-c", "echo $$; exec sleep 600"], dict(os.environ), around))
 """
@@ -41,10 +41,10 @@ def test_it_dies_with_who_called_it_also_when_that_is_killed() -> None:
 async def test_why_it_failed_is_what_it_said_last() -> None:
     said: list[str] = []
     around = Surroundings(environ={}, say=said.append)
-    with pytest.raises(foreign.Failed) as failed:
-        await foreign._called(
+    with pytest.raises(external_driver.Failed) as failed:
+        await external_driver._called(
             ["/bin/sh", "-c", "echo begin; echo 'Error: quota is used up'; echo 'exit status 1'; exit 3"], {}, around
         )
     assert (failed.value.reason, failed.value.code) == (Reason.QUOTA_EXCEEDED, 3)
     assert said == ["begin", "Error: quota is used up", "exit status 1"]
-    assert await foreign._called(["/bin/true"], {}, around) == 0
+    assert await external_driver._called(["/bin/true"], {}, around) == 0

@@ -12,31 +12,31 @@ from pathlib import Path
 from typing import Any
 
 from remuda import kcm
+from remuda.access.rancher_conditions import condition_of
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import crds
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
-from remuda.api.installation import established
+from remuda.api.crd_installation import established
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.api import Client
-from remuda.client.inprocess import InProcessClient
-from remuda.gateway.access import ReviewedAccess
+from remuda.client.interface import Client
+from remuda.gateway.auth.access_review import ReviewedAccess
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, namespace_of, uid_of
 from remuda.kube.owners import reference
 from remuda.kube.waits import Wait
 from remuda.machines.machineprovision.controller import MachineProvision
-from remuda.machines.machineprovision.names import CONFIG_MAPS, JOBS, job_name, log_name, state_name
-from remuda.machines.nodedrivers.crds import definitions
+from remuda.machines.machineprovision.well_known import CONFIG_MAPS, JOBS, job_name, log_name, state_name
+from remuda.machines.nodedrivers.machine_crds import definitions
 from remuda.machines.runner.controller import Ground, JobRunner
-from remuda.machines.runner.grant import cluster_of
-from remuda.machines.sealed.admission import admitted
-from remuda.machines.sealed.vault import Vault
-from remuda.management.conditions import condition_of
-from remuda.rke.names import SECRETS
+from remuda.machines.runner.job_token import cluster_of
+from remuda.machines.secretfields.admission import admitted
+from remuda.machines.secretfields.vault import Vault
+from remuda.provisioning.well_known import SECRETS
 from remuda.runtime import Elector, Manager
-from remuda.runtime.admission import install
+from remuda.runtime.admitted_types import install
 from tests.real.taking_up import taken_up
 from tests.waiting import until
 

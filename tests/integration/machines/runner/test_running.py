@@ -16,19 +16,19 @@ from typing import Any, cast
 import pytest
 import pytest_asyncio
 
+from remuda.access.rancher_conditions import condition_of
 from remuda.api import cluster_x_k8s_io as capi
-from remuda.client.api import Client
+from remuda.client.interface import Client
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, uid_of
 from remuda.kube.waits import Code
-from remuda.machines.machineprovision.names import CONFIG_MAPS, JOB_UID, JOBS, job_name, log_name
-from remuda.machines.runner import jail, jobstatus, logs
-from remuda.machines.runner.grant import run_name
-from remuda.machines.sealed.markers import is_marker, secret_name
-from remuda.machines.sealed.vault import Vault
-from remuda.management.conditions import condition_of
-from remuda.rke.names import SECRETS
+from remuda.machines.machineprovision.well_known import CONFIG_MAPS, JOB_UID, JOBS, job_name, log_name
+from remuda.machines.runner import jail, job_logs, job_status
+from remuda.machines.runner.job_token import run_name
+from remuda.machines.secretfields.markers import is_marker, secret_name
+from remuda.machines.secretfields.vault import Vault
+from remuda.provisioning.well_known import SECRETS
 from remuda.runtime import Elector, Term
 
 from .kit import FLEET, PAPERS, TOKEN, Runners, forged, runners
@@ -126,7 +126,7 @@ async def test_a_failure_is_told_without_the_credential(made: Runners) -> None:
     infra, job = await made.find(PAPERS, "m1"), await made.job("m1")
     assert str(dig(infra, "status", "failureMessage")).splitlines()[-2] == "AuthFailed: the paper is not known"
     assert "trying with [hidden]" in dig(infra, "status", "failureMessage")
-    assert job is not None and job["status"]["failed"] == 1 and jobstatus.is_over(job)
+    assert job is not None and job["status"]["failed"] == 1 and job_status.is_over(job)
     assert TOKEN not in str(infra) + str(job) + await made.log("m1")
 
 
@@ -155,7 +155,7 @@ async def test_what_a_server_did_not_finish_the_next_one_does(made: Runners) -> 
     await made.end()
     assert made.processes() == [], "all end with the server"
     job = await made.job("m1")
-    assert job is not None and not jobstatus.is_over(job)
+    assert job is not None and not job_status.is_over(job)
     made.begin()
     await made.until("m1", "CreateJob", "True")
     assert await made.runs("m1") == 2
@@ -268,7 +268,7 @@ async def test_a_removal_is_tried_four_times_with_pauses(made: Runners, monkeypa
         failed.append(SYSTEM_CLOCK.monotonic())
         return 0.5
 
-    monkeypatch.setattr(jobstatus, "pause", pause)
+    monkeypatch.setattr(job_status, "pause", pause)
     made.begin()
     await made.machine("m1")
     await made.until("m1", "CreateJob", "True")
@@ -320,9 +320,9 @@ async def test_old_logs_are_thrown_away(made: Runners) -> None:
     await made.until("m1", "CreateJob", "True")
     await made.until_said("m1", "argv")
     now = SYSTEM_CLOCK.time()
-    await logs.sweep_once(made.client, now + logs.KEPT_SECONDS - 3600)
+    await job_logs.sweep_once(made.client, now + job_logs.KEPT_SECONDS - 3600)
     assert await made.find(CONFIG_MAPS, log_name("m1")) is not None
-    await logs.sweep_once(made.client, now + logs.KEPT_SECONDS + 3600)
+    await job_logs.sweep_once(made.client, now + job_logs.KEPT_SECONDS + 3600)
     assert await made.find(CONFIG_MAPS, log_name("m1")) is None
 
 

@@ -6,14 +6,14 @@ import dataclasses
 import subprocess
 from pathlib import Path
 
-from remuda.rke.planner.render import idempotence
-from remuda.rke.plans import Plan, file_at
-from remuda.rke.runtimes import RKE2, Directories
+from remuda.provisioning.planner.render import idempotent_commands
+from remuda.provisioning.plans.plan import Plan, file_at
+from remuda.provisioning.releases.distributions import RKE2, Directories
 
 
 def test_it_runs_once_an_attempt_and_again_after_a_failure(tmp_path: Path) -> None:
     directories = dataclasses.replace(Directories.of(RKE2), provisioning=str(tmp_path))
-    script = file_at(Plan(files=(idempotence.file(directories),)), idempotence.script_path(directories))
+    script = file_at(Plan(files=(idempotent_commands.file(directories),)), idempotent_commands.script_path(directories))
     assert script is not None
     at = Path(script.path)
     at.parent.mkdir(parents=True)
@@ -22,7 +22,7 @@ def test_it_runs_once_an_attempt_and_again_after_a_failure(tmp_path: Path) -> No
 
     def run(attempt: int, value: str = "1") -> int:
         command = f'test ! -e "{broken}" && echo ran >> "{log}"'
-        found = idempotence.instruction(directories, "test", value, "/bin/sh", ["-c", command])
+        found = idempotent_commands.instruction(directories, "test", value, "/bin/sh", ["-c", command])
         env = {"CATTLE_AGENT_ATTEMPT_NUMBER": str(attempt), "PATH": "/usr/bin:/bin"}
         return subprocess.run([found.command, *found.args], env=env, check=False, capture_output=True, timeout=20).returncode
 

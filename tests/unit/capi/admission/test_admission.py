@@ -6,10 +6,10 @@ import copy
 
 import pytest
 
-from remuda.apiserver.admission import CREATE, UPDATE, Attributes
-from remuda.apiserver.users import User
 from remuda.capi.admission import admitted
 from remuda.capi.admission.cluster import NO_TOPOLOGY
+from remuda.kube.admission_attributes import CREATE, UPDATE, Attributes
+from remuda.kube.authorization.users import User
 from remuda.kube.errors import ApiError
 
 from .cases import DEFAULTING, VALID, Case, Checking, Defaulting, Obj, case_name, merged, new_object, old_object

@@ -6,8 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from remuda.capi.conversion.kinds import KINDS
-from remuda.capi.conversion.shapes import (
+from remuda.capi.conversion.go_structs import (
     BOOL,
     COLLECTION,
     DURATION,
@@ -21,6 +20,7 @@ from remuda.capi.conversion.shapes import (
     many,
     mapping,
 )
+from remuda.capi.conversion.kind_rules import KINDS
 
 Obj = dict[str, Any]
 Strategy = st.SearchStrategy[Any]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.conversion import ConversionError
+from remuda.apiserver.crd.conversion import ConversionError
 from remuda.capi.conversion import DATA_ANNOTATION, V1BETA1, V1BETA2, convert, converter
-from remuda.capi.conversion.rules import to_duration, to_seconds
-from remuda.runtime.admission import Convert
+from remuda.capi.conversion.field_rules import to_duration, to_seconds
+from remuda.runtime.admitted_types import Convert
 
 Obj = dict[str, Any]
 

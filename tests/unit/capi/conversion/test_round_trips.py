@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from remuda.capi.conversion import DATA_ANNOTATION, V1BETA1, V1BETA2, convert
-from remuda.capi.conversion.kinds import KINDS
-from remuda.kube.jsonio import dumps_sorted
+from remuda.capi.conversion.kind_rules import KINDS
+from remuda.kube.encoding.jsonio import dumps_sorted
 
 from .generated import Generated, Obj
 

@@ -6,14 +6,14 @@ import base64
 
 import pytest
 
-from remuda.cli.clusters import advice, chains, trees, waits
-from remuda.cli.clusters.looking import waits_in
-from remuda.cli.clusters.sight import Said, Sight
-from remuda.gateway.waiting import shown
+from remuda.cli.remote.clusters import waits_in
+from remuda.cli.views import cluster_tree, wait_advice, wait_chain, waits
+from remuda.cli.views.cluster_snapshot import Said, Sight
+from remuda.gateway.server.waits_api import shown
 from remuda.kube.waits import Actor, Code, Ref
-from remuda.rke.planner import waits as texts
-from remuda.rke.plans import Plan, encode
-from remuda.rke.plansecrets import packed
+from remuda.provisioning.planner import waits as texts
+from remuda.provisioning.plans.machine_plan_secret import packed
+from remuda.provisioning.plans.plan import Plan, encode
 
 from .kit import DEMO, FLEET, ID, NOW, PLANE, ago, condition, machine, machine_ref, managed, plane, sight, wait, waiting, wanted
 
@@ -30,9 +30,9 @@ MACHINES = (waiting("m1", CHECK_IN, "etcd"), waiting("m2", TIER, "etcd"))
 
 
 def explained(found: Sight) -> str:
-    links = chains.chain(found, NOW)
-    lines = [trees.plain(line) for line in trees.drawn(chains.of_chain(found, links, NOW))]
-    return "\n".join([*lines, *(f"- {text}" for text in chains.to_do(links, DEMO))])
+    links = wait_chain.chain(found, NOW)
+    lines = [cluster_tree.plain(line) for line in cluster_tree.drawn(wait_chain.of_chain(found, links, NOW))]
+    return "\n".join([*lines, *(f"- {text}" for text in wait_chain.to_do(links, DEMO))])
 
 
 def test_what_controllers_tell_is_followed_to_its_end() -> None:
@@ -47,7 +47,7 @@ cluster demo  provisioning
 │        host: has said nothing of late
 └─ behind that
    └─ Machine m2: {TIER}  Tier, for 20s
-- m1: {advice.what(Code.CHECK_IN, DEMO)}"""
+- m1: {wait_advice.what(Code.CHECK_IN, DEMO)}"""
     )
 
 
@@ -89,7 +89,7 @@ cluster demo  provisioning
    ├─ Cluster API's Cluster demo: it is not initialized yet  Provisioning, for 60s
    ├─ management Cluster {ID}: its agent is not connected  Connection, for 60s
    └─ Machine m2: {TIER}  Tier, for 20s
-- m1: {advice.what(Code.CHECK_IN, DEMO)}"""
+- m1: {wait_advice.what(Code.CHECK_IN, DEMO)}"""
     )
 
 
@@ -113,7 +113,7 @@ cluster demo  provisioning
 └─ Machine m2: {TIER}
       Tier, for 60s; can be ended by remuda, by itself
       host: has said nothing of late
-- m1: {advice.what(Code.CHECK_IN, DEMO)}"""
+- m1: {wait_advice.what(Code.CHECK_IN, DEMO)}"""
     )
 
 
@@ -149,7 +149,7 @@ cluster demo  provisioning
       install: downloading
       install:  [31mno space left
       host, 2s ago: no space left
-- m1: {advice.what(Code.PLAN_FAILED, DEMO)}"""
+- m1: {wait_advice.what(Code.PLAN_FAILED, DEMO)}"""
     )
 
 
@@ -159,21 +159,21 @@ def test_a_cluster_without_hosts_says_how_to_get_some() -> None:
 
 
 def test_an_imported_cluster_waits_for_its_agent() -> None:
-    links = chains.chain(sight(wanted(rkeConfig=None), managed=managed()), NOW)
+    links = wait_chain.chain(sight(wanted(rkeConfig=None), managed=managed()), NOW)
     assert [(link.wait.code, link.wait.subject.name) for link in links] == [(Code.CLUSTER_AGENT, ID)]
 
 
 def test_a_circle_is_walked_once() -> None:
     told = (wait(Code.HOOK, M1, Actor.USER, "a", M2), wait(Code.HOOK, M2, Actor.USER, "b", M1))
-    links = chains.chain(sight(CLUSTER, *MACHINES, waits=told), NOW)
+    links = wait_chain.chain(sight(CLUSTER, *MACHINES, waits=told), NOW)
     assert [link.wait.evidence for link in links] == ["a"] and [each.wait.evidence for each in links[0].below] == ["b"]
-    assert links[0].below[0].again and chains.data(links[0], DEMO)["waits"][0]["message"] == "b"
+    assert links[0].below[0].again and wait_chain.data(links[0], DEMO)["waits"][0]["message"] == "b"
 
 
 def test_a_cluster_that_is_done_waits_for_nothing() -> None:
     active = wanted(condition("Ready", "True"), ready=True)
-    assert chains.chain(sight(active, managed=managed(condition("Connected", "True")), waits=()), NOW) == ()
-    assert chains.to_do((), DEMO) == []
+    assert wait_chain.chain(sight(active, managed=managed(condition("Connected", "True")), waits=()), NOW) == ()
+    assert wait_chain.to_do((), DEMO) == []
 
 
 def test_what_nobody_tells_is_read_off_what_is_going() -> None:
@@ -220,12 +220,12 @@ def test_every_text_of_the_planner_has_its_code(text: str, code: Code) -> None:
 
 @pytest.mark.parametrize("code", list(Code))
 def test_there_is_something_to_say_about_every_wait(code: Code) -> None:
-    assert advice.what(code, DEMO).endswith(".")
+    assert wait_advice.what(code, DEMO).endswith(".")
 
 
 @pytest.mark.parametrize("actor", list(Actor))
 def test_there_is_a_name_for_whoever_acts(actor: Actor) -> None:
-    assert advice.who(wait(Code.STEP, PLANE, actor, ""))
+    assert wait_advice.who(wait(Code.STEP, PLANE, actor, ""))
 
 
 def test_what_a_server_tells_is_understood() -> None:
@@ -241,7 +241,7 @@ def test_another_kind_of_the_same_name_is_another_object() -> None:
     other = Ref("rke.cattle.io", "RKEBootstrap", FLEET, "m1")
     told = (wait(Code.CONTENT, other, Actor.USER, "nobody says where hosts find this server"),)
     found = sight(CLUSTER, MACHINES[0], waits=told)
-    assert [link.wait.subject.kind for link in chains.chain(found, NOW)] == ["Machine", "RKEBootstrap"]
+    assert [link.wait.subject.kind for link in wait_chain.chain(found, NOW)] == ["Machine", "RKEBootstrap"]
 
 
 # --- machines that do not go ----------------------------------------------------------------------------------------------------

@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from remuda.cli.clusters.screen import Screen, cut, fitting, painted
-from remuda.cli.clusters.trees import Piece, plain
+from remuda.cli.views.cluster_tree import Piece, plain
+from remuda.cli.views.screen import Screen, cut, fitting, painted
 
 
 class Terminal(io.StringIO):

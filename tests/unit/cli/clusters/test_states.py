@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.cli.clusters import states
+from remuda.cli.views import states
 
 from .kit import VERSION, condition, done, machine, managed, plane, waiting, wanted
 

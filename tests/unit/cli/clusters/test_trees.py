@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from remuda.cli.clusters import trees
-from remuda.cli.clusters.sight import Said
+from remuda.cli.views import cluster_tree
+from remuda.cli.views.cluster_snapshot import Said
 
 from .kit import DEMO, ID, NOW, VERSION, ago, condition, done, machine, managed, plane, sight, waiting, wanted
 
@@ -20,13 +20,13 @@ FIRST = sight(
 )
 
 
-def drawn(branch: trees.Branch) -> str:
-    return "\n".join(trees.plain(line) for line in trees.drawn(branch))
+def drawn(branch: cluster_tree.Branch) -> str:
+    return "\n".join(cluster_tree.plain(line) for line in cluster_tree.drawn(branch))
 
 
 def test_a_cluster_that_comes_up() -> None:
     assert (
-        drawn(trees.of_cluster(FIRST, NOW))
+        drawn(cluster_tree.of_cluster(FIRST, NOW))
         == f"""\
 cluster demo  provisioning  {VERSION}  {ID}  in fleet-default  10m
 ├─ control plane  provisioning
@@ -51,7 +51,7 @@ def test_meters_show_how_far_machines_have_come() -> None:
         machine("m4", made, condition("Reconciled", "True"), node="h0"),
         machine("m5", made, condition("Reconciled", "True"), condition("Ready", "True"), node="h0"),
     )
-    lines = drawn(trees.of_cluster(found, NOW, metered=True)).splitlines()
+    lines = drawn(cluster_tree.of_cluster(found, NOW, metered=True)).splitlines()
     assert [line for line in lines if "▰" in line] == [
         "   ├─ m1  ▰▱▱▱▱ waiting      etcd                     5m",
         "   ├─ m2  ▰▰▱▱▱ waiting      worker                   5m",
@@ -64,7 +64,7 @@ def test_meters_show_how_far_machines_have_come() -> None:
 def test_a_cluster_that_waits_for_hosts() -> None:
     message = "waiting for at least one control plane, etcd, and worker node to be registered"
     assert (
-        drawn(trees.of_cluster(sight(wanted(condition("Ready", "Unknown", message))), NOW))
+        drawn(cluster_tree.of_cluster(sight(wanted(condition("Ready", "Unknown", message))), NOW))
         == f"""\
 cluster demo  waiting-for-machines  {VERSION}  {ID}  in fleet-default  10m
 │  {message}
@@ -74,12 +74,12 @@ cluster demo  waiting-for-machines  {VERSION}  {ID}  in fleet-default  10m
 
 def test_an_imported_cluster_has_no_machines_to_show() -> None:
     found = sight(wanted(rkeConfig=None, ready=True), managed=managed(version={"gitVersion": "v1.33.0"}))
-    assert drawn(trees.of_cluster(found, NOW)) == f"cluster demo  active  v1.33.0  {ID}  in fleet-default  10m"
+    assert drawn(cluster_tree.of_cluster(found, NOW)) == f"cluster demo  active  v1.33.0  {ID}  in fleet-default  10m"
 
 
 def test_only_changes_are_told() -> None:
-    before = trees.facts(FIRST)
-    assert trees.news({}, before) == [
+    before = cluster_tree.facts(FIRST)
+    assert cluster_tree.news({}, before) == [
         f"cluster demo: provisioning ({VERSION})",
         f"control plane: provisioning: {TEXT}",
         f"machine m1: ready (etcd,controlplane,worker, node h0, {VERSION})",
@@ -88,13 +88,13 @@ def test_only_changes_are_told() -> None:
         "host of m2: extracting image rancher/system-agent",
         "machine m3: configuring (worker): waiting for control plane to be available",
     ]
-    assert trees.news(before, before) == []
+    assert cluster_tree.news(before, before) == []
     later = replace(FIRST, machines=FIRST.machines[:2], said={"m2": Said(ago(1), "starting etcd")})
-    assert trees.news(before, trees.facts(later)) == ["host of m2: starting etcd", "machine m1: gone"]
+    assert cluster_tree.news(before, cluster_tree.facts(later)) == ["host of m2: starting etcd", "machine m1: gone"]
 
 
 def test_programs_get_all_of_it() -> None:
-    found = trees.data(FIRST)
+    found = cluster_tree.data(FIRST)
     assert (found["name"], found["id"], found["state"], found["ready"]) == (DEMO, ID, "provisioning", "1/3")
     assert found["controlPlane"] == {"name": DEMO, "state": "provisioning", "message": TEXT, "initialized": False}
     assert [(each["name"], each["roles"], each["node"]) for each in found["machines"]] == [

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from remuda.cli.demos import declared
+from remuda.cli.demo import declared
 from remuda.kube.objects import name_of
-from remuda.rke import releases, runtimes
+from remuda.provisioning.releases import catalog, distributions
 
 PACKAGED = declared.packaged()
 
@@ -47,11 +47,11 @@ def test_timers_are_known_by_their_names() -> None:
 
 def test_the_upgrade_is_one_minor_version_that_can_be_installed() -> None:
     after = declared.next_minor(PACKAGED.version)
-    assert after in releases.built_in().versions(runtimes.REMUDA)
-    old, new = releases.parsed(PACKAGED.version), releases.parsed(after)
+    assert after in catalog.built_in().versions(distributions.REMUDA)
+    old, new = catalog.parsed(PACKAGED.version), catalog.parsed(after)
     assert (new.major, new.minor) == (old.major, old.minor + 1)
 
 
-@pytest.mark.parametrize("newest", [releases.built_in().versions(runtimes.REMUDA)[-1]])
+@pytest.mark.parametrize("newest", [catalog.built_in().versions(distributions.REMUDA)[-1]])
 def test_what_is_newest_stays(newest: str) -> None:
     assert declared.next_minor(newest) == newest

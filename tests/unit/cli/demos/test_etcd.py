@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from remuda.cli.demos import etcd
-from remuda.cli.exits import Failure
+from remuda.cli.demo import etcd
+from remuda.cli.exit_codes import Failure
 
 
 def program(path: Path, version: str) -> Path:

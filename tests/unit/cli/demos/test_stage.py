@@ -6,8 +6,8 @@ import io
 
 import pytest
 
-from remuda.cli.clusters.trees import Piece, plain
-from remuda.cli.demos.stage import Stage, header, spinner
+from remuda.cli.demo.stage import Stage, header, spinner
+from remuda.cli.views.cluster_tree import Piece, plain
 from remuda.kube.clock import VirtualClock
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
-from remuda.cli.exits import Code, Failure
-from remuda.cli.machines import looking
-from remuda.client.api import Client
+from remuda.cli.exit_codes import Code, Failure
+from remuda.cli.remote import machines
+from remuda.client.interface import Client
 from remuda.kube.errors import ApiError
-from remuda.machines.machineprovision.names import CONFIG_MAPS, LOG, log_name
-from remuda.sim.beginning import NAMESPACES
+from remuda.lab.sim.beginning import NAMESPACES
+from remuda.machines.machineprovision.well_known import CONFIG_MAPS, LOG, log_name
 from tests.unit.machines.machineprovision.kit import PAPERS, Papers, papers
 from tests.unit.rke.kit import DEMO, FLEET
 
@@ -38,21 +38,21 @@ async def test_a_machine_is_found_by_each_of_its_names_and_by_no_name_of_two() -
         await _machine(made, "c", "node-2")
         await _machine(made, "d", "node-4", "elsewhere")
         for name in ("a", "a-infra", "node-1"):
-            assert (await looking.find(client, FLEET, name))["metadata"]["name"] == "a"
+            assert (await machines.find(client, FLEET, name))["metadata"]["name"] == "a"
         with pytest.raises(Failure, match="node-2 is said of several machines: b of other, c of demo") as several:
-            await looking.find(client, FLEET, "node-2")
+            await machines.find(client, FLEET, "node-2")
         assert several.value.code is Code.CONFLICT
         for name in ("d", "node-4"):
             with pytest.raises(
                 Failure, match=r"no machine .* in the workspace fleet-default, but in another: -n elsewhere"
             ) as far:
-                await looking.find(client, FLEET, name)
+                await machines.find(client, FLEET, name)
             assert far.value.code is Code.NOT_FOUND
         with pytest.raises(Failure, match="there is no machine nobody in the workspace fleet-default: remuda machine ls") as none:
-            await looking.find(client, FLEET, "nobody")
+            await machines.find(client, FLEET, "nobody")
         assert none.value.code is Code.NOT_FOUND
-        assert [each["metadata"]["name"] for each in await looking.every(client)] == ["d", "a", "c", "b"]
-        assert [each["metadata"]["name"] for each in await looking.every(client, FLEET)] == ["a", "c", "b"]
+        assert [each["metadata"]["name"] for each in await machines.every(client)] == ["d", "a", "c", "b"]
+        assert [each["metadata"]["name"] for each in await machines.every(client, FLEET)] == ["a", "c", "b"]
 
 
 class Narrow:
@@ -81,9 +81,9 @@ async def test_who_may_not_list_all_machines_gets_those_of_their_clusters() -> N
         await _machine(made, "a")
         await _machine(made, "b", cluster="somebody-elses")
         client: Any = Narrow(made.world.client)
-        assert [each["metadata"]["name"] for each in await looking.every(client)] == ["a"]
+        assert [each["metadata"]["name"] for each in await machines.every(client)] == ["a"]
         with pytest.raises(ApiError, match="not yours"):
-            await looking.find(client, FLEET, "nobody")
+            await machines.find(client, FLEET, "nobody")
 
 
 async def test_somebody_works_on_a_machine_until_its_job_has_ended() -> None:
@@ -93,18 +93,18 @@ async def test_somebody_works_on_a_machine_until_its_job_has_ended() -> None:
         await made.machine(bootstrapped=False)
         await made.world.settle()
         machine = await made.world.get(capi.MACHINES, "m1", FLEET)
-        assert await made.job() is None and await looking.is_worked_on(client, machine), "its Job is about to be"
+        assert await made.job() is None and await machines.is_worked_on(client, machine), "its Job is about to be"
         await made.world.patch(capi.MACHINES, "m1", {"spec": {"bootstrap": {"dataSecretName": "m1-script"}}}, FLEET)
         await made.world.settle()
-        assert await made.job() is not None and await looking.is_worked_on(client, machine)
+        assert await made.job() is not None and await machines.is_worked_on(client, machine)
         await made.keep()
         await made.succeeds()
-        assert not await looking.is_worked_on(client, machine)
+        assert not await machines.is_worked_on(client, machine)
         await made.world.delete(PAPERS, "m1", FLEET)
         await made.world.settle(5)
-        assert await looking.is_worked_on(client, machine), "it is being removed"
+        assert await machines.is_worked_on(client, machine), "it is being removed"
         await made.fails("PermissionDenied: no")
-        assert not await looking.is_worked_on(client, machine), "it is tried again later"
+        assert not await machines.is_worked_on(client, machine), "it is tried again later"
 
 
 async def test_the_log_of_a_machine_that_is_gone_is_found() -> None:
@@ -114,6 +114,6 @@ async def test_the_log_of_a_machine_that_is_gone_is_found() -> None:
         await made.world.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"log": "a\n"}})
         other = {"name": log_name("other"), "namespace": FLEET}
         await made.world.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": other, "data": {"log": "b\n"}})
-        assert await looking.log_of_the_past(client, FLEET, "gone") == "a\n"
-        assert await looking.log_of_the_past(client, FLEET, "other") is None, "it is somebody else's"
-        assert await looking.log_of_the_past(client, FLEET, "nobody") is None
+        assert await machines.log_of_the_past(client, FLEET, "gone") == "a\n"
+        assert await machines.log_of_the_past(client, FLEET, "other") is None, "it is somebody else's"
+        assert await machines.log_of_the_past(client, FLEET, "nobody") is None

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from remuda.cli.exits import Failure
-from remuda.cli.machines.searching import search, with_hosts
+from remuda.cli.exit_codes import Failure
+from remuda.cli.remote.orphans import search, with_hosts
 from remuda.hosts.hosts import Hosts
 from remuda.kube.objects import GroupVersionResource
+from remuda.lab.sim.beginning import CRDS, NAMESPACES
 from remuda.machines.drivers.local import HOSTS_VARIABLE
-from remuda.machines.nodedrivers.crds import definitions
-from remuda.sim.beginning import CRDS, NAMESPACES
+from remuda.machines.nodedrivers.machine_crds import definitions
 from tests.unit.management.clusters.kit import world
 
 MACHINES = GroupVersionResource("rke-machine.cattle.io", "v1", "localmachines")

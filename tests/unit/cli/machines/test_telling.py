@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.cli.machines.looking import Machine
-from remuda.cli.machines.telling import attempt_rows, machine_data, machine_lines
+from remuda.cli.remote.machines import Machine
+from remuda.cli.views.machine import attempt_rows, machine_data, machine_lines
 from remuda.kube.clock import parse_rfc3339
-from remuda.machines.machineprovision.attempts import Attempt
+from remuda.machines.machineprovision.pool_attempts import Attempt
 
 Obj = dict[str, Any]
 NOW = parse_rfc3339("2026-03-01T00:10:00Z")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from remuda.cli.machines.terminals import exit_code, ssh_arguments, write_keys
-from remuda.machines.access import MachineAccess
+from remuda.cli.remote.shell import exit_code, ssh_arguments, write_keys
+from remuda.machines.machine_access import MachineAccess
 
 ACCESS = MachineAccess("m", "generic", "root", 2222, "10.0.0.7", "", b"key", b"public", "ssh-ed25519 AAAA")
 

@@ -8,8 +8,8 @@ from typing import Any
 import click
 import pytest
 
-from remuda.cli.exits import Code, Failure
-from remuda.cli.ssh import _within, command
+from remuda.cli.commands.ssh import _within, command
+from remuda.cli.exit_codes import Code, Failure
 from remuda.hosts.hosts import Hosts
 
 MACHINE: dict[str, Any] = {

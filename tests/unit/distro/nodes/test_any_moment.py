@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from remuda.client.api import Client
+from remuda.client.interface import Client
 from remuda.kcm.disruption import BUDGETS
-from remuda.kcm.workloads.kinds import DAEMON_SETS, DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS
+from remuda.kcm.workloads.resources import DAEMON_SETS, DEPLOYMENTS, JOBS, REPLICA_SETS, STATEFUL_SETS
 from remuda.kube.conditions import is_true
 from remuda.kube.objects import dig
 from tests.scenarios.mortal import Mortal

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from remuda.kcm.protection import CLAIM_FINALIZER, CLAIMS
-from remuda.kcm.watches import NAMESPACES
-from remuda.kcm.workloads.kinds import DAEMON_SETS, DEPLOYMENTS, JOBS, NODES, PODS, SERVICES, STATEFUL_SETS
+from remuda.kcm.resources import NAMESPACES
+from remuda.kcm.volume_protection import CLAIM_FINALIZER, CLAIMS
+from remuda.kcm.workloads.resources import DAEMON_SETS, DEPLOYMENTS, JOBS, NODES, PODS, SERVICES, STATEFUL_SETS
 from remuda.kube.objects import GroupVersionResource, finalizers_of, is_being_deleted
 
 from .village import Village, deployment, job, service, template, village, workload

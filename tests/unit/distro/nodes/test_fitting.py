@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.distro.nodes.fitting import Slot, asked_by, choose, room_of
+from remuda.lab.distro.nodes.node_fit import Slot, asked_by, choose, room_of
 
 Obj = dict[str, Any]
 

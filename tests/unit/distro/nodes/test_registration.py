@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from remuda.distro.nodes import NodeConfigError, Taint, parse_label, role_labels
-from remuda.kcm.workloads.kinds import LEASES, NODE_LEASES, NODES
+from remuda.kcm.workloads.resources import LEASES, NODE_LEASES, NODES
 from remuda.kube.conditions import get, is_true
 from remuda.kube.objects import annotations_of, dig, labels_of, uid_of
+from remuda.lab.distro.nodes import NodeConfigError, Taint, parse_label, role_labels
 
 from .village import village
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remuda.kcm.disruption import BUDGETS
-from remuda.kcm.workloads.kinds import (
+from remuda.kcm.workloads.resources import (
     DAEMON_SETS,
     DEPLOYMENTS,
     ENDPOINT_SLICES,

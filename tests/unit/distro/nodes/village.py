@@ -7,19 +7,19 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from remuda.apiserver.pki import Pki
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Config, Server
-from remuda.client.api import Client
-from remuda.client.inprocess import InProcessClient
-from remuda.distro.nodes import NodeConfig, run_cluster_controllers, run_node, run_nodes
+from remuda.client.idempotent import find
+from remuda.client.interface import Client
 from remuda.kcm import TokenIssuer
-from remuda.kcm.workloads.kinds import DEPLOYMENTS, NODES, PODS
+from remuda.kcm.workloads.resources import DEPLOYMENTS, NODES, PODS
 from remuda.kube.clock import Clock, Entropy, Rng, VirtualClock
 from remuda.kube.conditions import is_true
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, is_being_deleted, name_of
 from remuda.kube.owners import controller_of
-from remuda.management.making import find
+from remuda.lab.distro.nodes import NodeConfig, run_cluster_controllers, run_node, run_nodes
 from remuda.runtime import Informer
 
 Obj = dict[str, Any]

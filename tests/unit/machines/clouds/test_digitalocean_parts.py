@@ -9,7 +9,7 @@ import pytest
 from remuda.machines.driver import Machine, Options
 from remuda.machines.drivers.digitalocean import DigitalOcean
 from remuda.machines.drivers.digitalocean import tags as names
-from remuda.machines.drivers.digitalocean.keys import fingerprint
+from remuda.machines.drivers.digitalocean.ssh_keys import fingerprint
 from remuda.machines.errors import DriverError
 
 MACHINE = Machine("demo-1", Options("digitalocean", DigitalOcean.flags), Path("/nowhere"), token="t-1", owner="o-1")

@@ -7,23 +7,23 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+from remuda.access.rancher_conditions import condition_of
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.api.management_cattle_io import API_VERSION, NODE_DRIVERS
-from remuda.gateway.access import ReviewedAccess
+from remuda.gateway.auth.access_review import ReviewedAccess
 from remuda.kube.objects import GroupVersionResource, dig
 from remuda.kube.owners import reference
-from remuda.machines.machineprovision.attempts import Attempt, attempts_of
+from remuda.lab.sim.beginning import CRDS, NAMESPACES
 from remuda.machines.machineprovision.controller import MachineProvision
-from remuda.machines.machineprovision.names import CONFIG_MAPS, JOBS, STATE_KEY, attempts_name, job_name, state_name
-from remuda.machines.nodedrivers.crds import definitions
-from remuda.machines.provision import archive
-from remuda.machines.runner import jobstatus
-from remuda.management.conditions import condition_of
-from remuda.rke.names import SECRETS
+from remuda.machines.machineprovision.pool_attempts import Attempt, attempts_of
+from remuda.machines.machineprovision.well_known import CONFIG_MAPS, JOBS, STATE_KEY, attempts_name, job_name, state_name
+from remuda.machines.nodedrivers.machine_crds import definitions
+from remuda.machines.provisioner import state_archive
+from remuda.machines.runner import job_status
+from remuda.provisioning.well_known import SECRETS
 from remuda.runtime import Reconciler
-from remuda.sim.beginning import CRDS, NAMESPACES
 from tests.unit.management.clusters.kit import Parts
 from tests.unit.rke.kit import DEMO, FLEET, Machines, machines
 
@@ -108,19 +108,19 @@ class Papers:
 
     async def keep(self, name: str = "m1", *, empty: bool = False) -> None:
         """The program keeps its machine, or that there is none any more."""
-        data = archive.write(name, {} if empty else {"config.json": b"{}"})
+        data = state_archive.write(name, {} if empty else {"config.json": b"{}"})
         patch = {"data": {STATE_KEY: base64.b64encode(data).decode()}}
         await self.world.patch(SECRETS, state_name(name), patch, FLEET)
 
     async def begins(self, name: str = "m1") -> None:
-        await self._status(name, lambda job: jobstatus.began(job, self.world.clock.time()))
+        await self._status(name, lambda job: job_status.began(job, self.world.clock.time()))
 
     async def succeeds(self, name: str = "m1") -> None:
-        await self._status(name, lambda job: jobstatus.succeeded(job, self.world.clock.time()))
+        await self._status(name, lambda job: job_status.succeeded(job, self.world.clock.time()))
         await self.world.settle()
 
     async def fails(self, said: str = "AuthFailed: the key is wrong", name: str = "m1") -> None:
-        await self._status(name, lambda job: jobstatus.failed(job, said, self.world.clock.time(), retries=0))
+        await self._status(name, lambda job: job_status.failed(job, said, self.world.clock.time(), retries=0))
         await self.world.settle()
 
     async def _status(self, name: str, patch: Any) -> None:

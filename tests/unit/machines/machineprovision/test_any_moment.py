@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from remuda.client.api import Client
-from remuda.machines.machineprovision.names import JOBS
-from remuda.rke.names import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
+from remuda.client.interface import Client
+from remuda.machines.machineprovision.well_known import JOBS
+from remuda.provisioning.well_known import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from tests.scenarios.soaking import SOAK, dice
 from tests.unit.provisioning.test_any_moment import Mortal
 from tests.unit.rke.kit import FLEET

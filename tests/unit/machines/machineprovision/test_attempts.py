@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from remuda.machines.machineprovision.attempts import (
+from remuda.machines.machineprovision.job_outcome import Ended, Outcome, failure_of
+from remuda.machines.machineprovision.pool_attempts import (
     MOST,
     Attempt,
     attempt,
@@ -12,7 +13,6 @@ from remuda.machines.machineprovision.attempts import (
     text_of,
     with_attempt,
 )
-from remuda.machines.machineprovision.outcome import Ended, Outcome, failure_of
 
 
 def tried(job: str, result: str = "Failed", action: str = "create") -> Attempt:

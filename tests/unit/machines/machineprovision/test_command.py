@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.machines.machineprovision.command import (
+from remuda.machines.machineprovision.job_arguments import (
     Belonging,
     DriverFacts,
     Places,

@@ -8,9 +8,10 @@ import pytest
 
 from remuda import __version__
 from remuda.api import cluster_x_k8s_io as capi
-from remuda.client.api import Client
+from remuda.client.interface import Client
 from remuda.kube.objects import annotations_of, dig, finalizers_of, labels_of, uid_of
-from remuda.machines.machineprovision.names import (
+from remuda.lab.sim.beginning import NAMESPACES
+from remuda.machines.machineprovision.well_known import (
     CAPI_MACHINE,
     FINALIZER,
     FORCE_REMOVE,
@@ -21,8 +22,7 @@ from remuda.machines.machineprovision.names import (
     job_name,
     state_name,
 )
-from remuda.rke.names import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
-from remuda.sim.beginning import NAMESPACES
+from remuda.provisioning.well_known import ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from tests.unit.management.clusters.kit import EVENTS
 from tests.unit.rke.kit import DEMO, FLEET
 

@@ -11,8 +11,8 @@ from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Actor, Code
 from remuda.machines.errors import Reason
 from remuda.machines.machineprovision.decide import REMOVAL_PAUSE, Decision, Snapshot, Step, decide, needs_state
-from remuda.machines.machineprovision.names import CAPI_MACHINE, FINALIZER, FORCE_REMOVE, INFRA_REMOVE, JOB_UID
-from remuda.machines.machineprovision.outcome import Ended, Failure, Outcome
+from remuda.machines.machineprovision.job_outcome import Ended, Failure, Outcome
+from remuda.machines.machineprovision.well_known import CAPI_MACHINE, FINALIZER, FORCE_REMOVE, INFRA_REMOVE, JOB_UID
 
 Obj = dict[str, Any]
 NOW = 1_800_000_000.0

@@ -6,8 +6,8 @@ from typing import Any
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.kube.waits import Actor, Code
-from remuda.machines.machineprovision.names import FORCE_REMOVE, JOBS, job_name
-from remuda.rke.names import SECRETS
+from remuda.machines.machineprovision.well_known import FORCE_REMOVE, JOBS, job_name
+from remuda.provisioning.well_known import SECRETS
 from tests.unit.rke.kit import FLEET
 
 from .kit import CREDENTIAL, PAPERS, Papers, papers

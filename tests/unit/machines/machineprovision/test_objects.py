@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from remuda.kube.objects import name_of, with_path
-from remuda.machines.machineprovision.command import Belonging, DriverFacts
-from remuda.machines.machineprovision.objects import (
+from remuda.machines.machineprovision.job_arguments import Belonging, DriverFacts
+from remuda.machines.machineprovision.job_objects import (
     Contents,
     Plan,
     Running,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remuda.machines.errors import Reason
-from remuda.machines.machineprovision.outcome import Ended, failure_of, last_words, outcome_of, stuck_of
+from remuda.machines.machineprovision.job_outcome import Ended, failure_of, last_words, outcome_of, stuck_of
 
 Obj = dict[str, Any]
 T = "2026-01-02T03:04:05Z"

@@ -6,8 +6,8 @@ from typing import Any
 
 from remuda.kube.objects import annotations_of, name_of, owner_references_of, uid_of, with_metadata
 from remuda.kube.owners import reference
-from remuda.machines.machineprovision.names import JOB_UID, JOBS, job_name, state_name
-from remuda.rke.names import ROLES, SECRETS, SERVICE_ACCOUNTS
+from remuda.machines.machineprovision.well_known import JOB_UID, JOBS, job_name, state_name
+from remuda.provisioning.well_known import ROLES, SECRETS, SERVICE_ACCOUNTS
 from tests.unit.rke.kit import DEMO, FLEET
 
 from .kit import CLUSTERS, Papers, papers

@@ -8,13 +8,13 @@ from typing import Any
 
 from remuda.api.management_cattle_io import API_VERSION
 from remuda.kube.objects import GroupVersionResource, name_of
-from remuda.machines.nodedrivers.builtin import BuiltIn, builtin
+from remuda.lab.sim.beginning import CRDS
+from remuda.machines.nodedrivers.builtin_drivers import BuiltIn, builtin
 from remuda.machines.nodedrivers.dynamicschema import DynamicSchemas
+from remuda.machines.nodedrivers.flag_sources import Sources
 from remuda.machines.nodedrivers.nodedriver import NodeDrivers
-from remuda.machines.nodedrivers.sources import Sources
 from remuda.runtime import Reconciler
-from remuda.runtime.admission import AdmittedType
-from remuda.sim.beginning import CRDS
+from remuda.runtime.admitted_types import AdmittedType
 from tests.unit.management.clusters.kit import Parts, World, world
 
 Obj = dict[str, Any]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.machines.finding import names
-from remuda.machines.nodedrivers.flagdata import drivers
-from remuda.provisioning.references.addresses import addresses_of
+from remuda.machines.driver_registry import names
+from remuda.machines.nodedrivers.known_flags import drivers
+from remuda.provisioning.references.driver_addresses import addresses_of
 
 from .test_secrecy import fields_of
 

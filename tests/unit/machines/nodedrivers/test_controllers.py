@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from remuda.access.rancher_conditions import condition_of, is_true
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, NODE_DRIVERS
-from remuda.kube import jsonio
+from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, labels_of, name_of, owner_references_of
-from remuda.machines.nodedrivers.builtin import builtin
-from remuda.management.conditions import condition_of, is_true
-from remuda.sim.beginning import CRDS
+from remuda.lab.sim.beginning import CRDS
+from remuda.machines.nodedrivers.builtin_drivers import builtin
 from tests.unit.management.clusters.kit import World
 
 from .kit import CONFIGS, MACHINES, config, drivers_world, kinds, machine, node_driver

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remuda.kube.objects import dig, with_path
-from remuda.machines.nodedrivers.crds import UnusableField, compatible, definition_names, definitions, is_current
+from remuda.machines.nodedrivers.machine_crds import UnusableField, compatible, definition_names, definitions, is_current
 
 from .test_fields import fields
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from remuda.client.fetching import FetchError, fetched
+from remuda.client.download import FetchError, fetched
 from remuda.kube.clock import VirtualClock
 from remuda.machines.errors import DriverError, Reason
-from remuda.machines.nodedrivers.downloads import checksum_problem, downloaded, name_problem, unpacked, url_problem
+from remuda.machines.nodedrivers.driver_downloads import checksum_problem, downloaded, name_problem, unpacked, url_problem
 
 PROGRAM = b"\x7fELF a program"
 NAME = "docker-machine-driver-shelf"

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from remuda.machines.nodedrivers import flagdata
-from remuda.machines.nodedrivers.builtin import RANCHERS
-from remuda.machines.nodedrivers.fields import UnusableFlag, credential_fields, hints, resource_fields
-from remuda.machines.nodedrivers.shape import Shape
+from remuda.machines.nodedrivers import known_flags
+from remuda.machines.nodedrivers.builtin_drivers import RANCHERS
+from remuda.machines.nodedrivers.driver_annotations import Shape
+from remuda.machines.nodedrivers.schema_fields import UnusableFlag, credential_fields, hints, resource_fields
 from remuda.machines.options import Flag, FlagKind
 
 Obj = dict[str, Any]
@@ -17,7 +17,7 @@ SHAPES = {each.name: each.shape for each in RANCHERS}
 
 
 def fields(driver: str) -> dict[str, Obj]:
-    return resource_fields(flagdata.flags_of(driver) or (), SHAPES[driver])
+    return resource_fields(known_flags.flags_of(driver) or (), SHAPES[driver])
 
 
 def one(flag: Flag, shape: Shape | None = None) -> tuple[str, Obj]:
@@ -61,7 +61,7 @@ def test_a_list_may_be_null() -> None:
 
 def test_a_flag_without_a_dash_makes_a_driver_unusable() -> None:
     with pytest.raises(UnusableFlag, match="url"):
-        resource_fields(flagdata.flags_of("noop") or (), Shape())
+        resource_fields(known_flags.flags_of("noop") or (), Shape())
 
 
 @pytest.mark.parametrize("name", ["ssh-key-contents", "ssh-key", "private-key-file"])
@@ -110,7 +110,7 @@ def test_a_credential_of_amazon_s_also_says_where_to_look() -> None:
     assert "required" not in found["defaultRegion"]
 
 
-@pytest.mark.parametrize("driver", [each.name for each in RANCHERS if flagdata.flags_of(each.name)])
+@pytest.mark.parametrize("driver", [each.name for each in RANCHERS if known_flags.flags_of(each.name)])
 def test_what_annotations_name_exists(driver: str) -> None:
     """A field of a credential that is no flag could not be used by the driver."""
     shape, found = SHAPES[driver], fields(driver)
@@ -130,7 +130,7 @@ def test_shapes_are_said_in_annotations_and_read_from_them() -> None:
 
 def test_drivers_that_rancher_activates_have_fields_without_any_program() -> None:
     assert {each.name for each in RANCHERS if each.active} == {"amazonec2", "azure", "digitalocean", "vmwarevsphere"}
-    assert all(flagdata.flags_of(each.name) for each in RANCHERS if each.active or each.url == "local://")
+    assert all(known_flags.flags_of(each.name) for each in RANCHERS if each.active or each.url == "local://")
 
 
 def test_everything_that_is_downloaded_has_a_checksum() -> None:

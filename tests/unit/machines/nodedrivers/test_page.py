@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
+from remuda.access.rancher_conditions import condition_of
 from remuda.api.management_cattle_io import API_VERSION, GLOBAL_ROLES, NODE_DRIVERS
 from remuda.kube.objects import GroupVersionResource
-from remuda.management.conditions import condition_of
 from tests.unit.management.roles.kit import SECRETS, WORKSPACE
 
 from .test_people import LOCAL_CONFIGS, local_config, office

@@ -9,8 +9,8 @@ import tarfile
 
 import pytest
 
-from remuda.machines.provision import archive, config
-from remuda.machines.provision.config import Kept, Phase
+from remuda.machines.provisioner import machine_state, state_archive
+from remuda.machines.provisioner.machine_state import Kept, Phase
 
 FILES = {"config.json": b"{}", "id_rsa": b"private", "deep/er/file": b"x"}
 
@@ -26,7 +26,7 @@ def tarred(*members: tuple[str, bytes, bytes]) -> bytes:
 
 
 def test_members_are_named_and_moded_as_rancher_machine_does() -> None:
-    data = archive.write("m-3", FILES, "/store")
+    data = state_archive.write("m-3", FILES, "/store")
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(data))) as tar:
         found = {member.name: (member.isdir(), member.mode) for member in tar}
     assert found == {
@@ -40,22 +40,22 @@ def test_members_are_named_and_moded_as_rancher_machine_does() -> None:
 
 
 def test_what_was_written_is_read_and_the_same_files_are_the_same_bytes() -> None:
-    data = archive.write("m-3", FILES)
-    assert archive.read(data, "m-3") == (archive.HOME, FILES)
-    assert archive.write("m-3", dict(reversed(FILES.items()))) == data
-    assert archive.machines(data) == ["m-3"]
-    assert archive.read(data, "m-4") == ("", {})
+    data = state_archive.write("m-3", FILES)
+    assert state_archive.read(data, "m-3") == (state_archive.HOME, FILES)
+    assert state_archive.write("m-3", dict(reversed(FILES.items()))) == data
+    assert state_archive.machines(data) == ["m-3"]
+    assert state_archive.read(data, "m-4") == ("", {})
 
 
 def test_images_of_disks_are_left_out() -> None:
-    data = archive.write("m", {"config.json": b"{}", "boot.iso": b"x" * 1000, "disk.vmdk": b"x"})
-    assert archive.read(data, "m")[1] == {"config.json": b"{}"}
+    data = state_archive.write("m", {"config.json": b"{}", "boot.iso": b"x" * 1000, "disk.vmdk": b"x"})
+    assert state_archive.read(data, "m")[1] == {"config.json": b"{}"}
 
 
-@pytest.mark.parametrize("data", [archive.write("m", {}), gzip.compress(b"")], ids=["ours", "nothing"])
+@pytest.mark.parametrize("data", [state_archive.write("m", {}), gzip.compress(b"")], ids=["ours", "nothing"])
 def test_after_a_removal_there_is_an_empty_archive(data: bytes) -> None:
-    assert archive.read(data, "m") == ("", {})
-    assert archive.machines(data) == []
+    assert state_archive.read(data, "m") == ("", {})
+    assert state_archive.machines(data) == []
 
 
 def test_only_plain_files_of_the_machine_itself_are_taken() -> None:
@@ -67,7 +67,7 @@ def test_only_plain_files_of_the_machine_itself_are_taken() -> None:
         ("/s/machines/other/config.json", tarfile.REGTYPE, b"x"),
         ("/etc/passwd", tarfile.REGTYPE, b"x"),
     )
-    assert archive.read(data, "m") == ("/s", {"config.json": b"{}"})
+    assert state_archive.read(data, "m") == ("/s", {"config.json": b"{}"})
 
 
 @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ def test_only_plain_files_of_the_machine_itself_are_taken() -> None:
     ids=["plain", "cut off", "of something else"],
 )
 def test_what_is_no_archive_is_refused(data: bytes) -> None:
-    with pytest.raises(archive.ArchiveError, match="is no archive"):
-        archive.read(data, "m")
+    with pytest.raises(state_archive.ArchiveError, match="is no archive"):
+        state_archive.read(data, "m")
 
 
 def test_a_bomb_does_not_go_off() -> None:
@@ -85,14 +85,14 @@ def test_a_bomb_does_not_go_off() -> None:
     with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1) as stream:
         for _ in range(70):
             stream.write(b"\0" * (1 << 20))
-    assert archive.read(packed.getvalue(), "m") == ("", {})
+    assert state_archive.read(packed.getvalue(), "m") == ("", {})
 
 
 def test_a_config_is_rancher_machines_and_ours_beside_it() -> None:
     known = Kept(
         "m-3", "amazonec2", {"InstanceId": "i-1", "SSHPort": 22}, "/run/script", "short", Phase.CREATED, "t", "o", {"a-b": 1}
     )
-    files = config.dumps(known, "/store")
+    files = machine_state.dumps(known, "/store")
     said = json.loads(files["config.json"])
     assert said == {
         "ConfigVersion": 3,
@@ -124,25 +124,25 @@ def test_a_config_is_rancher_machines_and_ours_beside_it() -> None:
         "Name": "m-3",
     }
     assert b'\n    "ConfigVersion": 3' in files["config.json"]
-    again = config.loads(files, "m-3")
+    again = machine_state.loads(files, "m-3")
     assert again is not None
     assert (again.phase, again.token, again.owner, again.options, again.foreign) == (Phase.CREATED, "t", "o", {"a-b": 1}, False)
     assert again.state["InstanceId"] == "i-1"
 
 
 def test_what_rancher_machine_made_is_known_as_its_own() -> None:
-    found = config.loads({"config.json": json.dumps({"DriverName": "azure", "Driver": {"VM": "x"}}).encode()}, "m")
+    found = machine_state.loads({"config.json": json.dumps({"DriverName": "azure", "Driver": {"VM": "x"}}).encode()}, "m")
     assert found is not None and found.foreign and (found.driver, found.state, found.phase) == ("azure", {"VM": "x"}, Phase.READY)
-    assert config.loads({}, "m") is None
+    assert machine_state.loads({}, "m") is None
 
 
 def test_paths_in_a_state_follow_it_to_another_store() -> None:
     known = Kept("m", "d", {"SSHKeyPath": "/a/machines/m/id_rsa", "StorePath": "/a", "Other": "/ab", "N": 1})
-    moved = config.moved(known, "/a", "/home/x")
+    moved = machine_state.moved(known, "/a", "/home/x")
     assert moved.state == {"SSHKeyPath": "/home/x/machines/m/id_rsa", "StorePath": "/home/x", "Other": "/ab", "N": 1}
 
 
 @pytest.mark.parametrize("content", [b"[]", b"{", b"{}"])
 def test_a_config_that_is_none_is_refused(content: bytes) -> None:
-    with pytest.raises(config.ConfigError):
-        config.loads({"config.json": content}, "m")
+    with pytest.raises(machine_state.ConfigError):
+        machine_state.loads({"config.json": content}, "m")

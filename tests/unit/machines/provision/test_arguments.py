@@ -8,8 +8,8 @@ import pytest
 
 from remuda.machines.errors import DriverError, Reason, parsed
 from remuda.machines.options import Flag, FlagKind, Options, field_of, flag_of
-from remuda.machines.provision.arguments import driver_arguments, parse
-from remuda.machines.provision.foreign import without_ours
+from remuda.machines.provisioner.arguments import driver_arguments, parse
+from remuda.machines.provisioner.external_driver import without_ours
 
 JOB = [
     "--driver-download-url=",

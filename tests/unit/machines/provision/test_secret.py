@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from remuda.client.inprocess import InProcessClient
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.kube.clock import VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.machines.errors import DriverError, Reason
-from remuda.machines.provision.secret import StateSecret
+from remuda.machines.provisioner.state_secret import StateSecret
 from tests.unit.machines.killing import SECRETS, Place, Places
 
 Obj = dict[str, Any]

@@ -14,9 +14,9 @@ from remuda.kube.clock import VirtualClock
 from remuda.machines.driver import Bootstrapping, Driver, DriverError, Flag, Keep, Machine, Reason, State, Surroundings
 from remuda.machines.errors import parsed
 from remuda.machines.options import Options
-from remuda.machines.provision import archive, program
-from remuda.machines.provision.session import Order, PreCreateError, Session
-from remuda.machines.provision.store import Store
+from remuda.machines.provisioner import program, state_archive
+from remuda.machines.provisioner.session import Order, PreCreateError, Session
+from remuda.machines.provisioner.state_store import Store
 from tests.unit.machines.killing import NAME, Place, Places
 
 
@@ -91,8 +91,8 @@ async def test_a_machine_is_made_once_and_its_state_is_where_rancher_machine_loo
     assert (machine.address, machine.hostname) == ("192.0.2.7", "short")
     files = await place.files()
     config = json.loads(files["config.json"])
-    assert config["Driver"]["SSHKeyPath"] == f"{archive.HOME}/machines/{NAME}/id_rsa"
-    assert (config["Driver"]["StorePath"], config["HostOptions"]["HostnameOverride"]) == (archive.HOME, "short")
+    assert config["Driver"]["SSHKeyPath"] == f"{state_archive.HOME}/machines/{NAME}/id_rsa"
+    assert (config["Driver"]["StorePath"], config["HostOptions"]["HostnameOverride"]) == (state_archive.HOME, "short")
     assert files["id_rsa"] == b"private"
     assert b"hush" not in b"".join(files.values())
     # Called again, in another place: nothing to be done.
@@ -178,7 +178,7 @@ async def test_it_waits_until_the_machine_runs_and_not_for_ever(
 def test_the_program_keeps_the_state_in_files_when_there_is_no_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("remuda.machines.finding.find", lambda name: Told if name == "told" else None)
+    monkeypatch.setattr("remuda.machines.driver_registry.find", lambda name: Told if name == "told" else None)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     assert program.main(["create", "--driver=told", "m"]) == 0
@@ -201,7 +201,7 @@ def test_what_rancher_machine_made_is_removed_by_our_driver_of_that_name(tmp_pat
             super().__init__(around)
             made.append(self)
 
-    monkeypatch.setattr("remuda.machines.finding.find", lambda name: Seen)
+    monkeypatch.setattr("remuda.machines.driver_registry.find", lambda name: Seen)
     directory = tmp_path / "machines" / "m"
     directory.mkdir(parents=True)
     config = {"ConfigVersion": 3, "DriverName": "told", "Driver": {"InstanceId": "i-9", "Region": "far"}, "Name": "m"}
@@ -215,7 +215,7 @@ def test_rm_with_force_forgets_what_can_not_be_removed(tmp_path: Path, monkeypat
     class Stubborn(Told):
         failure, fails_at = DriverError(Reason.UNAVAILABLE, "no"), "remove"
 
-    monkeypatch.setattr("remuda.machines.finding.find", lambda name: Stubborn)
+    monkeypatch.setattr("remuda.machines.driver_registry.find", lambda name: Stubborn)
     assert program.main(["-s", str(tmp_path), "create", "--driver=told", "m"]) == 0
     assert program.main(["-s", str(tmp_path), "rm", "-y", "m"]) == 1
     assert program.main(["-s", str(tmp_path), "rm", "-f", "m"]) == 0

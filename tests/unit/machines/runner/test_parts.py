@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from remuda.kube.objects import with_path
-from remuda.machines.machineprovision.names import JOB_UID
-from remuda.machines.runner import confinement, jobstatus
-from remuda.machines.runner.choosing import is_managed, refusal, wanted
+from remuda.machines.machineprovision.well_known import JOB_UID
+from remuda.machines.runner import confinement, job_status
 from remuda.machines.runner.confinement import FIRST_USER, Around, environment, is_harmless, jailed, on_this_machine, secrets
 from remuda.machines.runner.directories import Directories
-from remuda.machines.runner.output import LARGEST, Output
+from remuda.machines.runner.job_choice import is_managed, refusal, wanted
+from remuda.machines.runner.job_output import LARGEST, Output
 
 Obj = dict[str, Any]
 NOW = 1_800_000_000.0
@@ -197,27 +197,27 @@ def after(job: Obj, patch: Obj) -> Obj:
 
 
 def test_a_job_that_succeeds() -> None:
-    begun = after(job(), jobstatus.began(job(), NOW))
-    assert begun["status"] == {"startTime": "2027-01-15T08:00:00Z", "active": 1, "ready": 1} and not jobstatus.is_over(begun)
-    again = after(begun, jobstatus.began(begun, NOW + 60))
+    begun = after(job(), job_status.began(job(), NOW))
+    assert begun["status"] == {"startTime": "2027-01-15T08:00:00Z", "active": 1, "ready": 1} and not job_status.is_over(begun)
+    again = after(begun, job_status.began(begun, NOW + 60))
     assert again["status"]["startTime"] == "2027-01-15T08:00:00Z", "it goes on"
-    done = after(again, jobstatus.succeeded(again, NOW + 90))
-    assert jobstatus.is_over(done) and done["status"]["active"] is None and done["status"]["completionTime"]
+    done = after(again, job_status.succeeded(again, NOW + 90))
+    assert job_status.is_over(done) and done["status"]["active"] is None and done["status"]["completionTime"]
     assert [each["type"] for each in done["status"]["conditions"]] == ["SuccessCriteriaMet", "Complete"]
 
 
 def test_a_job_that_fails_once_more_than_it_may() -> None:
     found = job()
     for count in range(1, 5):
-        assert not jobstatus.is_over(found)
-        found = after(found, jobstatus.failed(found, f"why {count}", NOW, retries=3))
-        assert jobstatus.failures(found) == count
-    assert jobstatus.is_over(found)
+        assert not job_status.is_over(found)
+        found = after(found, job_status.failed(found, f"why {count}", NOW, retries=3))
+        assert job_status.failures(found) == count
+    assert job_status.is_over(found)
     assert [(each["type"], each["message"]) for each in found["status"]["conditions"]] == [
         ("FailureTarget", "why 4"),
         ("Failed", "why 4"),
     ]
-    assert [jobstatus.pause(count) for count in (1, 2, 3, 20)] == [10, 20, 40, 600]
+    assert [job_status.pause(count) for count in (1, 2, 3, 20)] == [10, 20, 40, 600]
 
 
 # --- directories --------------------------------------------------------------------------------------------------------------

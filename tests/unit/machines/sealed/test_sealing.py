@@ -10,25 +10,25 @@ from typing import Any
 
 import pytest
 
+from remuda.access.roles.holdings import Holdings
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, NODE_DRIVERS
 from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
-from remuda.apiserver.admission import UPDATE, Attributes, Reinvocation
-from remuda.apiserver.users import SYSTEM
-from remuda.client.api import JSON_PATCH
-from remuda.client.inprocess import InProcessClient
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.client.interface import JSON_PATCH
+from remuda.kube.admission_attributes import UPDATE, Attributes, Reinvocation
+from remuda.kube.authorization.users import SYSTEM
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, name_of, with_path
 from remuda.kube.owners import reference
+from remuda.lab.sim.beginning import CRDS
 from remuda.machines.admission import admitted as admitted_machines
-from remuda.machines.nodedrivers.builtin import BuiltIn, builtin
-from remuda.machines.sealed.admission import Sealing, admitted
-from remuda.machines.sealed.controller import UNUSED_SECONDS, move, sweep
-from remuda.machines.sealed.markers import LAST_APPLIED, PREFIX, is_marker, secret_name
-from remuda.machines.sealed.vault import KEY_IN, KEY_NAME, TYPE, Vault, read
-from remuda.management.roles.held import Holdings
+from remuda.machines.nodedrivers.builtin_drivers import BuiltIn, builtin
+from remuda.machines.secretfields.admission import Sealing, admitted
+from remuda.machines.secretfields.machinesecrets import UNUSED_SECONDS, move, sweep
+from remuda.machines.secretfields.markers import LAST_APPLIED, PREFIX, is_marker, secret_name
+from remuda.machines.secretfields.vault import KEY_IN, KEY_NAME, TYPE, Vault, read
 from remuda.runtime import Manager
-from remuda.runtime.admission import install
-from remuda.sim.beginning import CRDS
+from remuda.runtime.admitted_types import install
 from tests.unit.machines.nodedrivers.kit import controllers
 from tests.unit.management.roles.kit import SECRETS, WORKSPACE, House, house, person, refused
 

@@ -9,19 +9,19 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 
 from remuda import kcm
+from remuda.access.clusters.server_settings import Server as KnownServer
 from remuda.api import crds
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.api import Client
-from remuda.client.inprocess import InProcessClient
+from remuda.client.interface import Client
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, namespace_of
-from remuda.management.clusters.server import Server as KnownServer
+from remuda.lab.sim.beginning import Beginning
 from remuda.runtime import Manager, Reconciler
-from remuda.runtime.admission import AdmittedType, install
-from remuda.sim.beginning import Beginning
+from remuda.runtime.admitted_types import AdmittedType, install
 
 Obj = dict[str, Any]
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from remuda.access.clusters.admission import admitted
 from remuda.api.management_cattle_io import API_VERSION, CLUSTER_REGISTRATION_TOKENS, CLUSTERS, FLEET_WORKSPACES, GROUP
-from remuda.apiserver.admission import CREATE, DELETE, UPDATE, Attributes
-from remuda.apiserver.users import SYSTEM
+from remuda.kube.admission_attributes import CREATE, DELETE, UPDATE, Attributes
+from remuda.kube.authorization.users import SYSTEM
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
-from remuda.management.clusters.admission import admitted
 
 Obj = dict[str, Any]
 KINDS = {each.resource: each for each in admitted()}

@@ -6,8 +6,8 @@ import hashlib
 
 import pytest
 
-from remuda.management.clusters.commands import FIELDS, IMPORTING, JOINING, commands, revealed
-from remuda.management.clusters.server import ca_checksum
+from remuda.access.clusters.registration_commands import FIELDS, IMPORTING, JOINING, commands, revealed
+from remuda.access.clusters.server_settings import ca_checksum
 
 URL, ID = "https://remuda.test", "c-m-bcdfg245"
 MANIFEST = "https://remuda.test/v3/import/{token}_c-m-bcdfg245.yaml"

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import pytest
 
+from remuda.access.clusters import ManagedClusters, RegistrationTokens, standing
+from remuda.access.rancher_conditions import condition_of
 from remuda.api.management_cattle_io import API_VERSION, CLUSTER_REGISTRATION_TOKENS, CLUSTERS
 from remuda.kube.objects import GroupVersionResource, dig
-from remuda.management.clusters import ManagedClusters, RegistrationTokens, standing
-from remuda.management.conditions import condition_of
+from remuda.lab.sim.beginning import NAMESPACES
 from remuda.runtime import Reconciler
-from remuda.sim.beginning import NAMESPACES
 
 from .kit import SECRETS, Obj, Parts, World, world
 

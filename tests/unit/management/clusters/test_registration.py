@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from remuda.access.clusters import ManagedClusters, RegistrationTokens
+from remuda.access.clusters.registration_commands import commands
+from remuda.access.clusters.server_settings import ca_checksum
 from remuda.api.management_cattle_io import API_VERSION, CLUSTER_REGISTRATION_TOKENS, CLUSTERS, FEATURES
 from remuda.kube.clock import parse_rfc3339
-from remuda.management.clusters import ManagedClusters, RegistrationTokens
-from remuda.management.clusters.commands import commands
-from remuda.management.clusters.server import ca_checksum
+from remuda.lab.sim.beginning import NAMESPACES
 from remuda.runtime import Reconciler
-from remuda.sim.beginning import NAMESPACES
 
 from .kit import CA, EVENTS, SECRETS, URL, Obj, Parts, World, world
 

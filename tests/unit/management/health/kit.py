@@ -9,15 +9,15 @@ from typing import Any
 
 from remuda import kcm
 from remuda.api.management_cattle_io import CLUSTERS
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.client.api import Client, WatchEvent
-from remuda.client.inprocess import InProcessClient
-from remuda.client.wrapping import WrappedClient
+from remuda.app.health_controllers import controllers
+from remuda.client.interface import Client, WatchEvent
+from remuda.client.wrapper import WrappedClient
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.errors import ApiError, unavailable
 from remuda.kube.objects import GroupVersionResource
-from remuda.management.health import controllers
-from remuda.sim.beginning import FURNISHED, NAMESPACES
+from remuda.lab.sim.beginning import FURNISHED, NAMESPACES
 
 from ..clusters.kit import Parts, World, world
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from remuda.management.health.facts import (
+from remuda.access.health.cluster_resources import (
     NO_LOAD,
     Load,
     asked_for,
@@ -20,7 +20,7 @@ from remuda.management.health.facts import (
     slim_pod,
     summary_of,
 )
-from remuda.management.health.machines import management_node
+from remuda.access.health.management_node import management_node
 
 Obj = dict[str, Any]
 CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}

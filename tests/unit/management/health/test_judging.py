@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.management.conditions import condition_of
-from remuda.management.health.facts import Summary
-from remuda.management.health.judging import NOT_CONNECTED, Seen, judged
+from remuda.access.health.cluster_conditions import NOT_CONNECTED, Seen, judged
+from remuda.access.health.cluster_resources import Summary
+from remuda.access.rancher_conditions import condition_of
 
 Obj = dict[str, Any]
 NOW = 1_800_000_000.0

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from remuda.access.health import cluster_health, nodesync
+from remuda.access.health.downstream_caches import NODES, PODS
+from remuda.access.health.management_node import machine_name
 from remuda.api.management_cattle_io import CLUSTERS
 from remuda.api.management_cattle_io import NODES as MANAGEMENT_NODES
-from remuda.management.health import keeping, nodesync
-from remuda.management.health.following import NODES, PODS
-from remuda.management.health.machines import machine_name
-from remuda.sim.beginning import NAMESPACES
+from remuda.lab.sim.beginning import NAMESPACES
 
 from ..clusters.kit import SECRETS
 from .kit import DEPLOYED, ID, Place, place
@@ -223,7 +223,7 @@ async def test_a_cluster_behind_a_connection_is_looked_at_now_and_then() -> None
 
 
 async def test_nodes_are_caught_up_with_also_when_nobody_asks_how_the_cluster_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeping, "_API_EVERY", 1e9)
+    monkeypatch.setattr(cluster_health, "_API_EVERY", 1e9)
     async with place() as found:
         found.sick.remote = True
         await found.up.patch(CLUSTERS, ID, {"status": DEPLOYED})

@@ -6,12 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from remuda.api.management_cattle_io import CLUSTERS
-from remuda.client.api import Client
-from remuda.gateway.impersonation import Grant, objects_for
-from remuda.gateway.manifest import Wanted, objects
-from remuda.kube.objects import GroupVersionKind, GroupVersionResource, annotations_of, name_of, namespace_of
-from remuda.management.health.removal import (
+from remuda.access.health.cluster_removal import (
     BINDINGS,
     DEPLOYMENTS,
     FINALIZER,
@@ -22,7 +17,12 @@ from remuda.management.health.removal import (
     Left,
     clean,
 )
-from remuda.management.settings import Settings
+from remuda.access.settings.settings import Settings
+from remuda.api.management_cattle_io import CLUSTERS
+from remuda.client.interface import Client
+from remuda.gateway.proxy.impersonation import Grant, objects_for
+from remuda.gateway.registration.agent_manifest import Wanted, objects
+from remuda.kube.objects import GroupVersionKind, GroupVersionResource, annotations_of, name_of, namespace_of
 
 from ..clusters.kit import EVENTS
 from .kit import DEPLOYED, ID, Place, place

@@ -11,28 +11,22 @@ from typing import Any
 from remuda import kcm
 from remuda.api import crds
 from remuda.api.cluster_x_k8s_io.names import GROUP as CAPI_GROUP
-from remuda.api.management_cattle_io import (
-    API_VERSION,
-    CLUSTER_ROLE_TEMPLATE_BINDINGS,
-    CLUSTERS,
-    GLOBAL_ROLE_BINDINGS,
-    GROUP,
-)
+from remuda.api.management_cattle_io import API_VERSION, CLUSTER_ROLE_TEMPLATE_BINDINGS, CLUSTERS, GLOBAL_ROLE_BINDINGS, GROUP
 from remuda.api.provisioning_cattle_io.names import API_VERSION as PROVISIONING_VERSION
 from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.api.provisioning_cattle_io.names import GROUP as PROVISIONING_GROUP
 from remuda.api.rke_cattle_io.names import GROUP as RKE_GROUP
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.apiserver.users import AUTHENTICATED, User
-from remuda.client.api import Client
-from remuda.client.inprocess import InProcessClient
+from remuda.app.role_controllers import admitted_types, controllers
+from remuda.client.interface import Client
+from remuda.kube.authorization.users import AUTHENTICATED, User
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, namespace_of
-from remuda.management.roles import admitted_types, controllers
+from remuda.lab.sim.beginning import FURNISHED, NAMESPACES, Beginning
 from remuda.runtime import Manager
-from remuda.runtime.admission import install
-from remuda.sim.beginning import FURNISHED, NAMESPACES, Beginning
+from remuda.runtime.admitted_types import install
 
 Obj = dict[str, Any]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from remuda.access.roles.role_names import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, workspace_role
 from remuda.api.cluster_x_k8s_io.names import CLUSTERS as CAPI_CLUSTERS
 from remuda.api.cluster_x_k8s_io.names import MACHINES
 from remuda.api.management_cattle_io import (
@@ -19,10 +20,9 @@ from remuda.api.management_cattle_io import (
     USERS,
 )
 from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
-from remuda.apiserver.authz import Action
+from remuda.kube.authorization.actions import Action
 from remuda.kube.objects import GroupVersionResource
-from remuda.kube.safenames import safe_concat
-from remuda.management.roles.names import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, workspace_role
+from remuda.kube.safe_names import safe_concat
 
 from .kit import SECRETS, WORKSPACE, House, cluster_binding, house, person, refused, secret
 

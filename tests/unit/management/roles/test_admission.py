@@ -15,8 +15,8 @@ from remuda.api.management_cattle_io import (
 )
 from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.kube.objects import with_path
-from remuda.kube.objectsets import marks
-from remuda.sim.beginning import NAMESPACES
+from remuda.kube.wrangler import marks
+from remuda.lab.sim.beginning import NAMESPACES
 
 from .kit import (
     WORKSPACE,

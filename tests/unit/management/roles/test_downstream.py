@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.api.management_cattle_io import (
-    CLUSTER_ROLE_TEMPLATE_BINDINGS,
-    CLUSTERS,
-    GLOBAL_ROLE_BINDINGS,
-    ROLE_TEMPLATES,
-)
-from remuda.apiserver.authz import Action
-from remuda.client.api import Client
-from remuda.management.roles.downstream import remove_downstream
-from remuda.management.roles.names import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, DOWNSTREAM
+from remuda.access.roles.downstream_access import remove_downstream
+from remuda.access.roles.role_names import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, DOWNSTREAM
+from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, CLUSTERS, GLOBAL_ROLE_BINDINGS, ROLE_TEMPLATES
+from remuda.client.interface import Client
+from remuda.kube.authorization.actions import Action
 
 from .kit import House, cluster_binding, house, person
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from remuda.access.roles import InformerSource
 from remuda.api.cluster_x_k8s_io.names import CLUSTERS as CAPI_CLUSTERS
 from remuda.api.management_cattle_io import API_VERSION, CLUSTERS, GROUP, VERSION
-from remuda.apiserver.authz.rbac import Rbac
-from remuda.apiserver.users import User
-from remuda.management.roles import InformerSource, admitted_types
-from remuda.provisioning.admission import admitted
+from remuda.app.role_controllers import admitted_types
+from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.authorization.users import User
+from remuda.lab.sim.beginning import CRDS
+from remuda.provisioning.admission.clusters import admitted
 from remuda.runtime import Informers
-from remuda.runtime.admission import AdmittedType
-from remuda.runtime.reviews import admission
-from remuda.sim.beginning import CRDS
+from remuda.runtime.admission_reviews import admission
+from remuda.runtime.admitted_types import AdmittedType
 
 from .kit import WORKSPACE, cluster_binding, global_binding, house, management_cluster, person, provisioning_cluster
 

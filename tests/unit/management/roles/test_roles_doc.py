@@ -7,8 +7,8 @@ from pathlib import Path
 
 import yaml
 
+from remuda.access.roles.builtin_roles import BUILTIN
 from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, CLUSTERS
-from remuda.management.roles.builtin import BUILTIN
 
 from .kit import house
 

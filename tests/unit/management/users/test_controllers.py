@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from remuda.access.users.controllers import TokenController, UserController
+from remuda.access.users.password_secrets import SECRETS, PasswordSecrets
+from remuda.access.users.tokens import Wish, make_token
+from remuda.access.users.user_objects import user_manifest
 from remuda.api.management_cattle_io import TOKENS, USERS
 from remuda.kube.clock import Entropy, Rng
-from remuda.management.users.controllers import TokenController, UserController
-from remuda.management.users.keeping import SECRETS, PasswordSecrets
-from remuda.management.users.people import user_manifest
-from remuda.management.users.tokens import Wish, make_token
 from remuda.runtime import Manager
 
 from ...gateway.import_kit import Management, management

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from remuda.access.users.first_user import FILE, SECRET, SYSTEM_NAMESPACE, FirstUser
+from remuda.access.users.password_secrets import SECRETS, PasswordSecrets
+from remuda.access.users.passwords import Cost, hashed, verify
+from remuda.access.users.user_objects import user_manifest
 from remuda.api.management_cattle_io import GLOBAL_ROLE_BINDINGS, USERS
 from remuda.kube.clock import Entropy
 from remuda.kube.errors import ApiError
-from remuda.management.users.first import FILE, SECRET, SYSTEM_NAMESPACE, FirstUser
-from remuda.management.users.keeping import SECRETS, PasswordSecrets
-from remuda.management.users.passwords import Cost, hashed, verify
-from remuda.management.users.people import user_manifest
 
 from ...gateway.import_kit import Management, management
 
@@ -258,6 +258,6 @@ async def test_it_waits_for_the_kinds_it_needs(tmp_path: Path) -> None:
 
 
 def test_nothing_that_holds_a_password_shows_it() -> None:
-    from remuda.management.users.first import _Chosen
+    from remuda.access.users.first_user import _Chosen
 
     assert "hush" not in repr(_Chosen("u", "hush", False, False))

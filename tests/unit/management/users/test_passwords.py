@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda.kube.clock import Entropy
-from remuda.management.users import passwords
-from remuda.management.users.passwords import (
+from remuda.access.users import passwords
+from remuda.access.users.passwords import (
     LONGEST_BYTES,
     Busy,
     Cost,
@@ -25,6 +24,7 @@ from remuda.management.users.passwords import (
     verify,
     verify_nobody,
 )
+from remuda.kube.clock import Entropy
 
 CHEAP = Cost(4, 1, 1)
 RIGHT = "correct horse battery"

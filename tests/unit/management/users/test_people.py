@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.kube.clock import Entropy
-from remuda.management.users.people import (
+from remuda.access.users.user_objects import (
     FIRST_PREFIX,
     is_enabled,
     local_principal,
@@ -15,6 +14,7 @@ from remuda.management.users.people import (
     user_id,
     user_manifest,
 )
+from remuda.kube.clock import Entropy
 
 
 @pytest.mark.parametrize("name", ["admin", "jo.doe@example.com", "größe", "山田", "a", "x" * 128, "u-1_2+3", "日本🎉"])

@@ -8,22 +8,22 @@ from typing import Any
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import crds, plan_cattle_io, rke_cattle_io
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.app.capi_controllers import CoreControllers
 from remuda.capi.admission import admitted
-from remuda.capi.assembly import CoreControllers
 from remuda.capi.contracts import Contracts
 from remuda.capi.conversion import converter
-from remuda.client.api import Client
-from remuda.client.inprocess import InProcessClient
-from remuda.gateway.access import ReviewedAccess
+from remuda.client.interface import Client
+from remuda.gateway.auth.access_review import ReviewedAccess
 from remuda.kube.clock import Rng
 from remuda.kube.objects import GroupVersionResource, Key
-from remuda.provisioning.provisioningcluster import ProvisioningClusters
-from remuda.provisioning.provisioninglog import ProvisioningLogs
-from remuda.rke.rkecluster import RKEClusters
-from remuda.rke.rkecontrolplane import RKEControlPlanes
+from remuda.lab.sim.beginning import CRDS
+from remuda.provisioning.cluster.provisioninglog import ProvisioningLogs
+from remuda.provisioning.cluster.rkecluster import RKEClusters
+from remuda.provisioning.cluster.rkecontrolplane import RKEControlPlanes
+from remuda.provisioning.graph.provisioningcluster import ProvisioningClusters
 from remuda.runtime import Informers, Reconciler
-from remuda.runtime.admission import install
-from remuda.sim.beginning import CRDS
+from remuda.runtime.admitted_types import install
 from tests.unit.management.clusters.kit import Parts, World, world
 
 from ..kit import everything

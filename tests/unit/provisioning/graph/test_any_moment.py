@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from remuda.access.rancher_conditions import conditions_of
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.kube.objects import owner_references_of
-from remuda.management.conditions import conditions_of
 from tests.unit.management.clusters.kit import World
 
 from ..kit import FLEET, demo

@@ -9,10 +9,10 @@ from typing import get_type_hints
 
 import pytest
 
-from remuda.api.provisioning_cattle_io.v1.configuration import ClusterConfiguration
-from remuda.kube.objectsets import marks
+from remuda.api.provisioning_cattle_io.v1.cluster_configuration import ClusterConfiguration
+from remuda.kube.wrangler import marks
 from remuda.provisioning.graph import Unrenderable, graph_of
-from remuda.provisioning.graph.cluster import CONFIGURATION, OPERATIONS
+from remuda.provisioning.graph.cluster_objects import CONFIGURATION, OPERATIONS
 
 from .wishes import MANAGED, Obj, of_kind, one, pool, wish
 

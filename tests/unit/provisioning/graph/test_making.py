@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from remuda.access.rancher_conditions import condition_of, is_true
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import management_cattle_io as management
 from remuda.api import plan_cattle_io as plan
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.kube.objects import GroupVersionResource
-from remuda.management.conditions import condition_of, is_true
 from tests.unit.management.clusters.kit import EVENTS, World
 
 from ..kit import FLEET, demo, managed

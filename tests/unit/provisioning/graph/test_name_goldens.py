@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from remuda.kube import gojson
-from remuda.kube.objectsets import marks
-from remuda.kube.safenames import safe_concat
+from remuda.kube.encoding import gojson
+from remuda.kube.safe_names import safe_concat
+from remuda.kube.wrangler import marks
 from remuda.provisioning.graph.names import template_hash
 
 PAIRS = json.loads((Path(__file__).parent / "name_goldens.json").read_text())

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
+from remuda.access.rancher_conditions import condition_of
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.kube.objects import with_path
-from remuda.management.conditions import condition_of
 from remuda.provisioning.graph import Unrenderable, graph_of, podsecurity
+from remuda.provisioning.graph.cluster_status import with_support
 from remuda.provisioning.graph.podsecurity import BUILT_IN, SECRETS
-from remuda.provisioning.graph.states import with_support
 from tests.unit.management.clusters.kit import World
 
 from ..kit import FLEET, demo

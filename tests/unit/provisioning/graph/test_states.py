@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from remuda.management.conditions import condition_of
-from remuda.provisioning.graph.states import (
+from remuda.access.rancher_conditions import condition_of
+from remuda.provisioning.graph.cluster_status import (
     managed_with_control_plane,
     managed_with_removal,
     with_control_plane,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.apiserver.users import User
+from remuda.kube.authorization.users import User
 from remuda.provisioning.graph.names import ADDRESS_AUTHORS
-from remuda.provisioning.references.addresses import Address, addresses_of, author_of, driver_of, record, recorded, written
+from remuda.provisioning.references.driver_addresses import Address, addresses_of, author_of, driver_of, record, recorded, written
 
 Obj = dict[str, Any]
 

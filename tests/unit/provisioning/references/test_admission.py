@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.admission import CREATE, UPDATE, Attributes
-from remuda.apiserver.authz.rbac import Rbac
-from remuda.apiserver.source import Listener
-from remuda.apiserver.users import SYSTEM, User
+from remuda.access.roles.holdings import Holdings
+from remuda.kube.admission_attributes import CREATE, UPDATE, Attributes
+from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.authorization.users import SYSTEM, User
+from remuda.kube.object_reader import Listener
 from remuda.kube.objects import annotations_of, name_of, with_path
-from remuda.management.roles.held import Holdings
+from remuda.provisioning.admission.references import Rules, admitted
 from remuda.provisioning.graph.names import ADDRESS_AUTHORS
 from remuda.provisioning.references import ACCEPT, AUTHORS
-from remuda.provisioning.references.admission import Rules, admitted
 from remuda.provisioning.references.authors import read
-from remuda.runtime.webhooks import Address, mutating_configuration
+from remuda.runtime.webhook_server import Address, mutating_configuration
 
 Obj = dict[str, Any]
 

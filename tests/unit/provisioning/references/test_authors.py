@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.apiserver.users import User
+from remuda.kube.authorization.users import User
 from remuda.provisioning.references import AUTHORS, Reference, references_of
 from remuda.provisioning.references.authors import Ledger, read, rewritten, seal, text_of
 

@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from remuda.apiserver.authz import Action
+from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.apiserver.users import User
-from remuda.client.inprocess import InProcessClient
+from remuda.kube.authorization.actions import Action
+from remuda.kube.authorization.users import User
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.objects import GroupVersionResource, dig, with_path
 from remuda.provisioning.references import AUTHORS, Named, References, references_of

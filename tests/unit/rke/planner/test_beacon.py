@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.rke.planner.beacon import holder_of, is_ours_to_take, released, taken
+from remuda.provisioning.planner.beacon import holder_of, is_ours_to_take, released, taken
 
 
 def beacon(**status: Any) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from remuda.kube.waits import Code
-from remuda.rke.planner.concurrency import BadConcurrency, limit
-from remuda.rke.planner.snapshot import Machine, Snapshot
+from remuda.provisioning.planner.concurrency import BadConcurrency, limit
+from remuda.provisioning.planner.snapshot import Machine, Snapshot
 
 from .world import NEXT, World, decide, running, with_machine, with_node, with_spec, written
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from remuda.capi.names import HOLDS_DATA
+from remuda.capi.well_known import HOLDS_DATA
 from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Actor, Code
-from remuda.rke import names
-from remuda.rke.planner import keys
-from remuda.rke.planner.decide import RESYNC, plan
-from remuda.rke.planner.decision import Decision
-from remuda.rke.planner.snapshot import CannotRender, Cluster, Condition, Join, Machine, PlanNode, Snapshot
-from remuda.rke.plans import Plan
+from remuda.provisioning import well_known
+from remuda.provisioning.planner import keys
+from remuda.provisioning.planner.decide import RESYNC, plan
+from remuda.provisioning.planner.decision import Decision
+from remuda.provisioning.planner.snapshot import CannotRender, Cluster, Condition, Join, Machine, PlanNode, Snapshot
+from remuda.provisioning.plans.plan import Plan
 
 from .world import (
     NEXT,
@@ -83,7 +83,7 @@ def test_without_workers_a_control_plane_stays_initialized_and_members_leave_in_
 
 
 def test_members_are_let_go_only_when_none_stays() -> None:
-    meant = {names.DELETE_LAST_ETCD: "true"}
+    meant = {well_known.DELETE_LAST_ETCD: "true"}
     picture = with_machine(running(("a", "ec"), ("w", "w")), "a", lambda m: replace(going(m), annotations=meant))
     initialized = Condition("ControlPlaneInitialized", "True")
     assert picture.cluster is not None
@@ -94,7 +94,7 @@ def test_members_are_let_go_only_when_none_stays() -> None:
     assert decision.cluster_condition == Condition("ControlPlaneInitialized", "False", "NotInitialized")
     change = decision.machines["a"]
     assert change.annotations == {keys.EXCLUDE_NODE_DRAINING: "true", keys.EXCLUDE_VOLUME_DETACH: "true"}
-    assert change.bootstrap_annotations == {names.ETCD_FORCE_REMOVE: "true"}
+    assert change.bootstrap_annotations == {well_known.ETCD_FORCE_REMOVE: "true"}
     assert not decide(applied(picture, decision)).machines
 
 
@@ -110,18 +110,20 @@ def test_the_last_etcd_machine_of_a_cluster_that_was_up_is_not_let_go_without_a_
     assert not decide(taken_back).machines
     # Another one takes over what it holds.
     helped = replace(picture, machines=(*picture.machines, machine("b", "ec")))
-    assert decide(helped).secrets["b"].annotations[names.JOINED_TO] == url("a")
+    assert decide(helped).secrets["b"].annotations[well_known.JOINED_TO] == url("a")
 
 
 def test_etcd_machines_of_a_cluster_that_never_came_up_are_let_go() -> None:
     picture = with_machine(snapshot(machine("a", "ec"), machine("w", "w")), "a", going)
-    assert decide(picture).machines["a"].bootstrap_annotations == {names.ETCD_FORCE_REMOVE: "true"}
+    assert decide(picture).machines["a"].bootstrap_annotations == {well_known.ETCD_FORCE_REMOVE: "true"}
 
 
 def test_a_member_without_a_node_is_marked_as_soon_as_etcd_holds_something() -> None:
-    first = machine("a", "e", marks={names.INIT_NODE: "true"}, notes={names.JOINED_TO: "", names.JOIN_URL: url("a")})
+    first = machine(
+        "a", "e", marks={well_known.INIT_NODE: "true"}, notes={well_known.JOINED_TO: "", well_known.JOIN_URL: url("a")}
+    )
     first = with_node(first, named(running(("a", "e")), "a").node)
-    second = machine("b", "e", notes={names.JOINED_TO: url("a")})
+    second = machine("b", "e", notes={well_known.JOINED_TO: url("a")})
     told, at_work = (with_node(second, PlanNode(Plan(), state=state)) for state in ("pending", "in-progress"))
 
     def marked(*members: Machine) -> set[str]:
@@ -176,7 +178,7 @@ def test_a_machine_is_not_healthy_before_its_probes_were_asked() -> None:
 
 def test_tiers_come_in_order_and_those_who_wait_know_for_whom() -> None:
     picture = snapshot(
-        machine("a", "e", marks={names.INIT_NODE: "true"}), machine("b", "e"), machine("c", "c"), machine("w", "w")
+        machine("a", "e", marks={well_known.INIT_NODE: "true"}), machine("b", "e"), machine("c", "c"), machine("w", "w")
     )
     decision = decide(picture)
     assert written(decision) == {"a"}
@@ -194,9 +196,9 @@ def test_tiers_come_in_order_and_those_who_wait_know_for_whom() -> None:
 
 
 def test_a_plan_is_written_with_whom_it_joins_and_when() -> None:
-    decision = decide(snapshot(machine("a", marks={names.INIT_NODE: "true"})))
+    decision = decide(snapshot(machine("a", marks={well_known.INIT_NODE: "true"})))
     change = decision.secrets["a"]
-    assert change.annotations == {names.JOINED_TO: "", names.PLAN_UPDATED: rfc3339(NOW), names.PROBES_PASSED: ""}
+    assert change.annotations == {well_known.JOINED_TO: "", well_known.PLAN_UPDATED: rfc3339(NOW), well_known.PROBES_PASSED: ""}
     assert (change.max_failures, change.failure_threshold) == (-1, 1)
 
 
@@ -204,7 +206,7 @@ def test_the_cluster_agent_is_awaited_and_then_the_join_url() -> None:
     picture = running(("a", "ecw"))
     unconnected = replace(picture, control_plane=replace(picture.control_plane, agent_connected=False))
     assert decide(unconnected).waits[0].evidence == "configuring bootstrap node(s) a: waiting for cluster agent to connect"
-    unknown = with_machine(picture, "a", lambda m: replace(m, addresses=()).with_plan_metadata({}, {names.JOIN_URL: None}))
+    unknown = with_machine(picture, "a", lambda m: replace(m, addresses=()).with_plan_metadata({}, {well_known.JOIN_URL: None}))
     wait = decide(unknown).waits[0]
     assert (wait.code, wait.evidence) == (Code.JOIN_URL, "waiting for join url to be available on bootstrap node")
     assert wait.on is not None and wait.on.name == "a"
@@ -240,9 +242,9 @@ def test_minor_changes_need_no_turn_no_drain_and_no_quorum() -> None:
     picture = running(("b", "ec"), ("w", "w"), ("x", "w"), spec={"upgradeStrategy": options})
     place = World(with_spec(picture, minor="other"))
     first = place.look()
-    assert written(first) == {"b"} and names.DRAIN_OPTIONS not in first.secrets["b"].annotations
+    assert written(first) == {"b"} and well_known.DRAIN_OPTIONS not in first.secrets["b"].annotations
     while not (decision := place.look()).applied:
-        assert not any(names.DRAIN_OPTIONS in change.annotations for change in decision.secrets.values())
+        assert not any(well_known.DRAIN_OPTIONS in change.annotations for change in decision.secrets.values())
         if "w" in written(decision):
             assert written(decision) == {"w", "x"}
         place.act()
@@ -253,7 +255,7 @@ def test_a_plan_that_is_being_applied_is_not_changed_until_it_hangs() -> None:
     busy = with_machine(
         picture, "a", lambda m: with_node(m, replace(m.node, state="in-progress", in_sync=False)) if m.node else m
     )
-    busy = with_machine(busy, "a", lambda m: m.with_plan_metadata({}, {names.PLAN_UPDATED: rfc3339(NOW)}))
+    busy = with_machine(busy, "a", lambda m: m.with_plan_metadata({}, {well_known.PLAN_UPDATED: rfc3339(NOW)}))
     assert (
         decide(busy).waits[0].evidence == "configuring bootstrap node(s) a: waiting for plan to be applied, before it is changed"
     )
@@ -324,7 +326,7 @@ def test_windows_machines_are_told_that_they_have_to_wait() -> None:
 
 
 def test_since_is_kept_as_long_as_the_words_are_the_same() -> None:
-    picture = snapshot(machine("a", marks={names.INIT_NODE: "true"}))
+    picture = snapshot(machine("a", marks={well_known.INIT_NODE: "true"}))
     picture = applied(picture, decide(picture))
     later = decide(replace(picture, now=NOW + 500))
     assert {wait.since for wait in later.waits} == {rfc3339(NOW)}

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from remuda.kube.waits import Actor, Code
-from remuda.rke import names
-from remuda.rke.planner.snapshot import Snapshot
+from remuda.provisioning import well_known
+from remuda.provisioning.planner.snapshot import Snapshot
 
 from .world import NEXT, World, applied, decide, named, running, with_machine, with_spec, written
 
@@ -28,7 +28,7 @@ def noted(picture: Snapshot, name: str, **notes: str | None) -> Snapshot:
 def test_a_node_is_drained_before_it_is_changed_and_takes_pods_again_after() -> None:
     picture = upgrading(ENABLED, ("a", "ecw"), ("b", "w"))
     asked = decide(picture)
-    assert asked.secrets["a"].annotations == {names.DRAIN_OPTIONS: TEXT} and not written(asked)
+    assert asked.secrets["a"].annotations == {well_known.DRAIN_OPTIONS: TEXT} and not written(asked)
     assert asked.waits[0].evidence == "draining bootstrap node(s) a: draining node"
     assert asked.waits[0].code is Code.DRAIN
     place = World(picture)
@@ -59,13 +59,15 @@ def test_hooks_run_also_where_nothing_is_drained() -> None:
     options = {"enabled": True, "preDrainHooks": [{"annotation": "example.com/pre"}]}
     picture = upgrading(options, ("a", "ecw"))
     asked = decide(picture)
-    value = asked.secrets["a"].annotations[names.DRAIN_OPTIONS]
+    value = asked.secrets["a"].annotations[well_known.DRAIN_OPTIONS]
     assert value == '{"enabled":false,"preDrainHooks":[{"annotation":"example.com/pre"}]}'
     held = noted(applied(picture, asked), "a", pre_drain=value)
     wait = decide(held).waits[0]
     assert (wait.code, wait.actor) == (Code.HOOK, Actor.OTHER_CONTROLLER)
     assert wait.evidence == "draining bootstrap node(s) a: draining node: waiting for pre-drain hook example.com/pre"
-    answered = with_machine(held, "a", lambda m: m.with_plan_metadata({}, {"example.com/pre": value, names.DRAIN_DONE: value}))
+    answered = with_machine(
+        held, "a", lambda m: m.with_plan_metadata({}, {"example.com/pre": value, well_known.DRAIN_DONE: value})
+    )
     assert written(decide(answered)) == {"a"}
 
 
@@ -74,7 +76,7 @@ def test_post_drain_hooks_are_named_on_the_way_back() -> None:
     picture = running(("a", "ecw"), ("b", "w"), spec={"upgradeStrategy": {"controlPlaneDrainOptions": options}})
     drained = noted(picture, "a", drain_options="x", drain_done="x")
     asked = decide(drained)
-    assert asked.secrets["a"].annotations == {names.UNCORDON: "x"}
+    assert asked.secrets["a"].annotations == {well_known.UNCORDON: "x"}
     wait = decide(noted(applied(drained, asked), "a", post_drain="x")).waits[0]
     assert wait.code is Code.HOOK and "post-drain hook example.com/post" in wait.evidence
 
@@ -92,7 +94,7 @@ def test_a_change_that_is_taken_back_while_draining_lets_the_node_go_back() -> N
     picture = upgrading(ENABLED, ("a", "ecw"), ("b", "w"))
     back = with_spec(applied(picture, decide(picture)), kubernetesVersion="v1.34.1+k3s1")
     decision = decide(back)
-    assert not written(decision) and decision.secrets["a"].annotations == {names.UNCORDON: TEXT}
+    assert not written(decision) and decision.secrets["a"].annotations == {well_known.UNCORDON: TEXT}
 
 
 def test_a_new_change_waits_for_the_way_back_to_end() -> None:
@@ -109,4 +111,4 @@ def test_one_server_drains_at_a_time_also_across_tiers() -> None:
     assert "a" not in decision.secrets
     assert decision.waits[0].code is Code.TURN and not written(decision)
     assert written(decide(noted(busy, "b", drain_done=TEXT))) == {"b"}
-    assert named(busy, "b").plan_annotations[names.DRAIN_OPTIONS] == TEXT
+    assert named(busy, "b").plan_annotations[well_known.DRAIN_OPTIONS] == TEXT

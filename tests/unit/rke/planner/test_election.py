@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from remuda.kube.waits import Code
-from remuda.rke import names
-from remuda.rke.planner import keys
-from remuda.rke.planner.election import elect
-from remuda.rke.planner.snapshot import Condition, Machine, PlanNode, Snapshot
-from remuda.rke.plans import Plan
+from remuda.provisioning import well_known
+from remuda.provisioning.planner import keys
+from remuda.provisioning.planner.election import elect
+from remuda.provisioning.planner.snapshot import Condition, Machine, PlanNode, Snapshot
+from remuda.provisioning.plans.plan import Plan
 
 from .world import NOW, applied, decide, machine, named, running, snapshot, url, with_machine, with_node, written
 
-MARK = {names.INIT_NODE: "true"}
+MARK = {well_known.INIT_NODE: "true"}
 
 
 def elected(picture: Snapshot) -> tuple[str | None, list[tuple[str, str | None]]]:
@@ -54,7 +54,7 @@ def test_failed_machines_and_those_without_infrastructure_are_passed_over() -> N
 
 def test_a_successor_is_one_that_has_joined() -> None:
     picture = with_machine(running(("a", "ecw"), ("b", "ecw"), ("c", "ecw")), "a", going)
-    picture = with_machine(picture, "b", lambda m: m.with_plan_metadata({}, {names.JOIN_URL: None}))
+    picture = with_machine(picture, "b", lambda m: m.with_plan_metadata({}, {well_known.JOIN_URL: None}))
     assert elected(picture) == ("c", [("a", None), ("c", "true")])
 
 
@@ -64,7 +64,7 @@ def test_an_init_node_that_goes_stays_the_one_to_join_until_there_is_a_successor
     assert elected(picture) == ("a", [])
     decision = decide(picture)
     assert written(decision) == {"b"}
-    assert decision.secrets["b"].annotations[names.JOINED_TO] == url("a")
+    assert decision.secrets["b"].annotations[well_known.JOINED_TO] == url("a")
 
 
 def test_infrastructure_that_flickers_moves_no_mark() -> None:
@@ -73,7 +73,7 @@ def test_infrastructure_that_flickers_moves_no_mark() -> None:
 
 
 def test_a_mark_lost_between_two_writes_is_given_back_to_the_machine_that_began() -> None:
-    begun = machine("b", notes={names.JOINED_TO: ""})
+    begun = machine("b", notes={well_known.JOINED_TO: ""})
     begun = with_node(begun, named(running(("b", "ecw")), "b").node)
     assert elected(snapshot(machine("a"), begun)) == ("b", [("b", "true")])
 
@@ -89,7 +89,7 @@ def test_nobody_begins_a_second_cluster() -> None:
 
 def test_an_outdated_machine_that_no_host_came_for_makes_room_for_a_current_one() -> None:
     told = replace(
-        with_node(machine("a", marks=MARK, notes={names.JOINED_TO: ""}), PlanNode(Plan(), state="pending")), outdated=True
+        with_node(machine("a", marks=MARK, notes={well_known.JOINED_TO: ""}), PlanNode(Plan(), state="pending")), outdated=True
     )
     assert elected(snapshot(told)) == ("a", []), "there is nobody else yet"
     assert elected(snapshot(told, replace(machine("b"), outdated=True))) == ("a", [])
@@ -97,21 +97,21 @@ def test_an_outdated_machine_that_no_host_came_for_makes_room_for_a_current_one(
     assert elected(snapshot(told, coming)) == ("a", [])
     assert elected(snapshot(told, machine("b"))) == ("b", [("a", None), ("b", "true")])
     # And stays it, also when the outdated one comes late.
-    late = with_node(told.with_plan_metadata({names.INIT_NODE: None}, {}), PlanNode(Plan(), state="in-progress"))
-    begun = with_node(machine("b", marks=MARK, notes={names.JOINED_TO: ""}), PlanNode(Plan(), state="pending"))
+    late = with_node(told.with_plan_metadata({well_known.INIT_NODE: None}, {}), PlanNode(Plan(), state="in-progress"))
+    begun = with_node(machine("b", marks=MARK, notes={well_known.JOINED_TO: ""}), PlanNode(Plan(), state="pending"))
     assert elected(snapshot(late, begun)) == ("b", [])
 
 
 def test_an_outdated_machine_whose_host_is_there_may_be_beginning_the_cluster_and_stays_it() -> None:
-    at_work = with_node(machine("a", marks=MARK, notes={names.JOINED_TO: ""}), PlanNode(Plan(), state="in-progress"))
+    at_work = with_node(machine("a", marks=MARK, notes={well_known.JOINED_TO: ""}), PlanNode(Plan(), state="in-progress"))
     assert elected(snapshot(replace(at_work, outdated=True), machine("b"))) == ("a", [])
-    registered = replace(machine("a", marks=MARK), labels={names.MACHINE_ID: "id"}, outdated=True)
+    registered = replace(machine("a", marks=MARK), labels={well_known.MACHINE_ID: "id"}, outdated=True)
     assert elected(snapshot(registered, machine("b"))) == ("a", [])
     assert elected(snapshot(going(registered), machine("b"))) == ("b", [("a", None), ("b", "true")])
 
 
 def test_a_cluster_in_which_there_is_nothing_is_begun_anew_once_the_machine_that_began_it_is_gone() -> None:
-    alone = with_node(machine("a", "ec", marks=MARK, notes={names.JOINED_TO: ""}), named(running(("a", "ec")), "a").node)
+    alone = with_node(machine("a", "ec", marks=MARK, notes={well_known.JOINED_TO: ""}), named(running(("a", "ec")), "a").node)
     bootstrapped = (Condition("Bootstrapped", "True"),)
     picture = snapshot(going(alone), machine("b", "ec"), machine("w", "w"), conditions=bootstrapped)
     decision = decide(picture)
@@ -119,7 +119,7 @@ def test_a_cluster_in_which_there_is_nothing_is_begun_anew_once_the_machine_that
     assert decision.waits[0].evidence == "a is being deleted; the cluster is begun anew when it is gone"
     picture = replace(picture, machines=picture.machines[1:])
     decision = decide(picture)
-    assert decision.secrets["b"].labels == {names.INIT_NODE: "true"}
+    assert decision.secrets["b"].labels == {well_known.INIT_NODE: "true"}
     assert ("Bootstrapped", "False") in {(condition.type, condition.status) for condition in decision.conditions}
     assert written(decide(applied(picture, decision))) == {"b"}
 
@@ -127,7 +127,7 @@ def test_a_cluster_in_which_there_is_nothing_is_begun_anew_once_the_machine_that
 def test_a_cluster_that_anybody_could_have_used_or_joined_is_never_begun_anew() -> None:
     begun = snapshot(machine("b", "ec"), machine("w", "w"), conditions=(Condition("Bootstrapped", "True"),))
     assert begun.cluster is not None
-    joined = machine("c", "c", notes={names.JOINED_TO: url("a")}, labels={names.MACHINE_ID: "id"})
+    joined = machine("c", "c", notes={well_known.JOINED_TO: url("a")}, labels={well_known.MACHINE_ID: "id"})
     for picture in (
         replace(begun, control_plane=replace(begun.control_plane, initialized=True)),
         replace(begun, control_plane=replace(begun.control_plane, initialized=False)),
@@ -143,7 +143,7 @@ def test_a_cluster_that_anybody_could_have_used_or_joined_is_never_begun_anew() 
 
 def test_a_pinned_machine_is_it_whatever_else_holds() -> None:
     picture = running(("a", "ecw"), ("b", "ecw"))
-    picture = with_machine(picture, "b", lambda m: replace(m, labels={names.MACHINE_ID: "id-b"}))
+    picture = with_machine(picture, "b", lambda m: replace(m, labels={well_known.MACHINE_ID: "id-b"}))
     pinned = replace(picture.control_plane, labels={keys.INIT_NODE_MACHINE_ID: "id-b"})
     assert elected(replace(picture, control_plane=pinned)) == ("b", [("a", None), ("b", "true")])
 

@@ -9,9 +9,9 @@ import pytest
 
 from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Code
-from remuda.rke.planner import keys
-from remuda.rke.planner.failures import LONGEST_PAUSE, judge, noted, pause
-from remuda.rke.planner.snapshot import Machine
+from remuda.provisioning.planner import keys
+from remuda.provisioning.planner.plan_failures import LONGEST_PAUSE, judge, noted, pause
+from remuda.provisioning.planner.snapshot import Machine
 
 from .world import NEXT, NOW, World, applied, decide, heard, machine, named, running, with_machine, with_node, with_spec, written
 

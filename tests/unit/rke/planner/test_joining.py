@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from remuda.rke import names
-from remuda.rke.planner import keys
-from remuda.rke.planner.joining import Servers, server_in, upkeep
-from remuda.rke.planner.snapshot import Address, Join, Periodic
+from remuda.provisioning import well_known
+from remuda.provisioning.planner import keys
+from remuda.provisioning.planner.join_urls import Servers, server_in, upkeep
+from remuda.provisioning.planner.snapshot import Address, Join, Periodic
 
 from .world import done, machine, render, running, snapshot, url, with_node
 
-MARK = {names.INIT_NODE: "true"}
+MARK = {well_known.INIT_NODE: "true"}
 
 
 def test_a_node_is_reached_at_its_last_internal_address() -> None:
     addresses = (Address("ExternalIP", "1.2.3.4"), Address("InternalIP", "10.0.0.1"), Address("InternalIP", "10.0.0.2"))
     member = machine("a", addresses=addresses, kubelet_version="v1.34.1")
-    assert upkeep(snapshot(), member) == {names.JOIN_URL: "https://10.0.0.2:9345"}
+    assert upkeep(snapshot(), member) == {well_known.JOIN_URL: "https://10.0.0.2:9345"}
     assert upkeep(snapshot(supervisor_port=6443), replace(member, addresses=addresses[:1])) == {
-        names.JOIN_URL: "https://1.2.3.4:6443"
+        well_known.JOIN_URL: "https://1.2.3.4:6443"
     }
 
 
@@ -29,7 +29,7 @@ def test_no_address_is_taken_before_there_is_a_node_or_if_the_user_gives_it() ->
     member = machine("a", addresses=addresses)
     assert upkeep(snapshot(), member) == {}
     known = replace(member, kubelet_version="v1.34.1")
-    assert upkeep(snapshot(), known) == {names.JOIN_URL: "https://[fd00::1]:9345"}
+    assert upkeep(snapshot(), known) == {well_known.JOIN_URL: "https://[fd00::1]:9345"}
     assert upkeep(snapshot(), known.with_plan_metadata({}, {keys.JOIN_URL_AUTOSET_DISABLED: ""})) == {}
 
 
@@ -46,9 +46,9 @@ def test_an_init_node_that_is_etcd_alone_tells_its_address_itself() -> None:
         ]
     }
     said = {"capture-address": Periodic(f"* ok\n{json.dumps(members)}\n"), "etcd-name": Periodic("a-1\n")}
-    member = machine("a", "e", marks=MARK, notes={names.JOINED_TO: ""})
+    member = machine("a", "e", marks=MARK, notes={well_known.JOINED_TO: ""})
     told = with_node(member, replace(done(render(snapshot(), member, Join(init=True))), periodic=said))
-    assert upkeep(snapshot(), told) == {names.JOIN_URL: "https://[fd00::9]:9345"}
+    assert upkeep(snapshot(), told) == {well_known.JOIN_URL: "https://[fd00::9]:9345"}
     assert told.node is not None
     for nonsense in ("{no json", '{"members":' * 5000, '{"members": [{"name": "a-1", "clientURLs": ["https://[fd00"]}]}'):
         garbled = replace(told.node, periodic={**said, "capture-address": Periodic(nonsense)})
@@ -59,15 +59,15 @@ def test_whom_a_machine_joined_is_read_back_from_its_plan() -> None:
     member = machine("a")
     node = done(render(snapshot(), member, Join(server="https://b:9345")))
     assert server_in(node.plan) == "https://b:9345"
-    assert upkeep(snapshot(), with_node(member, node)) == {names.JOINED_TO: "https://b:9345"}
+    assert upkeep(snapshot(), with_node(member, node)) == {well_known.JOINED_TO: "https://b:9345"}
 
 
 def test_workers_stay_with_their_server_as_long_as_it_stays() -> None:
     picture = running(("a", "ec"), ("b", "ec"), ("w", "w"))
     servers = Servers.among(picture.by_name())
     assert servers.offered == (url("a"), url("b"))
-    assert servers.for_worker(machine("w", "w", notes={names.JOINED_TO: url("b")})) == url("b")
-    assert servers.for_worker(machine("w", "w", notes={names.JOINED_TO: "https://gone:9345"})) in servers.offered
+    assert servers.for_worker(machine("w", "w", notes={well_known.JOINED_TO: url("b")})) == url("b")
+    assert servers.for_worker(machine("w", "w", notes={well_known.JOINED_TO: "https://gone:9345"})) in servers.offered
     assert Servers.among([machine("a", "ec")]).for_worker(machine("w", "w")) == ""
 
 

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Code
-from remuda.rke import names
-from remuda.rke.agentreports import AgentReport
-from remuda.rke.planner import keys
-from remuda.rke.planner.concurrency import limit
-from remuda.rke.planner.decision import Decision
-from remuda.rke.planner.drain import is_in_drain
-from remuda.rke.planner.managesystemagent import Note, Verdict
-from remuda.rke.planner.programs import AgentProgram
-from remuda.rke.planner.signs import FRESH
-from remuda.rke.planner.snapshot import Condition, Join, Machine, PlanNode, Snapshot
-from remuda.rke.planner.standing import is_member_up, serves
+from remuda.provisioning import well_known
+from remuda.provisioning.planner import keys
+from remuda.provisioning.planner.concurrency import limit
+from remuda.provisioning.planner.decision import Decision
+from remuda.provisioning.planner.drain import is_in_drain
+from remuda.provisioning.planner.etcd_liveness import FRESH
+from remuda.provisioning.planner.machine_health import is_member_up, serves
+from remuda.provisioning.planner.managesystemagent import Note, Verdict
+from remuda.provisioning.planner.programs import AgentProgram
+from remuda.provisioning.planner.snapshot import Condition, Join, Machine, PlanNode, Snapshot
+from remuda.provisioning.plans.agent_report import AgentReport
 from tests.scenarios.soaking import SOAK
 
 from . import world
@@ -47,18 +47,18 @@ OPTIONS = '{"enabled":true}'
 def machines(draw: st.DrawFn, name: str) -> Machine:
     """Anything that could ever be found: marks on wrong machines, half a drain, plans of another version, none at all."""
     one = world.machine(name, draw(ROLES))
-    marks = {names.INIT_NODE: "true"} if draw(st.integers(0, 3)) == 0 else {}
+    marks = {well_known.INIT_NODE: "true"} if draw(st.integers(0, 3)) == 0 else {}
     notes: dict[str, str | None] = {}
     if draw(st.booleans()):
-        notes[names.JOIN_URL] = url(name)
+        notes[well_known.JOIN_URL] = url(name)
     if draw(st.booleans()):
-        notes[names.JOINED_TO] = draw(st.sampled_from(["", url("m0"), url("m1"), "https://gone:9345"]))
-    for key in (names.DRAIN_OPTIONS, names.DRAIN_DONE, names.UNCORDON, names.PRE_DRAIN):
+        notes[well_known.JOINED_TO] = draw(st.sampled_from(["", url("m0"), url("m1"), "https://gone:9345"]))
+    for key in (well_known.DRAIN_OPTIONS, well_known.DRAIN_DONE, well_known.UNCORDON, well_known.PRE_DRAIN):
         if draw(st.integers(0, 5)) == 0:
             notes[key] = OPTIONS
     if draw(st.integers(0, 5)) == 0:
         notes[keys.PLAN_FAILURE] = draw(st.sampled_from(["garbled", f'{{"attempts":2,"revision":1,"retryAt":"{rfc3339(NOW)}"}}']))
-    notes[names.PLAN_UPDATED] = draw(st.sampled_from([rfc3339(NOW - 5), rfc3339(NOW - 5000), None]))
+    notes[well_known.PLAN_UPDATED] = draw(st.sampled_from([rfc3339(NOW - 5), rfc3339(NOW - 5000), None]))
     one = one.with_plan_metadata(marks, {key: value for key, value in notes.items() if value is not None})
     one = with_node(one, draw(nodes(one)))
     if draw(st.booleans()):
@@ -171,8 +171,8 @@ def _in_trouble(member: Machine, trouble: str) -> Machine:
     if trouble == "unhealthy":
         return with_node(member, replace(node, probes=dict.fromkeys(node.plan.probes, False)))
     if trouble in ("draining", "drained"):
-        done = {names.DRAIN_DONE: OPTIONS} if trouble == "drained" else {}
-        return member.with_plan_metadata({}, {names.DRAIN_OPTIONS: OPTIONS, **done})
+        done = {well_known.DRAIN_DONE: OPTIONS} if trouble == "drained" else {}
+        return member.with_plan_metadata({}, {well_known.DRAIN_OPTIONS: OPTIONS, **done})
     if trouble == "planless":
         return with_node(member, None)
     if trouble == "going":
@@ -202,7 +202,7 @@ def check(before: Snapshot, decision: Decision) -> Snapshot:
 
 def _check_marks(before: Snapshot, decision: Decision) -> None:
     """Marks are taken before one is given, and no plan is written as long as they move."""
-    marks = [change.labels[names.INIT_NODE] for change in decision.secrets.values() if names.INIT_NODE in change.labels]
+    marks = [change.labels[well_known.INIT_NODE] for change in decision.secrets.values() if well_known.INIT_NODE in change.labels]
     assert marks == sorted(marks, key=lambda mark: mark is not None)
     assert sum(mark is not None for mark in marks) <= 1
     if marks:
@@ -288,7 +288,7 @@ def _check_turns(before: Snapshot, decision: Decision) -> None:
 
 def _begins_drain(member: Machine, decision: Decision) -> bool:
     change = decision.secrets.get(member.name)
-    return bool(change and change.annotations.get(names.DRAIN_OPTIONS)) and not is_in_drain(member)
+    return bool(change and change.annotations.get(well_known.DRAIN_OPTIONS)) and not is_in_drain(member)
 
 
 @FEW
@@ -368,7 +368,7 @@ def _give_etcd_only_init_its_url(place: World) -> None:
     """Its periodic instructions tell it; the world's hosts have none."""
     for member in place.picture.machines:
         if member.is_init and member.is_only_etcd and member.node and member.node.in_sync and not member.join_url:
-            note = {names.JOIN_URL: url(member.name)}
+            note = {well_known.JOIN_URL: url(member.name)}
             place.picture = world.with_machine(
                 place.picture, member.name, lambda m, note=note: m.with_plan_metadata({}, dict(note))
             )

@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import partial
 
 from remuda.kube.waits import Actor, Code
-from remuda.rke.agentreports import AgentReport
-from remuda.rke.planner import keys, managesystemagent
-from remuda.rke.planner.decision import Decision
-from remuda.rke.planner.managesystemagent import CONDITION, LIMIT, TRIES, noted
-from remuda.rke.planner.programs import AgentProgram
-from remuda.rke.planner.snapshot import Condition, Machine, Snapshot
-from remuda.rke.plans import Plan, only_minor
+from remuda.provisioning.planner import keys, managesystemagent
+from remuda.provisioning.planner.decision import Decision
+from remuda.provisioning.planner.managesystemagent import CONDITION, LIMIT, TRIES, noted
+from remuda.provisioning.planner.programs import AgentProgram
+from remuda.provisioning.planner.snapshot import Condition, Machine, Snapshot
+from remuda.provisioning.plans.agent_report import AgentReport
+from remuda.provisioning.plans.plan import Plan, only_minor
 
 from .world import NEXT, NOW, applied, decide, done, named, running, with_machine, with_node, with_spec, written
 

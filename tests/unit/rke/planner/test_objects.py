@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from remuda.kube.clock import rfc3339
-from remuda.rke import names
-from remuda.rke.planner import keys, reading, standing, writing
-from remuda.rke.planner.decision import Decision, MachineChange, SecretChange
-from remuda.rke.planner.snapshot import Address, Condition, Join
-from remuda.rke.plans import checksum, encode
-from remuda.rke.plansecrets import PlanSecretError
+from remuda.provisioning import well_known
+from remuda.provisioning.planner import decision_writer, keys, machine_health, snapshot_reader
+from remuda.provisioning.planner.decision import Decision, MachineChange, SecretChange
+from remuda.provisioning.planner.snapshot import Address, Condition, Join
+from remuda.provisioning.plans.machine_plan_secret import PlanSecretError
+from remuda.provisioning.plans.plan import checksum, encode
 
 from . import world
 from .world import NOW
@@ -27,14 +27,14 @@ BYTES = encode(PLAN)
 
 def secret(data: dict[str, bytes] | None = None, **marks: Obj) -> Obj:
     packed = {key: base64.b64encode(value).decode() for key, value in (data or {}).items()}
-    return {"type": names.PLAN_TYPE, "metadata": {"name": "a-plan", "namespace": "ns", **marks}, "data": packed}
+    return {"type": well_known.PLAN_TYPE, "metadata": {"name": "a-plan", "namespace": "ns", **marks}, "data": packed}
 
 
 def test_a_secret_without_a_plan_is_a_machine_without_one() -> None:
-    found = reading.plan_secret(secret(labels={names.ETCD_ROLE: "true"}))
-    assert found.node is None and found.labels == {names.ETCD_ROLE: "true"}
+    found = snapshot_reader.plan_secret(secret(labels={well_known.ETCD_ROLE: "true"}))
+    assert found.node is None and found.labels == {well_known.ETCD_ROLE: "true"}
     with pytest.raises(PlanSecretError):
-        reading.plan_secret({"type": "Opaque", "metadata": {"name": "x"}})
+        snapshot_reader.plan_secret({"type": "Opaque", "metadata": {"name": "x"}})
 
 
 def test_what_an_agent_said_is_read() -> None:
@@ -42,7 +42,7 @@ def test_what_an_agent_said_is_read() -> None:
     output = gzip.compress(json.dumps({"etcd-name": {"name": "etcd-name", "stdout": base64.b64encode(b"a-1").decode()}}).encode())
     data = {"plan": BYTES, "appliedPlan": BYTES, "applied-checksum": checksum(BYTES).encode(), "plan-state": b"succeeded"}
     data |= {"plan-revision": b"3", "probe-statuses": json.dumps(said).encode(), "applied-periodic-output": output}
-    node = reading.plan_secret(secret(data)).node
+    node = snapshot_reader.plan_secret(secret(data)).node
     assert node is not None
     assert (node.plan, node.applied, node.state, node.revision, node.in_sync) == (PLAN, PLAN, "succeeded", 3, True)
     assert node.probes == {"kubelet": True, "kube-apiserver": False} and not node.healthy
@@ -51,19 +51,21 @@ def test_what_an_agent_said_is_read() -> None:
 
 def test_why_a_plan_failed_is_read_without_secrets() -> None:
     why = b"instruction 0 (install): exit status 1: Bearer abc.def refused"
-    node = reading.plan_secret(secret({"plan": BYTES, "plan-state": b"failed", "failure-reason": why})).node
+    node = snapshot_reader.plan_secret(secret({"plan": BYTES, "plan-state": b"failed", "failure-reason": why})).node
     assert node is not None and node.failure == "instruction 0 (install): exit status 1: Bearer [hidden] refused"
-    busy = reading.plan_secret(secret({"plan": BYTES, "plan-state": b"in-progress", "failure-reason": b"the disk is full"})).node
+    busy = snapshot_reader.plan_secret(
+        secret({"plan": BYTES, "plan-state": b"in-progress", "failure-reason": b"the disk is full"})
+    ).node
     assert busy is not None
-    stuck = standing.unapplied(busy)
+    stuck = machine_health.unapplied(busy)
     assert stuck is not None and stuck.message == "waiting for plan to be applied: the disk is full"
-    node = reading.plan_secret(secret({"plan": BYTES, "plan-state": b"pending", "failure-reason": why})).node
+    node = snapshot_reader.plan_secret(secret({"plan": BYTES, "plan-state": b"pending", "failure-reason": why})).node
     assert node is not None and node.failure == "", "it is of the try before"
 
 
 def test_plans_that_nobody_can_read_are_none() -> None:
-    assert reading.plan_secret(secret({"plan": b"{"})).node is None
-    node = reading.plan_secret(secret({"plan": BYTES, "appliedPlan": b"{"})).node
+    assert snapshot_reader.plan_secret(secret({"plan": b"{"})).node is None
+    node = snapshot_reader.plan_secret(secret({"plan": BYTES, "appliedPlan": b"{"})).node
     assert node is not None and node.applied is None
 
 
@@ -87,8 +89,10 @@ def test_a_machine_is_read_from_its_three_objects() -> None:
             ],
         },
     }
-    role = {names.WORKER_ROLE: "true"}
-    found = reading.machine(obj, secret(labels=role), {"metadata": {"name": "boot", "labels": role, "annotations": {"k": "v"}}})
+    role = {well_known.WORKER_ROLE: "true"}
+    found = snapshot_reader.machine(
+        obj, secret(labels=role), {"metadata": {"name": "boot", "labels": role, "annotations": {"k": "v"}}}
+    )
     assert found.is_only_worker and found.deleted_at == NOW and found.infrastructure_ready
     assert (found.bootstrap, found.infrastructure_kind, found.node_name, found.kubelet_version) == (
         "boot",
@@ -99,7 +103,7 @@ def test_a_machine_is_read_from_its_three_objects() -> None:
     assert found.addresses == (Address("InternalIP", "10.0.0.1"),) and found.bootstrap_annotations == {"k": "v"}
     assert found.reconciled == Condition("Reconciled", "Unknown", "Waiting", "m")
     assert (found.failing, found.non_ready) == ("", "NodeHealthy: no answer")
-    assert reading.machine(obj, None, None).secret is None
+    assert snapshot_reader.machine(obj, None, None).secret is None
 
 
 def test_control_plane_and_cluster_are_read() -> None:
@@ -108,11 +112,11 @@ def test_control_plane_and_cluster_are_read() -> None:
         "initialization": {"controlPlaneInitialized": True},
         "conditions": [{"type": "Ready", "status": "True"}],
     }
-    head = reading.control_plane(
+    head = snapshot_reader.control_plane(
         {"metadata": {"name": "demo", "namespace": "ns"}, "spec": {"kubernetesVersion": "v1"}, "status": status}
     )
     assert (head.version, head.agent_connected, head.initialized, head.is_true("Ready")) == ("v1", True, True, True)
-    of = reading.cluster(
+    of = snapshot_reader.cluster(
         {
             "metadata": {"name": "demo"},
             "spec": {"paused": True},
@@ -123,45 +127,49 @@ def test_control_plane_and_cluster_are_read() -> None:
 
 
 def test_a_plan_is_written_as_agents_look_for_it() -> None:
-    change = SecretChange(annotations={names.JOINED_TO: "", names.PLAN_UPDATED: rfc3339(NOW), keys.PLAN_FAILURE: None}, plan=PLAN)
-    old = secret({"probe-statuses": b"{}"}, annotations={keys.PLAN_FAILURE: "x", "own": "kept"}, labels={names.ETCD_ROLE: "true"})
-    new = writing.plan_secret(old, change, NOW)
+    change = SecretChange(
+        annotations={well_known.JOINED_TO: "", well_known.PLAN_UPDATED: rfc3339(NOW), keys.PLAN_FAILURE: None}, plan=PLAN
+    )
+    old = secret(
+        {"probe-statuses": b"{}"}, annotations={keys.PLAN_FAILURE: "x", "own": "kept"}, labels={well_known.ETCD_ROLE: "true"}
+    )
+    new = decision_writer.plan_secret(old, change, NOW)
     assert base64.b64decode(new["data"]["plan"]) == BYTES and base64.b64decode(new["data"]["plan-state"]) == b"pending"
     assert "probe-statuses" not in new["data"] and base64.b64decode(new["data"]["max-failures"]) == b"-1"
     notes = new["metadata"]["annotations"]
-    assert notes[names.JOINED_TO] == "" and notes["own"] == "kept" and keys.PLAN_FAILURE not in notes
-    assert reading.plan_secret(new).node is not None
+    assert notes[well_known.JOINED_TO] == "" and notes["own"] == "kept" and keys.PLAN_FAILURE not in notes
+    assert snapshot_reader.plan_secret(new).node is not None
     assert old["metadata"]["annotations"][keys.PLAN_FAILURE] == "x"
 
 
 def test_a_retry_and_a_mark_leave_the_plan_as_it_is() -> None:
     failed = secret({"plan": BYTES, "plan-state": b"failed", "plan-revision": b"4"})
-    again = writing.plan_secret(failed, SecretChange(retry=True, annotations={keys.PLAN_FAILURE: "{}"}), NOW)
+    again = decision_writer.plan_secret(failed, SecretChange(retry=True, annotations={keys.PLAN_FAILURE: "{}"}), NOW)
     assert base64.b64decode(again["data"]["plan-state"]) == b"pending" and again["data"]["plan"] == failed["data"]["plan"]
-    marked = writing.plan_secret(failed, SecretChange(labels={names.INIT_NODE: "true"}), NOW)
-    assert marked["metadata"]["labels"] == {names.INIT_NODE: "true"} and marked["data"] == failed["data"]
-    cleared = writing.plan_secret(marked, SecretChange(labels={names.INIT_NODE: None}), NOW)
-    assert names.INIT_NODE not in (cleared["metadata"].get("labels") or {})
+    marked = decision_writer.plan_secret(failed, SecretChange(labels={well_known.INIT_NODE: "true"}), NOW)
+    assert marked["metadata"]["labels"] == {well_known.INIT_NODE: "true"} and marked["data"] == failed["data"]
+    cleared = decision_writer.plan_secret(marked, SecretChange(labels={well_known.INIT_NODE: None}), NOW)
+    assert well_known.INIT_NODE not in (cleared["metadata"].get("labels") or {})
 
 
 def test_conditions_of_both_kinds_are_written() -> None:
     ready = Condition("Reconciled", "True", "Reconciled")
-    new = writing.machine({"metadata": {"name": "a"}}, MachineChange(ready, {keys.EXCLUDE_NODE_DRAINING: "true"}), NOW)
+    new = decision_writer.machine({"metadata": {"name": "a"}}, MachineChange(ready, {keys.EXCLUDE_NODE_DRAINING: "true"}), NOW)
     assert new["metadata"]["annotations"] == {keys.EXCLUDE_NODE_DRAINING: "true"}
     assert new["status"]["conditions"][0]["status"] == new["status"]["deprecated"]["v1beta1"]["conditions"][0]["status"] == "True"
 
 
 def test_what_is_said_is_as_old_as_its_words() -> None:
     first, then = Condition("Reconciled", "Unknown", "Waiting", "m"), Condition("Reconciled", "Unknown", "Waiting", "n")
-    made = writing.machine({"metadata": {"name": "a"}}, MachineChange(first), NOW)
-    made = writing.machine(made, MachineChange(then), NOW + 60)
-    read = reading.machine(made, None, None).reconciled
+    made = decision_writer.machine({"metadata": {"name": "a"}}, MachineChange(first), NOW)
+    made = decision_writer.machine(made, MachineChange(then), NOW + 60)
+    read = snapshot_reader.machine(made, None, None).reconciled
     assert read is not None and read.at == rfc3339(NOW + 60)
     plane: Obj = {"metadata": {"name": "demo"}}
     for at, words in ((0, "m"), (60, "n")):
         said = Decision(conditions=(Condition("Ready", "Unknown", "Waiting", words),))
-        plane = writing.control_plane(plane, said, NOW + at)
-    ready = reading.control_plane(plane).condition("Ready")
+        plane = decision_writer.control_plane(plane, said, NOW + at)
+    ready = snapshot_reader.control_plane(plane).condition("Ready")
     assert ready is not None and ready.at == rfc3339(NOW + 60)
 
 
@@ -176,11 +184,11 @@ def test_the_status_of_a_control_plane_is_written() -> None:
     }
     obj: Obj = {"spec": {"kubernetesVersion": "v1"}, "status": {"conditions": [old], "agentConnected": True}}
     waiting = Decision(conditions=(Condition("Ready", "Unknown", "Waiting", "n"), Condition("Stable", "False")), initialized=True)
-    new = writing.control_plane(obj, waiting, NOW)
+    new = decision_writer.control_plane(obj, waiting, NOW)
     assert new["status"]["conditions"][0] == {**old, "message": "n", "lastUpdateTime": rfc3339(NOW)}
     assert new["status"]["conditions"][1]["type"] == "Stable" and new["status"]["agentConnected"]
     assert new["status"]["initialization"] == {"controlPlaneInitialized": True}
-    done = writing.control_plane(new, Decision(conditions=(Condition("Ready", "True"),), applied=True), NOW + 9)
+    done = decision_writer.control_plane(new, Decision(conditions=(Condition("Ready", "True"),), applied=True), NOW + 9)
     assert done["status"]["appliedSpec"] == obj["spec"]
     assert done["status"]["conditions"][0] == {
         "type": "Ready",
@@ -188,8 +196,8 @@ def test_the_status_of_a_control_plane_is_written() -> None:
         "lastUpdateTime": rfc3339(NOW + 9),
         "lastTransitionTime": rfc3339(NOW + 9),
     }
-    assert writing.control_plane(done, Decision(applied=True), NOW + 99) is done
+    assert decision_writer.control_plane(done, Decision(applied=True), NOW + 99) is done
 
 
 def test_a_cluster_is_unpaused_when_it_goes() -> None:
-    assert writing.cluster({"spec": {"paused": True}}, Decision(unpause_cluster=True), NOW)["spec"]["paused"] is False
+    assert decision_writer.cluster({"spec": {"paused": True}}, Decision(unpause_cluster=True), NOW)["spec"]["paused"] is False

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Actor, Code, Wait
-from remuda.rke import names
-from remuda.rke.planner import keys
-from remuda.rke.planner.decision import Decision
-from remuda.rke.planner.signs import FRESH
-from remuda.rke.planner.snapshot import Machine, Snapshot
+from remuda.provisioning import well_known
+from remuda.provisioning.planner import keys
+from remuda.provisioning.planner.decision import Decision
+from remuda.provisioning.planner.etcd_liveness import FRESH
+from remuda.provisioning.planner.snapshot import Machine, Snapshot
 
 from .world import NEXT, NOW, World, applied, decide, heard, running, with_machine, with_node, with_spec, written
 
@@ -74,7 +74,7 @@ def test_an_answer_counts_for_one_restart_only() -> None:
 
 
 def _planned(member: Machine, at: float) -> Machine:
-    return member.with_plan_metadata({}, {names.PLAN_UPDATED: rfc3339(at)})
+    return member.with_plan_metadata({}, {well_known.PLAN_UPDATED: rfc3339(at)})
 
 
 def test_who_does_not_answer_is_told_and_others_are_not_asked_again_and_again() -> None:

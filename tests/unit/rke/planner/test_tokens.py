@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from remuda.kube.clock import Entropy
-from remuda.rke.planner.snapshot import Tokens
-from remuda.rke.planner.tokens import TYPE, TokensError, state_name, state_secret, tokens_of
+from remuda.provisioning.planner.join_tokens import TYPE, TokensError, state_name, state_secret, tokens_of
+from remuda.provisioning.planner.snapshot import Tokens
 
 PLANE: dict[str, Any] = {"metadata": {"name": "demo", "namespace": "fleet-default", "uid": "u1"}}
 

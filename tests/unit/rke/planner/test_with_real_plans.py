@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from remuda.rke import names, releases
-from remuda.rke.planner.decide import plan
-from remuda.rke.planner.decision import Decision
-from remuda.rke.planner.drain import drain_hash
-from remuda.rke.planner.render import Facts, renderer
-from remuda.rke.planner.snapshot import Snapshot
-from remuda.rke.plans import Plan, instruction
+from remuda.provisioning import well_known
+from remuda.provisioning.planner.decide import plan
+from remuda.provisioning.planner.decision import Decision
+from remuda.provisioning.planner.drain import drain_hash
+from remuda.provisioning.planner.render import Facts, renderer
+from remuda.provisioning.planner.snapshot import Snapshot
+from remuda.provisioning.plans.plan import Plan, instruction
+from remuda.provisioning.releases import catalog
 
 from .world import World, applied, machine, named, snapshot, url
 
@@ -25,7 +26,7 @@ class Hosts(World):
 
     def look(self) -> Decision:
         version = self.picture.control_plane.version
-        decision = plan(self.picture, renderer(Facts(releases.built_in().release(version))))
+        decision = plan(self.picture, renderer(Facts(catalog.built_in().release(version))))
         self.picture = applied(self.picture, decision)
         return decision
 
@@ -61,7 +62,7 @@ def test_a_cluster_is_built_and_upgraded_in_place(roles: list[str]) -> None:
     for name in built:
         old, new = before[name], named(place.picture, name).node
         assert old is not None and new is not None and drain_hash(old.plan) != drain_hash(new.plan)
-        assert names.DRAIN_OPTIONS not in named(place.picture, name).plan_annotations
+        assert well_known.DRAIN_OPTIONS not in named(place.picture, name).plan_annotations
 
 
 def _with_version(place: Hosts, version: str) -> Snapshot:

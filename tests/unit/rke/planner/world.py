@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from remuda.kube.clock import rfc3339
-from remuda.rke import names
-from remuda.rke.planner import keys
-from remuda.rke.planner.decide import plan
-from remuda.rke.planner.decision import Decision, SecretChange
-from remuda.rke.planner.snapshot import (
+from remuda.provisioning import well_known
+from remuda.provisioning.planner import keys
+from remuda.provisioning.planner.decide import plan
+from remuda.provisioning.planner.decision import Decision, SecretChange
+from remuda.provisioning.planner.snapshot import (
     Address,
     Cluster,
     Condition,
@@ -26,11 +26,11 @@ from remuda.rke.planner.snapshot import (
     Tokens,
     merged,
 )
-from remuda.rke.plans import File, Instruction, Plan, Probe
+from remuda.provisioning.plans.plan import File, Instruction, Plan, Probe
 
 NOW = 1_800_000_000.0
 VERSION, NEXT = "v1.34.1+k3s1", "v1.35.0+k3s1"
-_ROLES = {"e": names.ETCD_ROLE, "c": names.CONTROL_PLANE_ROLE, "w": names.WORKER_ROLE}
+_ROLES = {"e": well_known.ETCD_ROLE, "c": well_known.CONTROL_PLANE_ROLE, "w": well_known.WORKER_ROLE}
 _CONFIG = "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml"
 
 
@@ -86,8 +86,12 @@ def running(*members: tuple[str, str], spec: Mapping[str, Any] | None = None, **
     for member in bare.machines:
         init = member.name == first
         desired = render(bare, member, Join(init=True) if init else Join(server=url(first)))
-        notes = {names.JOINED_TO: "" if init else url(first), names.JOIN_URL: url(member.name), keys.ASKED_AT: rfc3339(NOW)}
-        marked = {names.INIT_NODE: "true"} if init else {}
+        notes = {
+            well_known.JOINED_TO: "" if init else url(first),
+            well_known.JOIN_URL: url(member.name),
+            keys.ASKED_AT: rfc3339(NOW),
+        }
+        marked = {well_known.INIT_NODE: "true"} if init else {}
         up.append(with_node(joined(member.with_plan_metadata(dict(marked), dict(notes)), VERSION), done(desired)))
     conditions = (Condition("Bootstrapped", "True"), Condition("Provisioned", "True"))
     whole = replace(bare.control_plane, conditions=conditions, applied_spec=bare.control_plane.spec)
@@ -231,9 +235,9 @@ def _answered(member: Machine) -> Machine:
 
 def _drained(member: Machine) -> Machine:
     notes = member.plan_annotations
-    if notes.get(names.UNCORDON):
-        gone = (names.PRE_DRAIN, names.POST_DRAIN, names.DRAIN_OPTIONS, names.DRAIN_DONE, names.UNCORDON)
+    if notes.get(well_known.UNCORDON):
+        gone = (well_known.PRE_DRAIN, well_known.POST_DRAIN, well_known.DRAIN_OPTIONS, well_known.DRAIN_DONE, well_known.UNCORDON)
         return member.with_plan_metadata({}, dict.fromkeys(gone))
-    if notes.get(names.DRAIN_OPTIONS):
-        return member.with_plan_metadata({}, {names.DRAIN_DONE: notes[names.DRAIN_OPTIONS]})
+    if notes.get(well_known.DRAIN_OPTIONS):
+        return member.with_plan_metadata({}, {well_known.DRAIN_DONE: notes[well_known.DRAIN_OPTIONS]})
     return member

@@ -6,24 +6,25 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from remuda.rke import layout, names, releases
-from remuda.rke.layout import Layout
-from remuda.rke.planner import keys
-from remuda.rke.planner.render import Driver, Facts, desired_plan
-from remuda.rke.planner.snapshot import Cluster, ControlPlane, Join, Machine, PlanSecret, Snapshot, Tokens
-from remuda.rke.plans import Plan, file_at
+from remuda.provisioning import host_layout, well_known
+from remuda.provisioning.host_layout import Layout
+from remuda.provisioning.planner import keys
+from remuda.provisioning.planner.render import Driver, Facts, desired_plan
+from remuda.provisioning.planner.snapshot import Cluster, ControlPlane, Join, Machine, PlanSecret, Snapshot, Tokens
+from remuda.provisioning.plans.plan import Plan, file_at
+from remuda.provisioning.releases import catalog
 
 RKE2, K3S, REMUDA = "v1.34.1+rke2r1", "v1.34.1+k3s1", "v1.34.1+remuda1"
 SERVER_TOKEN, AGENT_TOKEN = "s" * 54, "a" * 54
 INIT = Join(init=True)
 JOINED = Join(server="https://10.0.0.5:9345")
 LIFECYCLE = {
-    names.PLAN_CLUSTER_GROUP: "cluster.x-k8s.io",
-    names.PLAN_CLUSTER_KIND: "Cluster",
-    names.PLAN_CLUSTER_NAME: "demo",
-    names.PLAN_MACHINE_GROUP: "cluster.x-k8s.io",
-    names.PLAN_MACHINE_KIND: "Machine",
-    names.PLAN_MACHINE_NAME: "m1",
+    well_known.PLAN_CLUSTER_GROUP: "cluster.x-k8s.io",
+    well_known.PLAN_CLUSTER_KIND: "Cluster",
+    well_known.PLAN_CLUSTER_NAME: "demo",
+    well_known.PLAN_MACHINE_GROUP: "cluster.x-k8s.io",
+    well_known.PLAN_MACHINE_KIND: "Machine",
+    well_known.PLAN_MACHINE_NAME: "m1",
 }
 NODE_LABELS = [*(f"{key}={value}" for key, value in sorted(LIFECYCLE.items())), "rke.cattle.io/machine=uid-1"]
 DRIVER = Driver("amazonec2", "203.0.113.5", "10.0.0.5")
@@ -36,12 +37,12 @@ def machine(
     plan_labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
     kind: str = "CustomMachine",
-    on: Layout = layout.PLAIN,
+    on: Layout = host_layout.PLAIN,
 ) -> Machine:
     said = {f"rke.cattle.io/{role}-role": "true" for role in roles.split(",") if role}
     noted = dict(annotations or {})
     if not on.is_plain:
-        noted[layout.ANNOTATION] = layout.text_of(on)
+        noted[host_layout.ANNOTATION] = host_layout.text_of(on)
     secret = PlanSecret("m1-machine-plan", {**said, **LIFECYCLE, **(plan_labels or {})}, noted)
     return Machine("m1", "uid-1", secret, "fleet-default", labels or {}, infrastructure_kind=kind)
 
@@ -52,7 +53,7 @@ def driven(roles: str = "etcd,control-plane,worker", **said: Any) -> Machine:
 
 
 def facts(version: str = RKE2, **said: Any) -> Facts:
-    return Facts(**{"release": releases.built_in().release(version), "drivers": {"m1": DRIVER}, **said})
+    return Facts(**{"release": catalog.built_in().release(version), "drivers": {"m1": DRIVER}, **said})
 
 
 def snapshot(spec: Mapping[str, Any] | None = None, **said: Any) -> Snapshot:

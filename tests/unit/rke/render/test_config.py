@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from remuda.rke.layout import Layout
-from remuda.rke.planner.render import Driver, desired_plan, ignored_arguments
-from remuda.rke.planner.snapshot import CannotRender, Join
+from remuda.provisioning.host_layout import Layout
+from remuda.provisioning.planner.render import Driver, desired_plan, ignored_arguments
+from remuda.provisioning.planner.snapshot import CannotRender, Join
 
 from . import kit
 from .kit import AGENT_TOKEN, INIT, JOINED, NODE_LABELS, SERVER_TOKEN, config, driven, facts, machine

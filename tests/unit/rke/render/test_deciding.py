@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from remuda.agent import plan as agentside
-from remuda.rke import plans
-from remuda.rke.planner import decide
-from remuda.rke.planner.decision import Decision
-from remuda.rke.planner.render import renderer
-from remuda.rke.planner.snapshot import Cluster, Machine, PlanNode, Snapshot
-from remuda.rke.plans import Plan
+from remuda.agent.plans import plan as agentside
+from remuda.provisioning.planner import decide
+from remuda.provisioning.planner.decision import Decision
+from remuda.provisioning.planner.render import renderer
+from remuda.provisioning.planner.snapshot import Cluster, Machine, PlanNode, Snapshot
+from remuda.provisioning.plans import plan
+from remuda.provisioning.plans.plan import Plan
 
 from . import kit
 from .kit import facts, machine, snapshot
@@ -32,7 +32,7 @@ def after(seen: Snapshot, decision: Decision) -> Snapshot:
         if change is not None:
             one = one.with_plan_metadata(change.labels, change.annotations)
         if change is not None and change.plan is not None and one.secret is not None:
-            stored: Plan = plans.decode(plans.encode(change.plan))
+            stored: Plan = plan.decode(plan.encode(change.plan))
             node = PlanNode(stored, applied=stored, state="succeeded", in_sync=True, probes=dict.fromkeys(stored.probes, True))
             one = replace(one, secret=replace(one.secret, node=node))
         machines.append(one)
@@ -72,9 +72,9 @@ def test_a_settled_cluster_gets_each_plan_once() -> None:
 
 def test_the_agent_reads_a_plan_as_it_was_meant() -> None:
     meant = kit.plan(machine("etcd"), kit.INIT, {"additionalManifest": "a < b"})
-    data = plans.encode(meant)
+    data = plan.encode(meant)
     read = agentside.parse(data)
-    assert read.checksum == plans.checksum(data)
+    assert read.checksum == plan.checksum(data)
     assert [(file.path, file.content) for file in read.files] == [(file.path, file.content) for file in meant.files]
     assert [(one.name, one.image, one.command, one.args, one.env) for one in read.instructions] == [
         (one.name, one.image, one.command, one.args, one.env) for one in meant.instructions

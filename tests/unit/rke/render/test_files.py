@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from remuda.kube import yamlio
+from remuda.kube.encoding import yamlio
 from remuda.kube.objects import Key
-from remuda.rke.layout import Layout
-from remuda.rke.planner.render import BuiltInRegistry, Driver, Facts, Source, Taint, addresses, desired_plan, needs
-from remuda.rke.planner.snapshot import CannotRender
+from remuda.provisioning.host_layout import Layout
+from remuda.provisioning.planner.render import BuiltInRegistry, Driver, Facts, Source, Taint, desired_plan, needs, node_addresses
+from remuda.provisioning.planner.snapshot import CannotRender
 
 from . import kit
 from .kit import INIT, JOINED, facts, machine, plan, text_at
@@ -390,7 +390,7 @@ def archive(**files: bytes) -> bytes:
 def test_a_drivers_addresses_are_in_its_saved_state() -> None:
     said = b'{"DriverName":"amazonec2","Driver":{"IPAddress":"203.0.113.5","PrivateIPAddress":"10.0.0.5","IPv6Address":null}}'
     saved = archive(**{"certs__ca.pem": b"x", "management-state__machines__m1__config.json": said})
-    assert addresses.driver_of(saved) == Driver("amazonec2", "203.0.113.5", "10.0.0.5")
+    assert node_addresses.driver_of(saved) == Driver("amazonec2", "203.0.113.5", "10.0.0.5")
 
 
 @pytest.mark.parametrize(
@@ -400,4 +400,4 @@ def test_a_drivers_addresses_are_in_its_saved_state() -> None:
     ids=["nothing", "no archive", "no config", "half a config", "empty archive"],
 )
 def test_a_state_that_tells_nothing_is_none(saved: bytes) -> None:
-    assert addresses.driver_of(saved) is None
+    assert node_addresses.driver_of(saved) is None

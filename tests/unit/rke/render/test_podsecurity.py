@@ -6,8 +6,8 @@ import pytest
 
 from remuda.kube.objects import Key
 from remuda.provisioning.graph.podsecurity import BUILT_IN, content, secret_name, with_admission
-from remuda.rke.planner.render import Source, desired_plan
-from remuda.rke.plans import Plan, file_at
+from remuda.provisioning.planner.render import Source, desired_plan
+from remuda.provisioning.plans.plan import Plan, file_at
 
 from .kit import INIT, JOINED, K3S, RKE2, facts, machine, snapshot
 

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from remuda.rke.layout import Layout
-from remuda.rke.planner.render import BuiltInRegistry, Facts, idempotence, installing
-from remuda.rke.planner.render.ground import Ground, Host
-from remuda.rke.planner.snapshot import CannotRender, Join, Machine
-from remuda.rke.plans import HttpGet, Plan, Probe, instruction, variable
-from remuda.rke.runtimes import RKE2, Directories
+from remuda.provisioning.host_layout import Layout
+from remuda.provisioning.planner.render import BuiltInRegistry, Facts, idempotent_commands
+from remuda.provisioning.planner.render import install as installing
+from remuda.provisioning.planner.render.context import Ground, Host
+from remuda.provisioning.planner.snapshot import CannotRender, Join, Machine
+from remuda.provisioning.plans.plan import HttpGet, Plan, Probe, instruction, variable
+from remuda.provisioning.releases.distributions import RKE2, Directories
 
 from . import kit
 from .kit import INIT, JOINED, facts, machine, plan
@@ -242,7 +243,7 @@ def test_a_layout_that_no_host_may_have_is_told() -> None:
 class TestIdempotence:
     def test_a_command_is_named_by_its_value_and_itself(self) -> None:
         value, command = hashlib.sha256(b"1").hexdigest(), hashlib.sha256(b"/bin/touch").hexdigest()
-        found = idempotence.instruction(Directories.of(RKE2), "Etcd-Restore", "1", "/bin/touch", ["a"], ["X=1"])
+        found = idempotent_commands.instruction(Directories.of(RKE2), "Etcd-Restore", "1", "/bin/touch", ["a"], ["X=1"])
         assert found.name == f"idempotent-Etcd-Restore-{value}-{command}"
         assert found.command == "/bin/sh"
         assert found.env == ("X=1",)

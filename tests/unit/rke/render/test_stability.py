@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remuda.kube.objects import Key
-from remuda.rke import plans
-from remuda.rke.planner.render import Facts, Source, desired_plan, renderer
-from remuda.rke.planner.snapshot import Join, Machine
+from remuda.provisioning.planner.render import Facts, Source, desired_plan, renderer
+from remuda.provisioning.planner.snapshot import Join, Machine
+from remuda.provisioning.plans import plan
 
 from . import kit
 from .kit import INIT, JOINED, facts, machine, snapshot
@@ -96,8 +96,8 @@ def test_the_order_in_which_things_come_does_not_matter(seed: int, roles: str, f
     by = random.Random(seed)
     one = machine(roles, labels={"k": "2", "l": "1"}, annotations=ANNOTATIONS)
     join: Join = INIT if first and "etcd" in roles else JOINED
-    straight = plans.encode(desired_plan(KNOWN, snapshot(SPEC), one, join))
-    other = plans.encode(desired_plan(shuffled_facts(KNOWN, by), snapshot(shuffled(SPEC, by)), shuffled_machine(one, by), join))
+    straight = plan.encode(desired_plan(KNOWN, snapshot(SPEC), one, join))
+    other = plan.encode(desired_plan(shuffled_facts(KNOWN, by), snapshot(shuffled(SPEC, by)), shuffled_machine(one, by), join))
     assert straight == other
 
 
@@ -121,9 +121,9 @@ EMPTIES: dict[str, list[Any]] = {
 @pytest.mark.parametrize("name", sorted(EMPTIES))
 @pytest.mark.parametrize("roles", ["etcd,control-plane", "worker"])
 def test_nothing_and_empty_are_the_same(name: str, roles: str) -> None:
-    without = plans.encode(kit.plan(machine(roles), JOINED))
+    without = plan.encode(kit.plan(machine(roles), JOINED))
     for empty in EMPTIES[name]:
-        assert plans.encode(kit.plan(machine(roles), JOINED, {name: empty})) == without
+        assert plan.encode(kit.plan(machine(roles), JOINED, {name: empty})) == without
 
 
 def test_one_renderer_does_not_mix_up_machines_or_clusters() -> None:
@@ -138,7 +138,7 @@ def test_one_renderer_does_not_mix_up_machines_or_clusters() -> None:
 
 def test_a_plan_is_read_back_as_it_was_rendered() -> None:
     found = desired_plan(KNOWN, snapshot(SPEC), machine(annotations=ANNOTATIONS), INIT)
-    assert plans.same(plans.decode(plans.encode(found)), found)
+    assert plan.same(plan.decode(plan.encode(found)), found)
 
 
 def test_rendering_changes_nothing_that_it_was_given() -> None:

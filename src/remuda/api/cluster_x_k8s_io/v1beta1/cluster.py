@@ -6,9 +6,9 @@ from typing import Annotated, Required, TypedDict
 
 from ...kubernetes import Conditions, ObjectReference
 from ...schema import Doc, Int32, Items, Length, Object
-from ..blocks import AvailabilityGates, ClusterPhase, LegacyFailingStatus
+from ..shared_types import AvailabilityGates, ClusterPhase, LegacyFailingStatus
 from ..v1beta2.cluster import ClusterMachines
-from .pieces import ObservedGeneration
+from .shared_types import ObservedGeneration
 from .topology import Topology
 
 

@@ -6,9 +6,9 @@ from typing import Annotated, Literal, Required, TypedDict
 
 from ...kubernetes import NodeSystemInfo, ObjectReference
 from ...schema import Doc, Length, Object, Time
-from ..blocks import ClusterName, FailureDomainName, KubernetesVersion, LegacyFailingStatus, Taints, TemplateLabels
+from ..shared_types import ClusterName, FailureDomainName, KubernetesVersion, LegacyFailingStatus, Taints, TemplateLabels
 from ..v1beta2.machine import MachineAddress, MachineDeletionStatus
-from .pieces import DeletionTimeouts, Gates, NewConditions, ObservedGeneration
+from .shared_types import DeletionTimeouts, Gates, NewConditions, ObservedGeneration
 
 
 class Bootstrap(TypedDict, total=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Required, TypedDict
 
 from ...schema import Doc, Int32, IntOrString, Object
-from ..blocks import (
+from ..shared_types import (
     ClusterName,
     DeleteOrder,
     MachineDeploymentPhase,
@@ -18,7 +18,7 @@ from ..blocks import (
 from ..v1beta2.machinedeployment import MachineDeploymentLegacyStatus, MaxInFlight, RolloutAfter
 from .machine import MachineTemplate
 from .machineset import MachineNaming, MinReadySeconds, NewCounts
-from .pieces import ObservedGeneration
+from .shared_types import ObservedGeneration
 
 
 class RollingUpdate(TypedDict, total=False):

@@ -6,8 +6,8 @@ from typing import Annotated, Required, TypedDict
 
 from ...kubernetes import ConditionStatus, ObjectReference
 from ...schema import AtLeast, Atomic, Doc, Duration, Int32, IntOrString, Items, Length, Object
-from ..blocks import ClusterName, LegacyStatus, MachineSelector, UnhealthyRange, WatchableConditionType
-from .pieces import NewConditions, ObservedGeneration
+from ..shared_types import ClusterName, LegacyStatus, MachineSelector, UnhealthyRange, WatchableConditionType
+from .shared_types import NewConditions, ObservedGeneration
 
 _Timeout = Annotated[Duration, Doc("How long the condition must have had this status.")]
 

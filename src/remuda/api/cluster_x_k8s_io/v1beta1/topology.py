@@ -6,13 +6,13 @@ from typing import Annotated, Required, TypedDict
 
 from ...kubernetes import DNS_LABEL
 from ...schema import Doc, Items, Length, ListMap, Pattern, Time
-from ..blocks import FailureDomainName, KubernetesVersion, Replicas, Taints, TemplateLabels
-from ..blocks import Variable as NewVariable
+from ..shared_types import FailureDomainName, KubernetesVersion, Replicas, Taints, TemplateLabels
+from ..shared_types import Variable as NewVariable
 from ..v1beta2.topology import OfClass, RolloutMoment
 from .machinedeployment import Strategy
 from .machinehealthcheck import Checks
 from .machineset import MinReadySeconds
-from .pieces import DeletionTimeouts, Gates
+from .shared_types import DeletionTimeouts, Gates
 
 _GroupName = Annotated[str, Doc("The name of this group, unique in the Cluster."), Length(1, 63)]
 

@@ -6,7 +6,7 @@ from typing import Annotated, Required, TypedDict
 
 from ...kubernetes import Conditions
 from ...schema import Atomic, Between, Doc, Int32, Items, Length, ListMap, MinProperties, Object, rules
-from ..blocks import AvailabilityGates, ClusterPhase, KubernetesVersion, LegacyFailingStatus, StatusVersion
+from ..shared_types import AvailabilityGates, ClusterPhase, KubernetesVersion, LegacyFailingStatus, StatusVersion
 from .machine import ObservedGeneration
 from .references import Reference
 from .topology import Topology

@@ -6,7 +6,15 @@ from typing import Annotated, Literal, Required, TypedDict
 
 from ...kubernetes import Conditions, NodeSystemInfo
 from ...schema import AtLeast, Atomic, Doc, Int64, Items, Length, MinProperties, Object, Time, rules
-from ..blocks import ClusterName, FailureDomainName, KubernetesVersion, LegacyFailingStatus, ReadinessGates, Subdomain, Taints
+from ..shared_types import (
+    ClusterName,
+    FailureDomainName,
+    KubernetesVersion,
+    LegacyFailingStatus,
+    ReadinessGates,
+    Subdomain,
+    Taints,
+)
 from .references import ObjectMeta, Reference, Seconds
 
 Gates = Annotated[ReadinessGates, Items(1, 32)]

@@ -6,7 +6,7 @@ from typing import Annotated, Required, TypedDict
 
 from ...kubernetes import Conditions, ConditionStatus
 from ...schema import AtLeast, Atomic, Doc, Int32, IntOrString, Items, Length, MinProperties, Object, rules
-from ..blocks import ClusterName, LegacyStatus, MachineSelector, UnhealthyRange, WatchableConditionType
+from ..shared_types import ClusterName, LegacyStatus, MachineSelector, UnhealthyRange, WatchableConditionType
 from .machine import ObservedGeneration
 from .references import Seconds, TemplateReference
 

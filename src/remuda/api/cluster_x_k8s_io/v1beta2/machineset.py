@@ -6,7 +6,7 @@ from typing import Annotated, Required, TypedDict
 
 from ...kubernetes import Conditions
 from ...schema import Doc, Int32, MinProperties, Object, rules
-from ..blocks import (
+from ..shared_types import (
     ClusterName,
     DeleteOrder,
     LegacyFailingStatus,

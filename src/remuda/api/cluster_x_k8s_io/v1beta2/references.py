@@ -6,7 +6,7 @@ from typing import Annotated, Required, TypedDict
 
 from ...kubernetes import API_VERSION, KIND_NAME
 from ...schema import AtLeast, Doc, Int32, Length, MinProperties, Pattern, rules
-from ..blocks import Subdomain, TemplateLabels
+from ..shared_types import Subdomain, TemplateLabels
 
 _Kind = Annotated[str, Doc("The kind of the object."), Length(1, 63), Pattern(KIND_NAME)]
 _Name = Annotated[Subdomain, Doc("The name of the object.")]

@@ -6,7 +6,7 @@ from typing import Annotated, Required, TypedDict
 
 from ...kubernetes import DNS_LABEL, DNS_SUBDOMAIN
 from ...schema import Atomic, Doc, Items, Length, ListMap, MinProperties, Pattern, rules
-from ..blocks import DeleteOrder, FailureDomainName, KubernetesVersion, Replicas, Subdomain, Taints, Variable
+from ..shared_types import DeleteOrder, FailureDomainName, KubernetesVersion, Replicas, Subdomain, Taints, Variable
 from .machine import DeletionTimeouts, Gates, MinReadySeconds
 from .machinedeployment import MaxInFlight, Rollout, RolloutAfter
 from .machinehealthcheck import Checks, Remediation

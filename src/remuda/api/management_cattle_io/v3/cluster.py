@@ -8,15 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from ...cattle import (
-    AgentDeploymentCustomization,
-    LocalClusterAuthEndpoint,
-    Text,
-    WebhookDeploymentCustomization,
-)
+from ...cattle import AgentDeploymentCustomization, LocalClusterAuthEndpoint, Text, WebhookDeploymentCustomization
 from ...kubernetes import ObjectReference
 from ...schema import Doc, Object, Preserve, rules
-from .pieces import EnvVar, Opaque, OpenCondition, Resources
+from .shared_types import EnvVar, Opaque, OpenCondition, Resources
 
 
 @rules(Preserve())

@@ -7,7 +7,7 @@ from typing import Annotated, TypedDict
 from ...cattle import Text
 from ...scheduling import Taint
 from ...schema import Doc, Object, Preserve, rules
-from .pieces import Opaque, OpenCondition, Resources, Strings
+from .shared_types import Opaque, OpenCondition, Resources, Strings
 
 
 @rules(Preserve())

@@ -6,7 +6,7 @@ from typing import Annotated, TypedDict
 
 from ...cattle import Condition, Text
 from ...schema import Doc, Int64, Object, Preserve, Time, rules
-from .pieces import Strings
+from .shared_types import Strings
 
 
 class UserStatus(TypedDict, total=False):

@@ -7,7 +7,7 @@ from typing import Annotated, TypedDict
 from ...cattle import Text
 from ...cluster_x_k8s_io.v1beta2.machine import MachineAddress
 from ...schema import Doc, Object
-from .pieces import Conditions, Provisioning
+from .shared_types import Conditions, Provisioning
 
 
 class CustomMachineSpec(TypedDict, total=False):

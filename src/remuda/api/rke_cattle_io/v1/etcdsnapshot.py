@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Required, TypedDict
 
-from ...provisioning_cattle_io.v1.configuration import SnapshotS3
+from ...provisioning_cattle_io.v1.cluster_configuration import SnapshotS3
 from ...schema import Doc, Int64, Object, Time
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from remuda.kube import selectors
+from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import forbidden_field, invalid_value, not_supported, required
-from remuda.kube.jsonio import dumps_text
 
-from ... import objectmeta
-from ...strategy import Column, Strategy
+from ...registry import object_meta
+from ...registry.printer_columns import AGE, NAME, at, column, container_columns, format_selector, number, selector_text
+from ...registry.strategy import Column, Strategy
 from .. import checks, workloads
 from ..checks import Errors, Obj, same, sub
-from ..columns import AGE, NAME, at, column, container_columns, format_selector, number, selector_text
-from ..core.pod_defaults import default_template
+from ..pods.defaults import default_template
 
 
 def _default(obj: Obj) -> None:
@@ -139,13 +139,13 @@ _CONTAINERS = container_columns("spec", "template", "spec", "containers")
 DEPLOYMENT = Strategy(
     default=_default,
     prepare_for_create=checks.drop_status,
-    validate=lambda obj: checks.meta_errors(obj, True, objectmeta.subdomain_name) + _spec_errors(obj),
+    validate=lambda obj: checks.meta_errors(obj, True, object_meta.subdomain_name) + _spec_errors(obj),
     prepare_for_update=_prepare_for_update,
     validate_update=_validate_update,
     prepare_for_status_update=_prepare_for_status_update,
     validate_status_update=_validate_status_update,
     warnings=workloads.warnings,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(
         NAME,
         column("Ready", ready_of_desired, "Pods that are ready, of those there should be."),
@@ -193,13 +193,13 @@ _SET_COUNTS = (
 REPLICA_SET = Strategy(
     default=_default_set,
     prepare_for_create=checks.fresh_status(replicas=0),
-    validate=lambda obj: checks.meta_errors(obj, True, objectmeta.subdomain_name) + _set_errors(obj),
+    validate=lambda obj: checks.meta_errors(obj, True, object_meta.subdomain_name) + _set_errors(obj),
     prepare_for_update=checks.keep_status,
     validate_update=_set_update_errors,
     prepare_for_status_update=checks.keep_spec,
     validate_status_update=workloads.replica_status_errors(_SET_COUNTS),
     warnings=workloads.warnings,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(
         NAME,
         number("Desired", at("spec", "replicas", default=0), "Pods that there should be."),

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from remuda.kube import names, selectors
+from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import forbidden_field, invalid_value, not_supported, required
-from remuda.kube.jsonio import dumps_text
 
-from ... import objectmeta
-from ...strategy import Strategy
+from ...registry import object_meta
+from ...registry.printer_columns import AGE, NAME, NONE, at, column, container_columns, format_labels, number
+from ...registry.strategy import Strategy
 from .. import checks, workloads
 from ..checks import Errors, Obj, same, sub
-from ..columns import AGE, NAME, NONE, at, column, container_columns, format_labels, number
 from ..core.claim_spec import claim_spec_errors
-from ..core.pod_defaults import default_template
-from ..core.podspec import pod_annotation_errors, template_errors
 from ..core.volume import claim_spec_warnings
+from ..pods.defaults import default_template
+from ..pods.spec import pod_annotation_errors, template_errors
 from .deployment import SELECTOR, ready_of_desired
 
 _CONTAINERS = container_columns("spec", "template", "spec", "containers")
@@ -188,13 +188,13 @@ def _stateful_warnings(obj: Obj, old: Obj | None) -> list[str]:
 STATEFUL_SET = Strategy(
     default=_default_stateful,
     prepare_for_create=checks.fresh_status(replicas=0, availableReplicas=0),
-    validate=lambda obj: checks.meta_errors(obj, True, objectmeta.label_name) + _stateful_errors(sub(obj, "spec"), new=True),
+    validate=lambda obj: checks.meta_errors(obj, True, object_meta.label_name) + _stateful_errors(sub(obj, "spec"), new=True),
     prepare_for_update=checks.keep_status,
     validate_update=_stateful_update_errors,
     prepare_for_status_update=checks.keep_spec,
     validate_status_update=_stateful_status_errors,
     warnings=_stateful_warnings,
-    name_problems=objectmeta.label_name,
+    name_problems=object_meta.label_name,
     columns=(
         NAME,
         column("Ready", ready_of_desired, "Pods that are ready, of those there should be."),
@@ -323,13 +323,13 @@ def _daemon_warnings(obj: Obj, old: Obj | None) -> list[str]:
 DAEMON_SET = Strategy(
     default=_default_daemon,
     prepare_for_create=_prepare_daemon,
-    validate=lambda obj: checks.meta_errors(obj, True, objectmeta.subdomain_name) + _daemon_errors(obj),
+    validate=lambda obj: checks.meta_errors(obj, True, object_meta.subdomain_name) + _daemon_errors(obj),
     prepare_for_update=_prepare_daemon_update,
     validate_update=_daemon_update_errors,
     prepare_for_status_update=checks.keep_spec,
     validate_status_update=_daemon_status_errors,
     warnings=_daemon_warnings,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(
         NAME,
         number("Desired", at("status", "desiredNumberScheduled", default=0), "Nodes that should run the pod."),
@@ -355,7 +355,7 @@ DAEMON_SET = Strategy(
 
 
 def _revision_errors(obj: Obj) -> Errors:
-    errors = checks.meta_errors(obj, True, objectmeta.subdomain_name)
+    errors = checks.meta_errors(obj, True, object_meta.subdomain_name)
     return errors + checks.nonnegative(obj.get("revision"), "revision")
 
 
@@ -385,7 +385,7 @@ def _controller(obj: Obj) -> str:
 CONTROLLER_REVISION = Strategy(
     validate=_new_revision_errors,
     validate_update=_revision_update_errors,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(
         NAME,
         column("Controller", _controller, "Whose revision this is."),

@@ -7,12 +7,12 @@ import zoneinfo
 
 from remuda.kube.errors import invalid_value, not_supported, required
 
-from ... import objectmeta
-from ...strategy import Strategy
+from ...registry import object_meta
+from ...registry.printer_columns import AGE, NAME, NONE, UNSET, Moment, at, column, container_columns, length, number
+from ...registry.strategy import Strategy
 from .. import checks, workloads
 from ..checks import Errors, Obj, same, sub
-from ..columns import AGE, NAME, NONE, UNSET, Moment, at, column, container_columns, length, number
-from ..core.pod_defaults import default_template
+from ..pods.defaults import default_template
 from .cron import schedule_problem
 from .job import default_failure_policy, job_spec_errors, job_spec_warnings
 
@@ -90,7 +90,7 @@ def _spec_errors(spec: Obj, before: Obj | None) -> Errors:
 
 
 def _validate(obj: Obj) -> Errors:
-    errors = checks.meta_errors(obj, True, objectmeta.subdomain_name) + _spec_errors(sub(obj, "spec"), None)
+    errors = checks.meta_errors(obj, True, object_meta.subdomain_name) + _spec_errors(sub(obj, "spec"), None)
     name = sub(obj, "metadata").get("name") or ""
     if len(name) > 52:
         errors.append(invalid_value("metadata.name", name, "must be no more than 52 characters"))
@@ -130,7 +130,7 @@ STRATEGY = Strategy(
     prepare_for_status_update=checks.keep_spec,
     validate_status_update=checks.meta_update_errors,
     warnings=_warnings,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(
         NAME,
         column("Schedule", at("spec", "schedule"), "When jobs start."),

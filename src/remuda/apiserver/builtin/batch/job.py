@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from remuda.kube import names, selectors
-from remuda.kube.errors import (
-    OMITTED,
-    duplicate,
-    invalid_value,
-    not_supported,
-    required,
-    too_long,
-    too_many,
-)
-from remuda.kube.jsonio import dumps_text
+from remuda.kube.encoding.jsonio import dumps_text
+from remuda.kube.errors import OMITTED, duplicate, invalid_value, not_supported, required, too_long, too_many
 
-from ... import objectmeta
-from ...strategy import Strategy
+from ...registry import object_meta
+from ...registry.printer_columns import AGE, NAME, Moment, between, column, container_columns
+from ...registry.strategy import Strategy
 from .. import checks, workloads
 from ..checks import MAX_INT32, Errors, Obj, same, sub
-from ..columns import AGE, NAME, Moment, between, column, container_columns
-from ..core import internals
-from ..core.pod_defaults import default_template
-from ..core.podspec import template_errors
+from ..core import internal_types
+from ..pods.defaults import default_template
+from ..pods.spec import template_errors
 from .job_status import status_update_errors
 
 _UID, _NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
@@ -110,7 +102,7 @@ def _generated_errors(obj: Obj, prefixed: bool) -> Errors:
 
 
 def _validate(obj: Obj, prefixed: bool = True) -> Errors:
-    errors = checks.meta_errors(obj, True, objectmeta.subdomain_name)
+    errors = checks.meta_errors(obj, True, object_meta.subdomain_name)
     errors += _generated_errors(obj, prefixed) + _full_spec_errors(sub(obj, "spec"))
     spec, name = sub(obj, "spec"), sub(obj, "metadata").get("name") or ""
     if spec.get("completionMode") == "Indexed" and (spec.get("completions") or 0) > 0:
@@ -335,10 +327,10 @@ def _template_change_errors(spec: Obj, before: Obj, old: Obj) -> Errors:
     if same(template, was):
         return []
     if movable:
-        shown = internals.shown("PodSpec", sub(spec, "template", "spec"))
-        return [invalid_value("spec.template.spec", shown, objectmeta.IMMUTABLE)]
-    shown = internals.shown("PodTemplateSpec", sub(spec, "template"))
-    return [invalid_value("spec.template", shown, objectmeta.IMMUTABLE)]
+        shown = internal_types.shown("PodSpec", sub(spec, "template", "spec"))
+        return [invalid_value("spec.template.spec", shown, object_meta.IMMUTABLE)]
+    shown = internal_types.shown("PodTemplateSpec", sub(spec, "template"))
+    return [invalid_value("spec.template", shown, object_meta.IMMUTABLE)]
 
 
 def _without_placement(template: Obj) -> Obj:
@@ -408,7 +400,7 @@ STRATEGY = Strategy(
     prepare_for_status_update=checks.keep_spec,
     validate_status_update=status_update_errors,
     warnings=_warnings,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     fields=lambda obj: {"status.successful": str(sub(obj, "status").get("succeeded") or 0)},
     field_names=frozenset(("status.successful",)),
     columns=(

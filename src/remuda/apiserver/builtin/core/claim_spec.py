@@ -7,7 +7,7 @@ from remuda.kube.errors import forbidden_field, invalid_value, not_supported, re
 
 from .. import checks
 from ..checks import Errors, Obj, sub
-from .resources import positive_quantity_errors, quantity_errors
+from .resource_quantities import positive_quantity_errors, quantity_errors
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_MODES = ("Block", "Filesystem")

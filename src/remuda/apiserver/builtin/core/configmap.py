@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from remuda.kube.errors import forbidden_field, invalid_value, too_long
 
-from ... import objectmeta
-from ...strategy import Strategy
+from ...registry import object_meta
+from ...registry.printer_columns import AGE, NAME, column
+from ...registry.strategy import Strategy
 from .. import checks
 from ..checks import Errors, Obj
-from ..columns import AGE, NAME, column
 from .secret import MAX_SIZE, decoded_size
 
 _LOCKED = "field is immutable when `immutable` is set"
 
 
 def _validate(obj: Obj) -> Errors:
-    errors = checks.meta_errors(obj, True, objectmeta.subdomain_name)
+    errors = checks.meta_errors(obj, True, object_meta.subdomain_name)
     texts, binaries = obj.get("data") or {}, obj.get("binaryData") or {}
     total = 0
     for key, text in texts.items():
@@ -45,7 +45,7 @@ def _validate_update(obj: Obj, old: Obj) -> Errors:
 STRATEGY = Strategy(
     validate=_validate,
     validate_update=_validate_update,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(
         NAME,
         column(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from remuda.kube.errors import required
 
-from ... import objectmeta
-from ...strategy import Strategy
+from ...registry import object_meta
+from ...registry.printer_columns import AGE, NAME, NONE, column
+from ...registry.strategy import Strategy
 from .. import checks
 from ..checks import Errors, Obj, sub
-from ..columns import AGE, NAME, NONE, column
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 
@@ -20,7 +20,7 @@ def _default(obj: Obj) -> None:
 
 
 def _validate(obj: Obj, old: Obj | None = None) -> Errors:
-    errors = checks.meta_errors(obj, True, objectmeta.subdomain_name)
+    errors = checks.meta_errors(obj, True, object_meta.subdomain_name)
     subsets = obj.get("subsets") or []
     found = [error for index, subset in enumerate(subsets) for error in _subset_errors(subset, f"subsets[{index}]")]
     if found and old is not None and checks.same(old.get("subsets"), subsets):
@@ -99,7 +99,7 @@ STRATEGY = Strategy(
     validate=_validate,
     validate_update=lambda obj, old: checks.meta_update_errors(obj, old) + _validate(obj, old),
     warnings=_warnings,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(NAME, column("Endpoints", _shown, "Addresses and ports, the first few."), AGE),
     allow_create_on_update=True,
 )

@@ -7,14 +7,14 @@ for its series.
 from __future__ import annotations
 
 from remuda.kube import names
+from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import FieldError, invalid_value, required
-from remuda.kube.jsonio import dumps_text
 
-from ... import objectmeta
-from ...strategy import Column, Strategy
+from ...registry import object_meta
+from ...registry.printer_columns import UNKNOWN, Moment, at, column
+from ...registry.strategy import Column, Strategy
 from .. import checks
 from ..checks import Errors, Obj, sub
-from ..columns import UNKNOWN, Moment, at, column
 
 _TO_CORE = {
     "regarding": "involvedObject",
@@ -88,7 +88,7 @@ def _series_errors(obj: Obj) -> Errors:
 
 def _strict_errors(obj: Obj) -> Errors:
     errors = _legacy_errors(obj, "reportingController")
-    errors += checks.meta_errors(obj, True, objectmeta.subdomain_name) + _series_errors(obj)
+    errors += checks.meta_errors(obj, True, object_meta.subdomain_name) + _series_errors(obj)
     if not obj.get("eventTime"):
         errors.append(required("eventTime"))
     kind = obj.get("type") or ""
@@ -113,11 +113,11 @@ def _strict_update_errors(obj: Obj, old: Obj) -> Errors:
     if sub(obj, "source") != sub(old, "source"):
         source = sub(obj, "source")
         shown = checks.Verbatim(dumps_text({"Component": source.get("component", ""), "Host": source.get("host", "")}))
-        errors.append(invalid_value("source", shown, objectmeta.IMMUTABLE))
+        errors.append(invalid_value("source", shown, object_meta.IMMUTABLE))
     for field in ("firstTimestamp", "lastTimestamp"):
         errors += checks.immutable(obj.get(field), old.get(field), field)
     if (obj.get("count") or 0) != (old.get("count") or 0):
-        errors.append(invalid_value("count", obj.get("count") or 0, objectmeta.IMMUTABLE))
+        errors.append(invalid_value("count", obj.get("count") or 0, object_meta.IMMUTABLE))
     for field in ("reason", "type"):
         errors += _immutable_text(obj, old, field)
     errors += checks.immutable(obj.get("eventTime"), old.get("eventTime"), "eventTime")
@@ -129,7 +129,7 @@ def _strict_update_errors(obj: Obj, old: Obj) -> Errors:
 
 def _immutable_text(obj: Obj, old: Obj, field: str, path: str = "") -> Errors:
     new = obj.get(field) or ""
-    return [] if new == (old.get(field) or "") else [invalid_value(path or field, new, objectmeta.IMMUTABLE)]
+    return [] if new == (old.get(field) or "") else [invalid_value(path or field, new, object_meta.IMMUTABLE)]
 
 
 def _immutable_reference(obj: Obj, old: Obj, field: str) -> Errors:
@@ -138,7 +138,7 @@ def _immutable_reference(obj: Obj, old: Obj, field: str) -> Errors:
         return []
     shown = {go: (new or {}).get(name, "") for name, go in zip(_REFERENCE, _GO_REFERENCE, strict=True)}
     text = "null" if new is None and field == "related" else dumps_text(shown)
-    return [invalid_value(field, checks.Verbatim(text), objectmeta.IMMUTABLE)]
+    return [invalid_value(field, checks.Verbatim(text), object_meta.IMMUTABLE)]
 
 
 def _fields(obj: Obj) -> dict[str, str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from remuda.kube.errors import invalid_value
 
-from ... import objectmeta
-from ...strategy import Strategy
+from ...registry import object_meta
+from ...registry.printer_columns import AGE, NAME, at, column
+from ...registry.strategy import Strategy
 from .. import checks
 from ..checks import Errors, Obj, sub
-from ..columns import AGE, NAME, at, column
 
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
@@ -43,7 +43,7 @@ def _prepare_for_update(obj: Obj, old: Obj) -> None:
 
 
 def _validate(obj: Obj) -> Errors:
-    errors = checks.meta_errors(obj, False, objectmeta.label_name)
+    errors = checks.meta_errors(obj, False, object_meta.label_name)
     for name in sub(obj, "spec").get("finalizers") or ():
         errors += _finalizer_errors(name, "spec.finalizers")
     return errors
@@ -94,7 +94,7 @@ STRATEGY = Strategy(
     validate_update=_validate_update,
     prepare_for_status_update=checks.keep_spec,
     validate_status_update=_validate_status_update,
-    name_problems=objectmeta.label_name,
+    name_problems=object_meta.label_name,
     fields=_fields,
     field_names=frozenset(("status.phase",)),
     columns=(NAME, column("Status", at("status", "phase"), "Whether the namespace is in use or going away."), AGE),

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 
 from remuda.kube import names
+from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import FieldError, duplicate, forbidden_field, invalid_value, not_supported, required
-from remuda.kube.jsonio import dumps_text
 
-from ... import objectmeta
-from ...strategy import Strategy
+from ...registry import object_meta
+from ...registry.printer_columns import AGE, NAME, NONE, UNKNOWN, at, column
+from ...registry.strategy import Strategy
 from .. import checks
 from ..checks import Errors, Obj, sub
-from ..columns import AGE, NAME, NONE, UNKNOWN, at, column
-from .resources import quantity_errors
+from .resource_quantities import quantity_errors
 
 _ROLE = "node-role.kubernetes.io/"
 _FEATURE = re.compile(r"[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
@@ -99,7 +99,7 @@ def _feature_errors(obj: Obj) -> Errors:
 
 
 def _validate(obj: Obj) -> Errors:
-    errors = checks.meta_errors(obj, False, objectmeta.subdomain_name)
+    errors = checks.meta_errors(obj, False, object_meta.subdomain_name)
     spec = sub(obj, "spec")
     errors += taint_errors(spec.get("taints") or [], "metadata.taints")
     errors += _capacity_errors(obj) + _feature_errors(obj)
@@ -202,7 +202,7 @@ STRATEGY = Strategy(
     prepare_for_status_update=checks.keep_spec,
     validate_status_update=_update_errors,
     warnings=_warnings,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     fields=lambda obj: {"spec.unschedulable": "true" if sub(obj, "spec").get("unschedulable") else "false"},
     field_names=frozenset(("spec.unschedulable",)),
     columns=(

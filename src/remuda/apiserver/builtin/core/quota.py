@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from remuda.kube.errors import duplicate, forbidden_field, invalid_value, required
 
-from ... import objectmeta
-from ...strategy import Strategy
+from ...registry import object_meta
+from ...registry.printer_columns import AGE, DEFAULT, NAME, column
+from ...registry.strategy import Strategy
 from .. import checks
 from ..checks import Errors, Obj, sub
-from ..columns import AGE, DEFAULT, NAME, column
 from ..quantities import amount
-from .resources import (
+from .resource_quantities import (
     container_name_errors,
     is_standard_quota_name,
     may_overcommit,
@@ -97,7 +97,7 @@ def _update_errors(obj: Obj, old: Obj) -> Errors:
     errors = checks.meta_update_errors(obj, old) + _spec_errors(sub(obj, "spec"))
     scopes = sub(obj, "spec").get("scopes") or []
     if set(scopes) != set(sub(old, "spec").get("scopes") or ()):
-        errors.append(invalid_value("spec.scopes", scopes or None, objectmeta.IMMUTABLE))
+        errors.append(invalid_value("spec.scopes", scopes or None, object_meta.IMMUTABLE))
     return errors
 
 
@@ -124,14 +124,14 @@ def _shown(obj: Obj, limits: bool) -> str:
 QUOTA = Strategy(
     prepare_for_create=checks.drop_status,
     validate=lambda obj: (
-        checks.meta_errors(obj, True, objectmeta.subdomain_name) + _spec_errors(sub(obj, "spec")) + _status_errors(obj)
+        checks.meta_errors(obj, True, object_meta.subdomain_name) + _spec_errors(sub(obj, "spec")) + _status_errors(obj)
     ),
     prepare_for_update=checks.keep_status,
     validate_update=_update_errors,
     prepare_for_status_update=checks.keep_spec,
     validate_status_update=lambda obj, old: checks.meta_update_errors(obj, old) + _status_errors(obj),
     warnings=_warnings,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(
         NAME,
         column("Request", lambda obj: _shown(obj, False), "What is used and allowed."),
@@ -161,7 +161,7 @@ def _default_range(obj: Obj) -> None:
 
 
 def _range_errors(obj: Obj, old: Obj | None = None) -> Errors:
-    errors = checks.meta_errors(obj, True, objectmeta.subdomain_name)
+    errors = checks.meta_errors(obj, True, object_meta.subdomain_name)
     seen: set[str] = set()
     for index, item in enumerate(sub(obj, "spec").get("limits") or ()):
         path, kind = f"spec.limits[{index}]", item.get("type") or ""
@@ -247,7 +247,7 @@ LIMIT_RANGE = Strategy(
     default=_default_range,
     validate=_range_errors,
     validate_update=_range_errors,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=DEFAULT,
     allow_create_on_update=True,
 )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from remuda.kube.errors import invalid_value, required
 
-from ... import objectmeta
-from ...strategy import Strategy
+from ...registry import object_meta
+from ...registry.printer_columns import AGE, NAME, at, column, container_columns, format_labels, number
+from ...registry.strategy import Strategy
 from .. import checks, workloads
 from ..checks import Errors, Obj, sub
-from ..columns import AGE, NAME, at, column, container_columns, format_labels, number
-from .pod_defaults import default_template
-from .pod_warnings import template_warnings
-from .podspec import template_errors
+from ..pods.defaults import default_template
+from ..pods.spec import template_errors
+from ..pods.warnings import template_warnings
 
 
 def _default(obj: Obj) -> None:
@@ -55,13 +55,13 @@ _COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplic
 STRATEGY = Strategy(
     default=_default,
     prepare_for_create=checks.fresh_status(replicas=0),
-    validate=lambda obj: checks.meta_errors(obj, True, objectmeta.subdomain_name) + _spec_errors(obj),
+    validate=lambda obj: checks.meta_errors(obj, True, object_meta.subdomain_name) + _spec_errors(obj),
     prepare_for_update=checks.keep_status,
     validate_update=lambda obj, old: checks.meta_update_errors(obj, old) + _spec_errors(obj),
     prepare_for_status_update=checks.keep_spec,
     validate_status_update=workloads.replica_status_errors(_COUNTS),
     warnings=workloads.warnings,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     fields=lambda obj: {"status.replicas": str(sub(obj, "status").get("replicas") or 0)},
     field_names=frozenset(("status.replicas",)),
     columns=(
@@ -93,10 +93,10 @@ def _template_warnings(obj: Obj, old: Obj | None) -> list[str]:
 
 POD_TEMPLATE = Strategy(
     default=_default_pod_template,
-    validate=lambda obj: checks.meta_errors(obj, True, objectmeta.subdomain_name) + _template_errors(obj),
+    validate=lambda obj: checks.meta_errors(obj, True, object_meta.subdomain_name) + _template_errors(obj),
     validate_update=lambda obj, old: checks.meta_update_errors(obj, old) + _template_errors(obj),
     warnings=_template_warnings,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(
         NAME,
         *container_columns("template", "spec", "containers", wide=False),

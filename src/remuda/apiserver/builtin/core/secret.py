@@ -11,11 +11,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from remuda.kube.errors import forbidden_field, invalid_value, required, too_long
 
-from ... import objectmeta
-from ...strategy import Strategy
+from ...registry import object_meta
+from ...registry.printer_columns import AGE, NAME, at, column, length
+from ...registry.strategy import Strategy
 from .. import checks
 from ..checks import Errors, Obj, sub
-from ..columns import AGE, NAME, at, column, length
 
 MAX_SIZE = 1024 * 1024
 _LOCKED = "field is immutable when `immutable` is set"
@@ -47,7 +47,7 @@ def _bytes(value: str | None) -> bytes:
 
 
 def _validate(obj: Obj) -> Errors:
-    errors = checks.meta_errors(obj, True, objectmeta.subdomain_name)
+    errors = checks.meta_errors(obj, True, object_meta.subdomain_name)
     data = obj.get("data") or {}
     total = 0
     for key, value in data.items():
@@ -174,7 +174,7 @@ STRATEGY = Strategy(
     prepare_for_update=_prepare_for_update,
     validate_update=_validate_update,
     warnings=_warnings,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     fields=lambda obj: {"type": obj.get("type") or ""},
     field_names=frozenset(("type",)),
     columns=(

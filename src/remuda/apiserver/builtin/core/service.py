@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from remuda.kube import names
+from remuda.kube.encoding.jsonio import dumps_text
 from remuda.kube.errors import duplicate, forbidden_field, invalid_value, not_supported, required
-from remuda.kube.jsonio import dumps_text
 
-from ... import objectmeta
-from ...strategy import Strategy
+from ...registry import object_meta
+from ...registry.printer_columns import AGE, NAME, NONE, UNKNOWN, at, column, format_labels
+from ...registry.strategy import Strategy
 from .. import checks
 from ..checks import Errors, Obj, sub
-from ..columns import AGE, NAME, NONE, UNKNOWN, at, column, format_labels
 from .endpoints import PROTOCOLS
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -324,7 +324,7 @@ def _policy_errors(spec: Obj) -> Errors:
 
 
 def _validate(obj: Obj) -> Errors:
-    return checks.meta_errors(obj, True, objectmeta.label_name) + _service_errors(obj, None)
+    return checks.meta_errors(obj, True, object_meta.label_name) + _service_errors(obj, None)
 
 
 def _validate_update(obj: Obj, old: Obj) -> Errors:
@@ -463,7 +463,7 @@ STRATEGY = Strategy(
     prepare_for_status_update=checks.keep_spec,
     validate_status_update=_validate_status_update,
     warnings=_warnings,
-    name_problems=objectmeta.label_name,
+    name_problems=object_meta.label_name,
     fields=lambda obj: {f"spec.{field}": sub(obj, "spec").get(field) or "" for field in ("clusterIP", "type")},
     field_names=frozenset(("spec.clusterIP", "spec.type")),
     columns=(

@@ -1,6 +1,6 @@
 """Addresses and node ports for services, out of a range, without any state of its own.
 
-:mod:`.service_ledger` calls :func:`allocate` before a service is prepared and validated, with what others hold. What is
+:mod:`.service_allocations` calls :func:`allocate` before a service is prepared and validated, with what others hold. What is
 chosen follows from the service's uid, so that addresses are spread over the range and a search is short.
 """
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ... import objectmeta
-from ...strategy import Strategy
+from ...registry import object_meta
+from ...registry.printer_columns import AGE, NAME
+from ...registry.strategy import Strategy
 from .. import checks
 from ..checks import Errors, Obj, sub
-from ..columns import AGE, NAME
 
 _ENFORCE = "kubernetes.io/enforce-mountable-secrets"
 
@@ -17,7 +17,7 @@ def _names_only(obj: Obj) -> None:
 
 
 def _validate(obj: Obj) -> Errors:
-    return checks.meta_errors(obj, True, objectmeta.subdomain_name)
+    return checks.meta_errors(obj, True, object_meta.subdomain_name)
 
 
 def _warnings(obj: Obj, old: Obj | None) -> list[str]:
@@ -35,6 +35,6 @@ STRATEGY = Strategy(
     prepare_for_update=lambda obj, old: _names_only(obj),
     validate_update=lambda obj, old: checks.meta_update_errors(obj, old) + _validate(obj),
     warnings=_warnings,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(NAME, AGE),
 )

@@ -7,19 +7,20 @@ from collections.abc import Callable
 
 from remuda.kube.errors import forbidden_field, invalid_value, not_supported, required
 
-from ... import objectmeta
-from ...strategy import Strategy
+from ...registry import object_meta
+from ...registry.printer_columns import AGE, NAME, UNSET, at, column
+from ...registry.strategy import Strategy
 from .. import checks
 from ..checks import Errors, Obj, same, sub
-from ..columns import AGE, NAME, UNSET, at, column
+from ..pods import volumes
+from ..pods.defaults import default_source
+from ..pods.scheduling import node_selector_errors
+from ..pods.volume_paths import no_backsteps
+from ..pods.volumes import MORE_THAN_ONE, csi_driver_errors, needs
 from ..quantities import amount, fractional
-from . import internals, pod_volumes
+from . import internal_types
 from .claim_spec import ACCESS_MODES, VOLUME_MODES, access_mode_errors, claim_spec_errors
-from .paths import no_backsteps
-from .pod_defaults import default_source
-from .pod_scheduling import node_selector_errors
-from .pod_volumes import MORE_THAN_ONE, csi_driver_errors, needs
-from .resources import basic_quantity_errors, positive_quantity_errors, quantity_errors
+from .resource_quantities import basic_quantity_errors, positive_quantity_errors, quantity_errors
 
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 _SHORT = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
@@ -44,24 +45,24 @@ def _csi(source: Obj, path: str) -> Errors:
 
 
 _SOURCES: tuple[tuple[str, str, Callable[[Obj, str], Errors]], ...] = (
-    ("hostPath", "hostPath", pod_volumes.host_path),
-    ("gcePersistentDisk", "persistentDisk", pod_volumes.disk("pdName")),
-    ("awsElasticBlockStore", "awsElasticBlockStore", pod_volumes.disk("volumeID")),
+    ("hostPath", "hostPath", volumes.host_path),
+    ("gcePersistentDisk", "persistentDisk", volumes.disk("pdName")),
+    ("awsElasticBlockStore", "awsElasticBlockStore", volumes.disk("volumeID")),
     ("glusterfs", "glusterfs", needs("endpoints", "path")),
-    ("flocker", "flocker", pod_volumes.flocker),
-    ("nfs", "nfs", pod_volumes.nfs),
+    ("flocker", "flocker", volumes.flocker),
+    ("nfs", "nfs", volumes.nfs),
     ("rbd", "rbd", needs("monitors", "image")),
     ("quobyte", "quobyte", needs("registry", "volume")),
     ("cephfs", "cephfs", needs("monitors")),
     ("iscsi", "iscsi", needs("targetPortal", "iqn")),
     ("cinder", "cinder", needs("volumeID")),
-    ("fc", "fc", pod_volumes.fc),
-    ("flexVolume", "flexVolume", pod_volumes.flex),
+    ("fc", "fc", volumes.fc),
+    ("flexVolume", "flexVolume", volumes.flex),
     ("azureFile", "azureFile", needs("secretName", "shareName")),
     ("vsphereVolume", "vsphereVolume", needs("volumePath")),
     ("photonPersistentDisk", "photonPersistentDisk", needs("pdID")),
     ("portworxVolume", "portworxVolume", needs("volumeID")),
-    ("azureDisk", "azureDisk", pod_volumes.azure_disk),
+    ("azureDisk", "azureDisk", volumes.azure_disk),
     ("scaleIO", "scaleIO", needs("gateway", "system", "volumeName")),
     ("local", "local", _local),
     ("storageos", "storageos", needs("volumeName")),
@@ -89,7 +90,7 @@ def _prepare_volume(obj: Obj) -> None:
 
 def _volume_errors(obj: Obj) -> Errors:
     spec = sub(obj, "spec")
-    errors = checks.meta_errors(obj, False, objectmeta.subdomain_name)
+    errors = checks.meta_errors(obj, False, object_meta.subdomain_name)
     modes, capacity = spec.get("accessModes") or [], spec.get("capacity") or {}
     if not modes:
         errors.append(required("spec.accessModes"))
@@ -157,7 +158,7 @@ def _volume_update_errors(obj: Obj, old: Obj) -> Errors:
     if old_csi is not None and new_csi is not None and old_csi.get("controllerExpandSecretRef") is None:
         spec["csi"] = {key: value for key, value in new_csi.items() if key != "controllerExpandSecretRef"}
     if any(not same(spec.get(name), before.get(name)) for name in _SOURCE_NAMES):
-        changes = internals.diff("PersistentVolumeSource", before, spec)
+        changes = internal_types.diff("PersistentVolumeSource", before, spec)
         why = f"spec.persistentvolumesource is immutable after creation\n{changes}"
         errors.append(forbidden_field("spec.persistentvolumesource", why))
     errors += checks.immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode")
@@ -215,7 +216,7 @@ VOLUME = Strategy(
     validate_update=_volume_update_errors,
     prepare_for_status_update=_prepare_volume_status,
     validate_status_update=_volume_status_errors,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(
         NAME,
         column("Capacity", lambda o: (sub(o, "spec").get("capacity") or {}).get("storage", "0"), "Size of the volume."),
@@ -277,7 +278,7 @@ def _prepare_claim_update(obj: Obj, old: Obj) -> None:
 
 
 def _claim_errors(obj: Obj, was: Obj | None = None) -> Errors:
-    errors = checks.meta_errors(obj, True, objectmeta.subdomain_name)
+    errors = checks.meta_errors(obj, True, object_meta.subdomain_name)
     return errors + claim_spec_errors(sub(obj, "spec"), "spec", was)
 
 
@@ -296,7 +297,7 @@ def _claim_update_errors(obj: Obj, old: Obj) -> Errors:
     else:
         if annotations.get(_BETA_CLASS, "") != (beta or ""):
             path = f"metadata.annotations.{_BETA_CLASS}"
-            errors.append(invalid_value(path, annotations.get(_BETA_CLASS, ""), objectmeta.IMMUTABLE))
+            errors.append(invalid_value(path, annotations.get(_BETA_CLASS, ""), object_meta.IMMUTABLE))
         if moves and (beta is None or spec["storageClassName"] == beta):
             del new["storageClassName"]
     size, old_size = (sub(each, "resources").get("requests") or {} for each in (spec, before))
@@ -306,7 +307,7 @@ def _claim_update_errors(obj: Obj, old: Obj) -> Errors:
         new["volumeAttributesClassName"] = was.get("volumeAttributesClassName")
     if not same(new, was):
         what = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-        changes = internals.diff("PersistentVolumeClaimSpec", was, new)
+        changes = internal_types.diff("PersistentVolumeClaimSpec", was, new)
         errors.append(forbidden_field("spec", f"{what}\n{changes}"))
     now, held = amount(size.get("storage")), amount((sub(old, "status").get("capacity") or {}).get("storage"))
     if now < amount(old_size.get("storage")) and now <= held:
@@ -369,7 +370,7 @@ CLAIM = Strategy(
     prepare_for_status_update=checks.keep_spec,
     validate_status_update=_claim_status_errors,
     warnings=claim_warnings,
-    name_problems=objectmeta.subdomain_name,
+    name_problems=object_meta.subdomain_name,
     columns=(
         NAME,
         column("Status", _phase, "Whether the claim has a volume."),

@@ -11,18 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from remuda.machines.driver import Driver, Found, Keep, Machine, Options, State, Surroundings
-from remuda.machines.errors import DriverError, Reason
-
+from ...driver import Driver, Found, Keep, Machine, Options, State, Surroundings
+from ...errors import DriverError, Reason
 from . import tags
-from .calls import Ec2
+from .client import Ec2
 from .failures import Refused, refusal
 from .flags import FLAGS
-from .groups import check_groups, ensure_groups, remove_groups, unused_groups
-from .images import find_image
-from .keys import ensure_key_pair, key_pairs, remove_key_pairs
-from .launching import check, request
+from .image_and_network import find_image
+from .key_pairs import ensure_key_pair, key_pairs, remove_key_pairs
+from .launch_request import check, request
 from .network import find_place
+from .security_groups import check_groups, ensure_groups, remove_groups, unused_groups
 
 # How long EC2 may need to show what it made.
 _SETTLING = 60.0

@@ -1,9 +1,10 @@
-"""What EC2's error codes mean to a person. Pure; :mod:`.calls` raises what comes of it."""
+"""What EC2's error codes mean to a person. Pure; :mod:`.client` raises what comes of it."""
 
 from __future__ import annotations
 
-from remuda.kube import outbound
-from remuda.machines.errors import DriverError, Reason
+from remuda.kube.network import outbound
+
+from ...errors import DriverError, Reason
 
 _BY_CODE: dict[str, tuple[Reason, str]] = {
     "AuthFailure": (Reason.AUTH_FAILED, "accessKey"),

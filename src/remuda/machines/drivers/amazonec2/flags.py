@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remuda.machines.options import Flag, FlagKind
+from ...options import Flag, FlagKind
 
 _STRINGS, _INT, _BOOL = FlagKind.STRINGS, FlagKind.INT, FlagKind.BOOL
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from remuda.machines.driver import Options
-from remuda.machines.errors import DriverError, Reason
-
-from .calls import Ec2
+from ...driver import Options
+from ...errors import DriverError, Reason
+from .client import Ec2
 
 _NO_NETWORK = "the account has no default network (VPC) in {region}: name a vpcId or a subnetId"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from remuda.machines.driver import Machine
-from remuda.machines.errors import DriverError, Reason
+from ...driver import Machine
+from ...errors import DriverError, Reason
 
 OWNER, MACHINE, TOKEN = "remuda:owner", "remuda:machine", "remuda:token"
 

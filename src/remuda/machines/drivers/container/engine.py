@@ -17,8 +17,8 @@ import aiohttp
 from yarl import URL
 
 from remuda.kube.clock import Clock, deadline
-from remuda.machines.errors import DriverError, Reason
 
+from ...errors import DriverError, Reason
 from .spec import PODMANS, Wanted, docker_spec, libpod_spec
 
 Obj = dict[str, Any]

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from remuda.machines.errors import DriverError, Reason
+from ...errors import DriverError, Reason
 
 _DIRECTORY = "var/lib/remuda-userdata"
 _UNIT = "remuda-userdata.service"

@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from remuda.machines.driver import Driver, Found, Keep, Machine, Options, State, Surroundings
-from remuda.machines.errors import DriverError, Reason
-
+from ...driver import Driver, Found, Keep, Machine, Options, State, Surroundings
+from ...errors import DriverError, Reason
 from . import tags
-from .calls import Api, Refused
+from .client import Api, Refused
 from .flags import FLAGS
-from .keys import ensure_ssh_key, owned_keys, remove_ssh_key
+from .ssh_keys import ensure_ssh_key, owned_keys, remove_ssh_key
 
 # How long a droplet may need to be seen.
 _SETTLING = 60.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remuda.machines.options import Flag, FlagKind
+from ...options import Flag, FlagKind
 
 
 def _flag(

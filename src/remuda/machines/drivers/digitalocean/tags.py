@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from remuda.machines.driver import Machine
-from remuda.machines.errors import DriverError, Reason
+from ...driver import Machine
+from ...errors import DriverError, Reason
 
 _OWNER, _TOKEN = "remuda:owner:", "remuda:token:"
 _TAG = re.compile(r"[A-Za-z0-9:_-]{1,255}")

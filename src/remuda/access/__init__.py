@@ -1,0 +1,37 @@
+"""Users, roles, settings, and the clusters that are managed: management.cattle.io.
+
+`users`, `roles`, `clusters`, `health`, `settings`; shared: `rancher_conditions`, `default_objects`, the ports in
+`downstreams`, and `agent_objects` (names in a downstream cluster).
+Not here: how requests authenticate and tunnels work (`gateway`, `tunnel`).
+This module and `agent_objects` are in the cluster agent's image: no imports.
+Read `roles`, then `clusters.management_cluster`.
+"""
+
+# What `--controllers` calls all of them together, and one by one.
+ACCESS = "access"
+CONTROLLERS: tuple[str, ...] = (
+    "settings",
+    "user",
+    "token",
+    "builtin-globalroles",
+    "builtin-roletemplates",
+    "globalrole",
+    "globalrolebinding",
+    "cluster-memberships",
+    "cluster-access",
+    "downstream-access",
+    "user-bindings",
+    "management-cluster",
+    "clusterregistrationtoken",
+    "cluster-health",
+    "node-sync",
+    "cluster-removal",
+    "cluster-deploy",
+    "cluster-auth",
+    "provisioning-cluster",
+    "cluster-management",
+    "system-namespace",
+    "local-cluster",
+    "fleetworkspace",
+    "fleetworkspace-default",
+)

@@ -1,0 +1,194 @@
+"""The controller that tells clusters with an authorised endpoint which tokens they may let in.
+
+Keyed by the management Cluster. What the cluster has is compared as a whole with what it should have, so that a token that was
+revoked while the cluster was away goes when it comes back. That something of ours is there is noted on the Cluster before the
+first of it is made, and struck out after the last of it is gone: an endpoint that is switched off leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from remuda import api
+from remuda.api.cluster_cattle_io import CLUSTER_AUTH_TOKENS, CLUSTER_USER_ATTRIBUTES, GROUP
+from remuda.api.crd_installation import CRDS, established, install_missing
+from remuda.api.management_cattle_io import CLUSTERS, TOKENS, USERS
+from remuda.client.idempotent import discard, find, make, remove
+from remuda.client.interface import Client
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import GroupVersionResource, Key, annotations_of, is_being_deleted, name_of, namespace_of, with_path
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
+
+from ..agent_objects import AUTH, MADE_FOR, NAMESPACE
+from ..downstreams import Downstreams
+from ..health.agents import while_working
+from .cluster_auth_tokens import TOKEN, USER, desired, difference, is_wanted
+
+log = logger(__name__)
+
+Obj = dict[str, Any]
+
+NAME: Final = "cluster-auth"
+# An annotation of a Cluster: there is something of this room's in it.
+TOLD: Final = "remuda.dev/authorized-endpoint"
+_BY_CLUSTER, _BY_USER = "bound-cluster", "bound-user"
+_RBAC = "rbac.authorization.k8s.io"
+# What the manifest brings for it (:mod:`remuda.gateway.registration.agent_manifest`).
+_DEPLOYED = (
+    (GroupVersionResource("apps", "v1", "daemonsets"), NAMESPACE),
+    (GroupVersionResource(_RBAC, "v1", "clusterrolebindings"), ""),
+    (GroupVersionResource(_RBAC, "v1", "clusterroles"), ""),
+    (GroupVersionResource("", "v1", "serviceaccounts"), NAMESPACE),
+)
+NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
+_RESOURCES: Final = {TOKEN: CLUSTER_AUTH_TOKENS, USER: CLUSTER_USER_ATTRIBUTES}
+
+
+class ClusterAuth:
+    def __init__(self, manager: Manager, downstreams: Downstreams) -> None:
+        self._manager = manager
+        self._client, self._clock = manager.client, manager.clock
+        self._downstreams = downstreams
+        self._clusters = manager.informers.of(CLUSTERS)
+        self._users = manager.informers.of(USERS)
+        self._tokens = manager.informers.of(TOKENS)
+        self._tokens.add_index(_BY_CLUSTER, _cluster_of)
+        self._tokens.add_index(_BY_USER, lambda token: (str(token.get("userId") or ""),) if _cluster_of(token) else ())
+        self.controller = Controller(
+            NAME,
+            CLUSTERS,
+            when=_matters,
+            watches=(
+                Watch(TOKENS, lambda token: [Key("", cluster) for cluster in _cluster_of(token)], when=_token_matters),
+                Watch(USERS, self._of_user, when=_user_matters),
+            ),
+            concurrency=8,
+            lane=lambda key: key,
+        )
+        while_working(manager, lambda: downstreams.on_change(self._look))
+
+    def _of_user(self, user: Obj) -> list[Key]:
+        bound = self._tokens.indexed(_BY_USER, name_of(user))
+        return [Key("", cluster) for cluster in sorted({cluster for token in bound for cluster in _cluster_of(token)})]
+
+    def _look(self, cluster: str) -> None:
+        working = self._manager.working(NAME)
+        if working is not None and self._downstreams.is_connected(cluster):
+            working.queue.add(Key("", cluster))
+
+    async def reconcile(self, key: Key) -> Result:
+        await synced(self._clusters, self._users, self._tokens)
+        cluster = self._clusters.get(*key)
+        # Who removes a cluster takes what is ours with it.
+        if cluster is None or is_being_deleted(cluster):
+            return DONE
+        told = annotations_of(cluster).get(TOLD) == "true"
+        if not is_wanted(cluster) and not told:
+            return DONE
+        downstream = self._downstreams.get(key.name)
+        if downstream is None:
+            subject = Ref(CLUSTERS.group, "Cluster", "", key.name)
+            return Result(waits=(Wait(Code.CONNECTION, subject, Actor.REMUDA, evidence="its agent is not connected"),))
+        try:
+            if is_wanted(cluster):
+                if not told:
+                    await self._note("true", key.name)
+                await self._tell(key.name, downstream.client)
+            else:
+                await forget(downstream.client, key.name)
+                await self._note(None, key.name)
+        except OSError as error:
+            # It is looked at again when the cluster is back.
+            log.info("could not tell the cluster about its tokens: %s", error)
+        return DONE
+
+    async def _note(self, value: str | None, cluster: str) -> None:
+        await self._client.patch(CLUSTERS, cluster, {"metadata": {"annotations": {TOLD: value}}}, field_manager=NAME)
+
+    async def _tell(self, cluster: str, client: Client) -> None:
+        tokens = self._tokens.indexed(_BY_CLUSTER, cluster)
+        named = {str(token.get("userId") or "") for token in tokens}
+        users = {name: user for name in named if (user := self._users.get("", name)) is not None}
+        wanted = desired(cluster, tokens, users, self._clock.time())
+        existing = await self._existing(client, cluster)
+        kept = {(each["kind"], name_of(each)) for each in wanted}
+        for (kind, name), obj in existing.items():
+            if (kind, name) not in kept and annotations_of(obj).get(MADE_FOR) == cluster:
+                await remove(client, _RESOURCES[kind], obj)
+        for each in wanted:
+            await _put(client, each, existing.get((each["kind"], name_of(each))))
+
+    async def _existing(self, client: Client, cluster: str) -> dict[tuple[str, str], Obj]:
+        """What is there, after the definitions are."""
+        try:
+            return await _listed(client)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+        definitions = [with_path(each, ("metadata", "annotations", MADE_FOR), cluster) for each in api.crds([GROUP])]
+        await install_missing(client, definitions)
+        await established(client, self._clock, [name_of(each) for each in definitions])
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "annotations": {MADE_FOR: cluster}}}
+        await make(client, NAMESPACES, space, NAME)
+        return await _listed(client)
+
+
+async def _listed(client: Client) -> dict[tuple[str, str], Obj]:
+    found = {}
+    for kind, resource in _RESOURCES.items():
+        for obj in (await client.list(resource, NAMESPACE))["items"]:
+            found[kind, name_of(obj)] = obj
+    return found
+
+
+async def _put(client: Client, wanted: Obj, found: Obj | None) -> None:
+    resource = _RESOURCES[wanted["kind"]]
+    if found is None:
+        if await make(client, resource, wanted, NAME) is not None:
+            return
+        found = await find(client, resource, name_of(wanted), NAMESPACE)
+    if found is not None and (patch := difference(found, wanted)):
+        await client.patch(resource, name_of(wanted), patch, NAMESPACE, field_manager=NAME)
+
+
+async def forget(client: Client, cluster: str) -> None:
+    """Take everything of this room's out of a cluster, who answers for it first."""
+    for resource, namespace in _DEPLOYED:
+        obj = await find(client, resource, AUTH, namespace)
+        if obj is not None and annotations_of(obj).get(MADE_FOR) == cluster:
+            await remove(client, resource, obj, propagation="Background")
+    for definition in api.crds([GROUP]):
+        obj = await find(client, CRDS, name_of(definition))
+        if obj is not None and annotations_of(obj).get(MADE_FOR) == cluster:
+            await remove(client, CRDS, obj)
+        elif obj is not None:
+            await _forget_objects(client, cluster)
+
+
+async def _forget_objects(client: Client, cluster: str) -> None:
+    """Somebody else's definitions stay, and what others have made of them."""
+    for (kind, name), obj in (await _listed(client)).items():
+        if annotations_of(obj).get(MADE_FOR) == cluster:
+            await discard(client, _RESOURCES[kind], name, namespace_of(obj))
+
+
+def _cluster_of(token: Obj) -> Iterable[str]:
+    cluster = token.get("clusterName")
+    return (cluster,) if isinstance(cluster, str) and cluster else ()
+
+
+def _matters(new: Obj | None, old: Obj | None) -> bool:
+    return new is None or old is None or is_wanted(new) != is_wanted(old)
+
+
+def _token_matters(new: Obj | None, old: Obj | None) -> bool:
+    """Not that it was used."""
+    fields = ("token", "enabled", "expired", "expiresAt", "ttl", "groupPrincipals", "clusterName", "userId")
+    return new is None or old is None or is_being_deleted(new) or any(new.get(name) != old.get(name) for name in fields)
+
+
+def _user_matters(new: Obj | None, old: Obj | None) -> bool:
+    fields = ("enabled", "mustChangePassword")
+    return new is None or old is None or is_being_deleted(new) or any(new.get(name) != old.get(name) for name in fields)

@@ -1,0 +1,225 @@
+"""The controller of management Clusters: what each of them always has.
+
+That is a namespace of its own name, two registration tokens in it (:mod:`.clusterregistrationtoken` fills them), a Role to read
+these, and a workspace. All of it goes with the Cluster, by owner references. What else a Cluster is or becomes is said by
+others: the mirror of its clusters.provisioning.cattle.io, the tunnel, its health.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from remuda.api.management_cattle_io import API_VERSION, CLUSTER_REGISTRATION_TOKENS, CLUSTERS, GROUP
+from remuda.client.idempotent import make
+from remuda.client.server_side_apply import Applier
+from remuda.kube.objects import (
+    Key,
+    annotations_of,
+    dig,
+    is_being_deleted,
+    name_of,
+    namespace_of,
+    owner_references_of,
+    resource_version_of,
+)
+from remuda.kube.owners import is_owned_by, reference
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
+
+from ..rancher_conditions import ERROR, FALSE, TRUE, condition_of, tell_status, with_condition
+from .server_settings import Server
+from .well_known import (
+    DEFAULT_TOKEN,
+    EXTERNALLY_MANAGED,
+    FLEET_LOCAL,
+    LOCAL,
+    NAMESPACE_CREATED,
+    NAMESPACES,
+    NODE_TOKEN,
+    ROLES,
+    SYSTEM_NAMESPACE,
+    TOKEN_READER,
+    token_secret,
+)
+
+log = logger(__name__)
+
+Obj = dict[str, Any]
+
+CONTROLLER = "management-cluster"
+_BY_NAMESPACE = "cluster"
+
+
+class ManagedClusters:
+    controller = Controller(CONTROLLER, CLUSTERS)
+
+    def __init__(self, manager: Manager, server: Server) -> None:
+        self._manager = manager
+        self._client = manager.client
+        self._server = server
+        self._applier = Applier(manager.client, CONTROLLER, resumes=True)
+        informers = manager.informers
+        self._clusters = informers.of(CLUSTERS)
+        self._namespaces = informers.of(NAMESPACES)
+        self._tokens = informers.of(CLUSTER_REGISTRATION_TOKENS)
+        self._tokens.add_index(_BY_NAMESPACE, lambda crt: (namespace_of(crt),))
+        self._roles = informers.of(ROLES, fields=f"metadata.name={TOKEN_READER}")
+        self.controller = replace(
+            type(self).controller,
+            watches=(
+                Watch(NAMESPACES, self._known),
+                Watch(CLUSTER_REGISTRATION_TOKENS, _cluster_of, _came_or_went),
+                Watch(ROLES, _cluster_of, fields=f"metadata.name={TOKEN_READER}"),
+                *server.watches(self._without_workspace),
+            ),
+            when=_matters,
+            concurrency=8,
+            lane=lambda key: key,
+        )
+
+    def _known(self, namespace: Obj) -> Iterable[Key]:
+        key = Key("", name_of(namespace))
+        return (key,) if self._clusters.get(*key) is not None else ()
+
+    def _without_workspace(self, _: Obj) -> Iterable[Key]:
+        return [Key.of(each) for each in self._clusters.objects() if not dig(each, "spec", "fleetWorkspaceName")]
+
+    async def reconcile(self, key: Key) -> Result:
+        who = (CONTROLLER, key)
+        await synced(self._clusters, self._namespaces, self._tokens, self._roles)
+        await self._manager.freshness.caught_up(who)
+        cluster = self._clusters.get(*key)
+        if cluster is None:
+            self._manager.freshness.forget(who)
+            return DONE
+        if is_being_deleted(cluster):
+            return DONE
+        if (workspace := self._missing_workspace(cluster)) is not None:
+            patch = {"metadata": {"resourceVersion": resource_version_of(cluster)}, "spec": {"fleetWorkspaceName": workspace}}
+            cluster = await self._client.patch(CLUSTERS, key.name, patch, field_manager=CONTROLLER)
+            self._manager.freshness.wrote(who, self._clusters, cluster)
+        if (wait := await self._ensure_namespace(cluster)) is not None:
+            await self._say(cluster, FALSE, ERROR, wait.evidence)
+            return Result(waits=(wait,))
+        if key.name != LOCAL:
+            # Nobody registers with `local`: a token for it would only be there to be stolen.
+            await self._ensure_tokens(cluster)
+            await self._ensure_reader(cluster)
+        await self._say(cluster, TRUE)
+        return DONE
+
+    def _missing_workspace(self, cluster: Obj) -> str | None:
+        if dig(cluster, "spec", "fleetWorkspaceName"):
+            return None
+        if dig(cluster, "spec", "internal"):
+            return FLEET_LOCAL
+        return None if annotations_of(cluster).get(EXTERNALLY_MANAGED) == "true" else self._server.facts().workspace
+
+    async def _say(self, cluster: Obj, status: str, reason: str = "", message: str = "") -> None:
+        now = self._manager.clock.time()
+
+        def told(latest: Obj) -> Obj:
+            return with_condition(latest, NAMESPACE_CREATED, status, reason, message, now=now)
+
+        written = await tell_status(self._client, CLUSTERS, cluster, told, field_manager=CONTROLLER)
+        if written is not None:
+            self._manager.freshness.wrote((CONTROLLER, Key.of(cluster)), self._clusters, written)
+
+    # --- what it has ----------------------------------------------------------------------------------------------------
+
+    async def _ensure_namespace(self, cluster: Obj) -> Wait | None:
+        """None when it is there and is this Cluster's own."""
+        name = name_of(cluster)
+        found = self._namespaces.get("", name)
+        if found is None:
+            made = await make(self._client, NAMESPACES, _namespace(cluster), CONTROLLER)
+            if made is not None:
+                self._manager.freshness.wrote((CONTROLLER, Key("", name)), self._namespaces, made)
+                return None
+            found = await self._client.get(NAMESPACES, name)
+        ours = is_owned_by(found, cluster)
+        if ours and not is_being_deleted(found):
+            return None
+        return _namespace_wait(cluster, found) if is_being_deleted(found) else await self._adopt(cluster, found)
+
+    async def _adopt(self, cluster: Obj, namespace: Obj) -> Wait | None:
+        """Tokens must not be put where somebody else may read them: only a namespace that says that it was made for this is
+        taken over."""
+        if owner_references_of(namespace) or annotations_of(namespace).get(SYSTEM_NAMESPACE) != "true":
+            return _namespace_wait(cluster, namespace)
+        patch = {"metadata": {"resourceVersion": resource_version_of(namespace), "ownerReferences": [reference(cluster)]}}
+        written = await self._client.patch(NAMESPACES, name_of(namespace), patch, field_manager=CONTROLLER)
+        self._manager.freshness.wrote((CONTROLLER, Key.of(cluster)), self._namespaces, written)
+        return None
+
+    async def _ensure_tokens(self, cluster: Obj) -> None:
+        namespace = name_of(cluster)
+        for name in (DEFAULT_TOKEN, NODE_TOKEN):
+            if self._tokens.get(namespace, name) is not None:
+                continue
+            crt = {
+                "apiVersion": API_VERSION,
+                "kind": "ClusterRegistrationToken",
+                "metadata": {"name": name, "namespace": namespace},
+                "spec": {"clusterName": namespace},
+            }
+            made = await make(self._client, CLUSTER_REGISTRATION_TOKENS, crt, CONTROLLER)
+            if made is not None:
+                self._manager.freshness.wrote((CONTROLLER, Key("", namespace)), self._tokens, made)
+
+    async def _ensure_reader(self, cluster: Obj) -> None:
+        """The Role by which somebody may be let read the tokens, and no other Secret."""
+        namespace = name_of(cluster)
+        crts = {name_of(crt) for crt in self._tokens.indexed(_BY_NAMESPACE, namespace)} | {DEFAULT_TOKEN, NODE_TOKEN}
+        rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": sorted(map(token_secret, crts))}
+        role = {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "Role",
+            "metadata": {"name": TOKEN_READER, "namespace": namespace},
+            "rules": [rule],
+        }
+        written = await self._applier.apply(ROLES, role, self._roles.get(namespace, TOKEN_READER))
+        if written is not None:
+            self._manager.freshness.wrote((CONTROLLER, Key("", namespace)), self._roles, written)
+
+
+def _namespace(cluster: Obj) -> Obj:
+    metadata = {
+        "name": name_of(cluster),
+        "annotations": {SYSTEM_NAMESPACE: "true"},
+        "ownerReferences": [reference(cluster)],
+    }
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def _namespace_wait(cluster: Obj, namespace: Obj) -> Wait:
+    name = name_of(cluster)
+    subject, on = Ref(GROUP, "Cluster", "", name), Ref("", "Namespace", "", name)
+    if is_being_deleted(namespace):
+        return Wait(
+            Code.DELETION, subject, Actor.OTHER_CONTROLLER, on, f"namespace {name} is being deleted, then it is made anew"
+        )
+    evidence = f"namespace {name} is there already and was not made for this cluster: delete it, or give the cluster another name"
+    return Wait(Code.CONTENT, subject, Actor.USER, on, evidence)
+
+
+def _cluster_of(obj: Obj) -> Iterable[Key]:
+    return (Key("", namespace_of(obj)),)
+
+
+def _matters(new: Obj | None, old: Obj | None) -> bool:
+    """Health is written often, and changes nothing of this."""
+    if new is None or old is None:
+        return True
+    return _read(new) != _read(old)
+
+
+def _read(cluster: Obj) -> tuple[Any, ...]:
+    said = condition_of(cluster, NAMESPACE_CREATED)
+    return cluster.get("spec"), annotations_of(cluster), is_being_deleted(cluster), said
+
+
+def _came_or_went(new: Obj | None, old: Obj | None) -> bool:
+    return new is None or old is None

@@ -1,0 +1,35 @@
+"""How controllers reach the clusters behind the tunnels, without knowing the tunnel. The gateway fulfils it.
+
+A cluster is named as its management Cluster (`c-m-abcdefgh`). `local` is always connected, and its client is the management
+API's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from remuda.client.interface import Client
+
+
+class Downstream(Protocol):
+    """One cluster that can be reached at this moment."""
+
+    @property
+    def client(self) -> Client:
+        """As the cluster agent's service account, which is an administrator there. Read it anew for each piece of work."""
+        ...
+
+
+class Downstreams(Protocol):
+    """All clusters that can be reached."""
+
+    def get(self, cluster: str) -> Downstream | None:
+        """None for a cluster that is unknown, or whose agent is not connected."""
+        ...
+
+    def is_connected(self, cluster: str) -> bool: ...
+
+    def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
+        """`handler` gets the name of each cluster that connects, reconnects or is lost. Returns what ends that."""
+        ...

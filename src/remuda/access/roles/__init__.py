@@ -1,0 +1,11 @@
+"""Roles: who may do what on this server, and inside each cluster.
+
+`role_rules`, `binding_subjects`, `builtin_roles` and the `*_desired` modules decide (pure); `globalroles`, `cluster_access`,
+`downstream_access`, `cluster_memberships` and `user_bindings` are the controllers; `rbac_writer` writes what they decided;
+`admission` says what may be written at all, by what `holdings` finds that a user holds. Read :mod:`.role_rules` first.
+"""
+
+from .globalrole_desired import new_user_roles
+from .holdings import InformerSource
+
+__all__ = ["InformerSource", "new_user_roles"]

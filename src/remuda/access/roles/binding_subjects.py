@@ -1,0 +1,51 @@
+"""Whom a GlobalRoleBinding or a ClusterRoleTemplateBinding is for, as RBAC names them. Pure.
+
+A user is known everywhere by the id of their User object, and by the names of their groups with the login provider; that is who
+a request is from on the management API, and who it is impersonated as in a downstream cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..users.user_objects import LOCAL_PRINCIPAL
+from .role_names import RBAC_GROUP
+
+Obj = dict[str, Any]
+
+USER_FIELDS = ("userName", "userPrincipalName")
+GROUP_FIELDS = ("groupName", "groupPrincipalName")
+# Nobody who is not known is ever given anything.
+NEVER = frozenset(("system:anonymous", "system:unauthenticated"))
+
+# The id of the user that a login provider knows by this name; "" when there is none (yet).
+UserOf = Callable[[str], str]
+
+
+def nobody(principal: str) -> str:
+    return ""
+
+
+def user_id(binding: Obj, user_of: UserOf = nobody) -> str:
+    """The user's id, "" for a binding of a group or of somebody who has never logged in."""
+    if name := binding.get("userName"):
+        return str(name)
+    principal = str(binding.get("userPrincipalName") or "")
+    return local_user(principal) or (user_of(principal) if principal else "")
+
+
+def local_user(principal: str) -> str:
+    return principal.removeprefix(LOCAL_PRINCIPAL) if principal.startswith(LOCAL_PRINCIPAL) else ""
+
+
+def group_name(binding: Obj) -> str:
+    return str(binding.get("groupPrincipalName") or binding.get("groupName") or "")
+
+
+def subject_of(binding: Obj, user_of: UserOf = nobody) -> Obj | None:
+    """The subject of an RBAC binding; None while nobody is known who it could be."""
+    kind, name = ("Group", group_name(binding)) if group_name(binding) else ("User", user_id(binding, user_of))
+    if not name or name in NEVER:
+        return None
+    return {"apiGroup": RBAC_GROUP, "kind": kind, "name": name}

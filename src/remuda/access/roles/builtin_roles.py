@@ -1,0 +1,162 @@
+"""The roles that come with the server: who may do what on it, and in a cluster.
+
+Names are Rancher's where Rancher has the role; `read-only` and `cluster-readonly` are ours. :mod:`.builtin_roles_controller`
+puts back what was removed or edited, but for the fields in `YOURS`, which are there to be chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from remuda.api.management_cattle_io import API_VERSION
+from remuda.kube.objects import name_of
+
+from .role_rules import EVERYTHING
+
+Obj = dict[str, Any]
+
+CLUSTER_OWNER: Final = "cluster-owner"
+READ: Final = ["get", "list", "watch"]
+# Fields of built-in roles that people may change, by kind.
+YOURS: Final[Mapping[str, tuple[str, ...]]] = {
+    "GlobalRole": ("newUserDefault",),
+    "RoleTemplate": ("clusterCreatorDefault", "projectCreatorDefault", "locked"),
+}
+
+_MANAGEMENT, _PROVISIONING = "management.cattle.io", "provisioning.cattle.io"
+_CAPI, _RKE = "cluster.x-k8s.io", "rke.cattle.io"
+_MACHINES, _CONFIGS = "rke-machine.cattle.io", "rke-machine-config.cattle.io"
+_DRIVERS = ("nodedrivers", "dynamicschemas")
+
+
+def _rule(verbs: list[str], group: str, *resources: str) -> Obj:
+    return {"verbs": verbs, "apiGroups": [group], "resources": list(resources)}
+
+
+def _everything() -> list[Obj]:
+    return [dict(rule) for rule in EVERYTHING]
+
+
+def _global_role(name: str, display: str, rules: list[Obj], **more: Any) -> Obj:
+    made = {"apiVersion": API_VERSION, "kind": "GlobalRole", "metadata": {"name": name}}
+    return {**made, "displayName": display, "builtin": True, "rules": rules, **more}
+
+
+def _template(name: str, display: str, rules: list[Obj], **more: Any) -> Obj:
+    made = {"apiVersion": API_VERSION, "kind": "RoleTemplate", "metadata": {"name": name}}
+    return {**made, "displayName": display, "builtin": True, "context": "cluster", "rules": rules, **more}
+
+
+def _external(name: str, context: str) -> Obj:
+    made = {"apiVersion": API_VERSION, "kind": "RoleTemplate", "metadata": {"name": name}}
+    return {**made, "displayName": f"Kubernetes {name}", "builtin": True, "context": context, "external": True, "hidden": True}
+
+
+_BASE = [_rule(READ, _MANAGEMENT, "features", "settings")]
+_CREATING = [_rule(["create"], _MANAGEMENT, "clusters"), _rule(READ, _MANAGEMENT, *_DRIVERS)]
+# Only where clusters of everybody are; another workspace takes a role of its own. Of Secrets only cloud credentials can be made.
+_WORKSPACE = {
+    "fleet-default": [_rule(["create"], _PROVISIONING, "clusters"), _rule(["create"], _CONFIGS, "*")],
+    "cattle-global-data": [_rule(["create"], "", "secrets")],
+}
+
+GLOBAL_ROLES: Final = (
+    _global_role("admin", "Admin", _everything(), description="May do everything, in every cluster."),
+    _global_role(
+        "user",
+        "User",
+        [*_BASE, _rule(READ, _MANAGEMENT, "podsecurityadmissionconfigurationtemplates", "roletemplates"), *_CREATING],
+        namespacedRules=_WORKSPACE,
+        newUserDefault=True,
+        description="May make clusters and owns those; sees and uses what others gave a role for.",
+    ),
+    _global_role("user-base", "User-Base", _BASE, description="May log in, and use what others gave a role for."),
+    _global_role(
+        "clusters-create",
+        "Create Clusters",
+        _CREATING,
+        namespacedRules=_WORKSPACE,
+        description="May make clusters and owns those.",
+    ),
+    _global_role(
+        "read-only",
+        "Read-Only",
+        [
+            *_BASE,
+            _rule(
+                READ,
+                _MANAGEMENT,
+                "clusterroletemplatebindings",
+                "clusters",
+                "dynamicschemas",
+                "fleetworkspaces",
+                "globalrolebindings",
+                "globalroles",
+                "nodedrivers",
+                "nodes",
+                "podsecurityadmissionconfigurationtemplates",
+                "roletemplates",
+            ),
+            _rule(READ, _PROVISIONING, "clusters"),
+            _rule(READ, _CAPI, "*"),
+            _rule(READ, _RKE, "*"),
+            _rule(READ, _MACHINES, "*"),
+            _rule(READ, _CONFIGS, "*"),
+        ],
+        inheritedClusterRoles=["cluster-readonly"],
+        description="Sees everything but secrets, in every cluster.",
+    ),
+)
+
+ROLE_TEMPLATES: Final = (
+    _template(CLUSTER_OWNER, "Cluster Owner", _everything(), clusterCreatorDefault=True),
+    _template(
+        "cluster-member",
+        "Cluster Member",
+        [
+            _rule(READ, _MANAGEMENT, "clusterroletemplatebindings", "nodes"),
+            _rule(READ, "", "nodes", "persistentvolumes"),
+            _rule(READ, "storage.k8s.io", "storageclasses"),
+            _rule(READ, "apiregistration.k8s.io", "apiservices"),
+        ],
+    ),
+    _template(
+        "cluster-readonly",
+        "Cluster Read-Only",
+        [
+            _rule(READ, _MANAGEMENT, "clusterroletemplatebindings", "nodes"),
+            _rule(READ, "", "componentstatuses", "namespaces", "nodes", "persistentvolumes"),
+            _rule(READ, "apiextensions.k8s.io", "customresourcedefinitions"),
+            _rule(READ, "apiregistration.k8s.io", "apiservices"),
+            _rule(READ, "metrics.k8s.io", "nodes", "pods"),
+            _rule(READ, "networking.k8s.io", "ingressclasses"),
+            _rule(READ, "node.k8s.io", "runtimeclasses"),
+            _rule(READ, "scheduling.k8s.io", "priorityclasses"),
+            _rule(READ, "storage.k8s.io", "csidrivers", "csinodes", "storageclasses", "volumeattachments"),
+        ],
+        roleTemplateNames=["view"],
+    ),
+    _external("cluster-admin", "cluster"),
+    _external("admin", "project"),
+    _external("edit", "project"),
+    _external("view", "project"),
+)
+
+BUILTIN: Final[Mapping[tuple[str, str], Obj]] = {(each["kind"], name_of(each)): each for each in (*GLOBAL_ROLES, *ROLE_TEMPLATES)}
+
+
+def restored(existing: Obj | None, expected: Obj) -> Obj | None:
+    """What a built-in role should be made; None when it is that already. What people may choose stays as they chose it."""
+    if existing is None:
+        return expected
+    yours = YOURS[expected["kind"]]
+    wanted = {key: value for key, value in expected.items() if key != "metadata"}
+    wanted |= {field: existing[field] for field in yours if field in existing}
+    kept = {key: value for key, value in existing.items() if key in ("metadata", "status")}
+    bare = {key: value for key, value in existing.items() if key not in ("metadata", "status")}
+    return None if _said(bare) == _said(wanted) else {**wanted, **kept}
+
+
+def _said(obj: Obj) -> Obj:
+    return {key: value for key, value in obj.items() if value not in (None, False, "", [], {})}

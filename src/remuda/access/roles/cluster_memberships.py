@@ -1,0 +1,175 @@
+"""The ClusterRoleTemplateBindings that nobody has to write: the creator's, and those that a GlobalRole gives in every cluster.
+
+The creator's are made once (an annotation of the cluster says which); whoever removes one later means it. Those that come of a
+GlobalRoleBinding are kept for as long as it is there, in every cluster but the server's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.api.management_cattle_io import (
+    API_VERSION,
+    CLUSTER_ROLE_TEMPLATE_BINDINGS,
+    CLUSTERS,
+    GLOBAL_ROLE_BINDINGS,
+    GLOBAL_ROLES,
+    ROLE_TEMPLATES,
+)
+from remuda.client.idempotent import discard
+from remuda.client.interface import Client
+from remuda.kube.encoding import jsonio
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import Key, annotations_of, finalizers_of, is_being_deleted, labels_of, name_of, resource_version_of
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, spec_change
+
+from .builtin_roles import CLUSTER_OWNER
+from .role_caches import NAMESPACES, Views, came_or_went, name_key
+from .role_names import CREATOR, CREATOR_BINDINGS, GLOBAL_BINDING_OWNER, LOCAL, NO_CREATOR_RBAC, digest, label_value
+
+Obj = dict[str, Any]
+
+NAME = "cluster-memberships"
+_SUBJECT = ("userName", "userPrincipalName", "groupPrincipalName")
+_ABOUT = ("clusterName", "roleTemplateName", "groupName", *_SUBJECT)
+_INHERITED = "crtb-grb-"
+
+
+def _cluster_change(new: Obj | None, old: Obj | None) -> bool:
+    if new is None or old is None or is_being_deleted(new) != is_being_deleted(old):
+        return True
+    return any(annotations_of(new).get(each) != annotations_of(old).get(each) for each in (CREATOR, CREATOR_BINDINGS))
+
+
+def _inherited(obj: Obj) -> list[Key]:
+    """The cluster of a binding that we made, or that is called like one."""
+    ours = GLOBAL_BINDING_OWNER in labels_of(obj) or name_of(obj).startswith(_INHERITED)
+    return [Key("", obj["metadata"].get("namespace") or "")] if ours else []
+
+
+def _inherited_change(new: Obj | None, old: Obj | None) -> bool:
+    return spec_change(new, old) or is_being_deleted(new or {}) != is_being_deleted(old or {})
+
+
+def creators_templates(cluster: Obj, templates: list[Obj]) -> list[str] | None:
+    """The templates that the cluster's creator still has to be given; None when there is nothing to do or to note."""
+    marks = annotations_of(cluster)
+    if not marks.get(CREATOR) or marks.get(NO_CREATOR_RBAC) == "true" or marks.get(CREATOR_BINDINGS):
+        return None
+    return sorted(name_of(each) for each in templates if each.get("clusterCreatorDefault") and not each.get("locked"))
+
+
+def binding_object(cluster: str, name: str, template: str, subject: Obj, labels: dict[str, str] | None = None) -> Obj:
+    metadata: Obj = {"name": name, "namespace": cluster}
+    if labels:
+        metadata["labels"] = labels
+    made = {"apiVersion": API_VERSION, "kind": "ClusterRoleTemplateBinding", "metadata": metadata}
+    return {**made, "clusterName": cluster, "roleTemplateName": template, **subject}
+
+
+def inherited_bindings(cluster: str, inheriting: list[tuple[Obj, Obj]]) -> dict[str, Obj]:
+    """By name: what the GlobalRoleBindings (each with its role) give in this cluster."""
+    found: dict[str, Obj] = {}
+    for binding, role in inheriting:
+        subject = {field: binding[field] for field in _SUBJECT if binding.get(field)}
+        for template in role["inheritedClusterRoles"]:
+            name = f"{_INHERITED}{digest(name_of(binding), template, *(f'{key}={value}' for key, value in subject.items()))}"
+            labels = {GLOBAL_BINDING_OWNER: label_value(name_of(binding))}
+            found[name] = binding_object(cluster, name, template, subject, labels)
+    return found
+
+
+class Memberships:
+    def __init__(self, manager: Manager, views: Views) -> None:
+        self._client: Client = manager.client
+        self._fresh = manager.freshness
+        self._views = views
+        self.controller = Controller(
+            NAME,
+            CLUSTERS,
+            when=_cluster_change,
+            watches=(
+                Watch(CLUSTER_ROLE_TEMPLATE_BINDINGS, _inherited, when=_inherited_change),
+                Watch(GLOBAL_ROLE_BINDINGS, self._everywhere, when=spec_change),
+                Watch(GLOBAL_ROLES, self._of_role, when=spec_change),
+                Watch(ROLE_TEMPLATES, self._of_template),
+                Watch(NAMESPACES, name_key, when=came_or_went),
+            ),
+            concurrency=8,
+        )
+
+    def _everywhere(self, binding: Obj) -> list[Key]:
+        role = self._views.global_roles.get("", binding.get("globalRoleName") or "")
+        # A role that is gone may have given something; that is rare.
+        return self._all() if role is None or role.get("inheritedClusterRoles") else []
+
+    def _of_role(self, role: Obj) -> list[Key]:
+        return self._all() if role.get("inheritedClusterRoles") else []
+
+    def _of_template(self, template: Obj) -> list[Key]:
+        """With the first template come the bindings of whoever made clusters before."""
+        return self._all() if name_of(template) == CLUSTER_OWNER else []
+
+    def _all(self) -> list[Key]:
+        return list(self._views.clusters.keys())
+
+    async def reconcile(self, key: Key) -> Result:
+        await self._fresh.caught_up((NAME, key))
+        cluster = self._views.clusters.get(*key)
+        if cluster is None or is_being_deleted(cluster) or key.name == LOCAL:
+            self._fresh.forget((NAME, key))
+            return DONE
+        namespace = self._views.namespaces.get("", key.name)
+        if namespace is None or is_being_deleted(namespace):
+            return DONE
+        await self._inherit(key.name)
+        await self._give_to_creator(cluster)
+        return DONE
+
+    async def _inherit(self, cluster: str) -> None:
+        bindings = self._views.bindings
+        wanted = inherited_bindings(cluster, self._views.inheriting())
+        for each in bindings.indexed("namespace", cluster):
+            if GLOBAL_BINDING_OWNER in labels_of(each) and name_of(each) not in wanted:
+                await discard(self._client, CLUSTER_ROLE_TEMPLATE_BINDINGS, *reversed(Key.of(each)))
+        for name, binding in wanted.items():
+            found = bindings.get(cluster, name)
+            if found is None:
+                await self._create(binding)
+            elif is_being_deleted(found):
+                await self._let_go(found)
+            elif any((found.get(field) or "") != (binding.get(field) or "") for field in _ABOUT):
+                # A cluster's owner may write bindings there, but must not keep others' away by taking their names.
+                await discard(self._client, CLUSTER_ROLE_TEMPLATE_BINDINGS, *reversed(Key.of(found)))
+
+    async def _give_to_creator(self, cluster: Obj) -> None:
+        templates = creators_templates(cluster, list(self._views.templates.objects()))
+        if templates is None or self._views.template(CLUSTER_OWNER) is None:
+            # There is none yet: the server has just been started for the first time.
+            return
+        name, creator = name_of(cluster), annotations_of(cluster)[CREATOR]
+        for template in templates:
+            await self._create(binding_object(name, f"creator-{template}", template, {"userName": creator}))
+        noted = jsonio.dumps({"created": templates, "required": templates}).decode()
+        patched = await self._client.patch(CLUSTERS, name, {"metadata": {"annotations": {CREATOR_BINDINGS: noted}}})
+        self._fresh.wrote((NAME, Key("", name)), self._views.clusters, patched)
+
+    async def _create(self, binding: Obj) -> None:
+        try:
+            cluster = binding["metadata"]["namespace"]
+            made = await self._client.create(CLUSTER_ROLE_TEMPLATE_BINDINGS, binding, cluster)
+            self._fresh.wrote((NAME, Key("", cluster)), self._views.bindings, made)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+
+    async def _let_go(self, binding: Obj) -> None:
+        """Nobody is waited for: a finalizer on it only keeps the next one from being made."""
+        if finalizers_of(binding):
+            namespace, name = Key.of(binding)
+            patch = {"metadata": {"resourceVersion": resource_version_of(binding), "finalizers": None}}
+            try:
+                await self._client.patch(CLUSTER_ROLE_TEMPLATE_BINDINGS, name, patch, namespace)
+            except ApiError as error:
+                if not error.is_not_found:
+                    raise

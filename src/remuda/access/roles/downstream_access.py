@@ -1,0 +1,122 @@
+"""Who may do what inside each downstream cluster: keeps what :mod:`.downstream_access_desired` says there, whenever it can be
+reached.
+
+Keyed by the management Cluster. What is there is compared as a whole with what should be, so a binding that was removed while a
+cluster was away goes when it comes back, and nothing has to be kept waiting for that. What somebody removes or edits in the
+cluster comes back with the next look, after some minutes at the latest.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, CLUSTERS, GLOBAL_ROLE_BINDINGS, ROLE_TEMPLATES, USERS
+from remuda.client.interface import Client
+from remuda.kube.objects import Key, is_being_deleted, name_of
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, spec_change
+
+from ..downstreams import Downstreams
+from .builtin_roles import ROLE_TEMPLATES as BUILTIN_TEMPLATES
+from .cluster_access import comes_or_goes
+from .downstream_access_desired import Given, Snapshot, Template, desired, may_write
+from .globalroles import principals_change
+from .rbac_writer import Id, bring_about, by_id
+from .role_caches import Views, namespace_key
+from .role_names import ADMIN, CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, DOWNSTREAM, LOCAL
+from .role_status import COMPLETE, ERROR, condition, generation, say
+
+Obj = dict[str, Any]
+
+NAME = "downstream-access"
+_BUILTIN = frozenset(name_of(each) for each in BUILTIN_TEMPLATES if not each.get("external"))
+_OURS = f"{DOWNSTREAM}=true"
+
+
+async def found_downstream(client: Client) -> dict[Id, Obj]:
+    """Every role and binding of ours in a cluster."""
+    roles = await client.list(CLUSTER_ROLES, labels=_OURS)
+    bindings = await client.list(CLUSTER_ROLE_BINDINGS, labels=_OURS)
+    return by_id("ClusterRole", roles["items"]) | by_id("ClusterRoleBinding", bindings["items"])
+
+
+async def remove_downstream(client: Client) -> None:
+    """For a cluster that is given up: nobody keeps what they had through us."""
+    await bring_about(client, [], await found_downstream(client))
+
+
+class DownstreamAccess:
+    def __init__(self, manager: Manager, views: Views, downstreams: Downstreams) -> None:
+        self._client, self._clock = manager.client, manager.clock
+        self._manager = manager
+        self._views = views
+        self._downstreams = downstreams
+        self.controller = Controller(
+            NAME,
+            CLUSTERS,
+            when=comes_or_goes,
+            watches=(
+                Watch(CLUSTER_ROLE_TEMPLATE_BINDINGS, namespace_key, when=spec_change),
+                Watch(ROLE_TEMPLATES, views.clusters_of_template, when=spec_change),
+                Watch(GLOBAL_ROLE_BINDINGS, self._of_admin, when=spec_change),
+                Watch(USERS, views.clusters_of_user, when=principals_change),
+            ),
+            concurrency=16,
+            resync=300.0,
+        )
+        downstreams.on_change(self._changed)
+
+    def _changed(self, cluster: str) -> None:
+        working = self._manager.working(NAME)
+        if working is not None and self._downstreams.is_connected(cluster):
+            working.queue.add(Key("", cluster))
+
+    def _of_admin(self, binding: Obj) -> list[Key]:
+        return list(self._views.clusters.keys()) if binding.get("globalRoleName") == ADMIN else []
+
+    async def reconcile(self, key: Key) -> Result:
+        cluster = self._views.clusters.get(*key)
+        # Who removes a cluster takes what is ours with it; putting it back would be in their way.
+        if cluster is None or is_being_deleted(cluster):
+            return DONE
+        downstream = self._downstreams.get(key.name)
+        if downstream is None:
+            subject = Ref(CLUSTERS.group, "Cluster", "", key.name)
+            return Result(waits=(Wait(Code.CONNECTION, subject, Actor.REMUDA, evidence="its agent is not connected"),))
+        client = downstream.client
+        problems = await bring_about(
+            client,
+            desired(self._snapshot(key.name)),
+            await found_downstream(client),
+            may_write=lambda existing, wanted: may_write(existing, wanted, _BUILTIN),
+        )
+        for binding in self._views.bindings_of(key.name):
+            status = {
+                "remoteConditions": [condition("ClusterRolesReconciled", problems)],
+                "observedGenerationRemote": generation(binding),
+                "summaryRemote": ERROR if problems else COMPLETE,
+            }
+            await say(self._client, self._clock, CLUSTER_ROLE_TEMPLATE_BINDINGS, binding, status)
+        return DONE
+
+    def _snapshot(self, cluster: str) -> Snapshot:
+        views = self._views
+        given = []
+        for binding in views.bindings_of(cluster):
+            subject, included = views.subject_of(binding), views.included(binding.get("roleTemplateName") or "")
+            if subject is not None and included:
+                given.append(Given(Key.of(binding), subject, [self._template(each) for each in included]))
+        return Snapshot(cluster, given, {} if cluster == LOCAL else self._admins())
+
+    def _template(self, template: Obj) -> Template:
+        return Template(
+            name_of(template), template.get("rules") or (), bool(template.get("external")), bool(template.get("builtin"))
+        )
+
+    def _admins(self) -> dict[str, Obj]:
+        found = {}
+        for binding in self._views.global_bindings.indexed("role", ADMIN):
+            subject = self._views.subject_of(binding)
+            if subject is not None and not is_being_deleted(binding):
+                found[name_of(binding)] = subject
+        return found

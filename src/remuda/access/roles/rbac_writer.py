@@ -1,0 +1,122 @@
+"""Bring RBAC objects to what they should be: what is too much goes first, then what is missing or differs is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from remuda.client.idempotent import discard
+from remuda.client.interface import Client
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import annotations_of, labels_of, name_of, namespace_of, owner_references_of
+
+from .role_names import RBAC_KINDS
+
+Obj = dict[str, Any]
+# Whether an object that is there, and was not known to be ours, may be made the wanted one: (existing, wanted).
+MayWrite = Callable[[Obj, Obj], bool]
+# Told what the server made of a write: the kind, and the object.
+Wrote = Callable[[str, Obj], None]
+
+FIELD_MANAGER = "remuda-roles"
+
+
+class Id(NamedTuple):
+    kind: str
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, obj: Obj) -> Id:
+        return cls(obj["kind"], namespace_of(obj), name_of(obj))
+
+
+def by_id(kind: str, objects: Iterable[Obj]) -> dict[Id, Obj]:
+    """Objects of a list or a cache, which need not say what they are."""
+    return {Id(kind, namespace_of(obj), name_of(obj)): obj for obj in objects}
+
+
+def anything(existing: Obj, wanted: Obj) -> bool:
+    return True
+
+
+def unnoted(kind: str, obj: Obj) -> None:
+    pass
+
+
+async def bring_about(
+    client: Client,
+    wanted: Iterable[Obj],
+    existing: Mapping[Id, Obj],
+    *,
+    may_write: MayWrite = anything,
+    wrote: Wrote = unnoted,
+) -> list[str]:
+    """What could not be written because of where it should be, in words; other trouble is raised."""
+    desired = {Id.of(obj): obj for obj in wanted}
+    for id_ in existing:
+        if id_ not in desired:
+            await discard(client, RBAC_KINDS[id_.kind], id_.name, id_.namespace)
+    problems = [await _put(client, id_, obj, existing.get(id_), may_write, wrote) for id_, obj in desired.items()]
+    return [problem for problem in problems if problem]
+
+
+async def _put(client: Client, id_: Id, wanted: Obj, known: Obj | None, may_write: MayWrite, wrote: Wrote) -> str:
+    if known is not None and not difference(known, wanted):
+        return ""
+    found = known if known is not None else await _create(client, id_, wanted, wrote)
+    if isinstance(found, str):
+        return found
+    if not may_write(found, wanted):
+        return f"{id_.kind} {id_.name} is there already, and is not Remuda's"
+    if found.get("roleRef") != wanted.get("roleRef"):
+        # It can't be changed.
+        await discard(client, RBAC_KINDS[id_.kind], id_.name, id_.namespace)
+        made = await _create(client, id_, wanted, wrote)
+        return made if isinstance(made, str) else f"{id_.kind} {id_.name} came back while it was replaced"
+    if patch := difference(found, wanted):
+        resource = RBAC_KINDS[id_.kind]
+        wrote(id_.kind, await client.patch(resource, id_.name, patch, id_.namespace, field_manager=FIELD_MANAGER))
+    return ""
+
+
+async def _create(client: Client, id_: Id, wanted: Obj, wrote: Wrote) -> Obj | str:
+    """ "" when it is made, what is in its place, or why it can't be made there."""
+    resource = RBAC_KINDS[id_.kind]
+    try:
+        wrote(id_.kind, await client.create(resource, wanted, id_.namespace, field_manager=FIELD_MANAGER))
+        return ""
+    except ApiError as error:
+        if id_.namespace and (error.is_not_found or error.code == 403):
+            return f"namespace {id_.namespace} is not there" if error.is_not_found else error.message
+        if error.reason != "AlreadyExists":
+            raise
+    return await client.get(resource, id_.name, id_.namespace)
+
+
+def difference(existing: Obj, wanted: Obj) -> Obj:
+    """A merge patch that makes it so; empty when it is. Labels, annotations and owners of others stay."""
+    patch: Obj = {}
+    if "roleRef" in wanted and existing.get("roleRef") != wanted["roleRef"]:
+        patch["roleRef"] = wanted["roleRef"]
+    if "rules" in wanted and _normal(existing.get("rules")) != _normal(wanted["rules"]):
+        patch["rules"] = wanted["rules"]
+    if "subjects" in wanted and _normal(existing.get("subjects")) != _normal(wanted["subjects"]):
+        patch["subjects"] = wanted["subjects"]
+    metadata: Obj = {}
+    for field, of in (("labels", labels_of), ("annotations", annotations_of)):
+        present = of(existing)
+        if missing := {key: value for key, value in of(wanted).items() if present.get(key) != value}:
+            metadata[field] = missing
+    owners = owner_references_of(existing)
+    if absent := [owner for owner in owner_references_of(wanted) if owner not in owners]:
+        uids = {owner["uid"] for owner in absent}
+        metadata["ownerReferences"] = [*(owner for owner in owners if owner.get("uid") not in uids), *absent]
+    if metadata:
+        patch["metadata"] = metadata
+    return patch
+
+
+def _normal(entries: Any) -> list[Obj]:
+    """Absent and empty are one."""
+    return [{key: value for key, value in entry.items() if value not in (None, "", [])} for entry in entries or ()]

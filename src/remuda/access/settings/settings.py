@@ -1,0 +1,239 @@
+"""Settings: every name with its default and its rule, and what is in force.
+
+A setting's value is looked for in the `management.cattle.io/v3` Setting of its name, then in the environment (`REMUDA_` or
+Rancher's `CATTLE_`, upper case, `_` for `-`), then it is the default. Empty means not said. What breaks its rule is passed over
+and told (`problem`), so that one bad variable does not keep the server from starting; a bad Setting is refused when it is
+written (`problem_of`). Pure: objects and environment come in, values go out. :mod:`.features` does the same for Features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from remuda import __version__
+from remuda.kube.network.outbound import Policy
+
+from . import validation
+from .validation import Check
+
+Obj = Mapping[str, Any]
+
+PREFIXES = ("REMUDA_", "CATTLE_")
+# Where an effective value was found.
+STORED, ENVIRONMENT, DEFAULT = "db", "env", "default"
+LONGEST = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A setting that we know; `check` is asked of every value but the empty one."""
+
+    name: str
+    default: str = ""
+    check: Check = validation.anything
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables that set it, the first that is not empty counts."""
+        ending = self.name.upper().replace("-", "_")
+        return tuple(prefix + ending for prefix in PREFIXES)
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """What is in force, where it comes from, and a sentence for each place whose value could not be used."""
+
+    name: str
+    value: str
+    source: str
+    default: str
+    problems: tuple[str, ...] = ()
+
+
+class SettingError(ValueError):
+    """A setting that nobody knows, or a value that its rule refuses; the text names the setting."""
+
+
+# Our own agent's image, which `make images` makes and every server serves.
+AGENT_REPOSITORY = "remuda/cluster-agent"
+# What Jobs of machine pools run in pods: likewise.
+MACHINE_REPOSITORY = "remuda/machine"
+
+_AFFINITY = (
+    '{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":'
+    '[{"key":"beta.kubernetes.io/os","operator":"NotIn","values":["windows"]}]}]},'
+    '"preferredDuringSchedulingIgnoredDuringExecution":['
+    '{"preference":{"matchExpressions":[{"key":"node-role.kubernetes.io/controlplane","operator":"In","values":["true"]}]},"weight":100},'
+    '{"preference":{"matchExpressions":[{"key":"node-role.kubernetes.io/control-plane","operator":"In","values":["true"]}]},"weight":100},'
+    '{"preference":{"matchExpressions":[{"key":"node-role.kubernetes.io/master","operator":"In","values":["true"]}]},"weight":100},'
+    '{"preference":{"matchExpressions":[{"key":"cattle.io/cluster-agent","operator":"In","values":["true"]}]},"weight":1}]}}'
+)
+# Nobody is asked unless somebody says whom: what comes with the program is enough to begin with.
+_METADATA = '{"refresh-interval-minutes":"1440","url":""}'
+_SYSTEM_AGENT = "https://github.com/rancher/system-agent/releases/download/v0.15.0/install.sh"
+_WINS_AGENT = "https://github.com/rancher/wins/releases/latest/download/install.ps1"
+
+OUTBOUND = "outbound-policy"
+_CRT_TTL, _CRT_GRACE = "crt-default-ttl-minutes", "crt-default-grace-period-minutes"
+_SHORT_TTL, _LONG_TTL = "system-agent-installer-token-short-ttl", "system-agent-installer-token-long-ttl"
+
+SETTINGS: Mapping[str, Known] = {
+    known.name: known
+    for known in (
+        Known("server-url", "", validation.https_origin),
+        Known("internal-server-url", "", validation.https_origin),
+        Known("cacerts", "", validation.certificates),
+        Known("internal-cacerts", "", validation.certificates),
+        Known("agent-image", f"{AGENT_REPOSITORY}:{__version__}", validation.image),
+        Known("agent-tls-mode", "strict", validation.one_of("strict", "system-store")),
+        Known("system-agent-version", "", validation.version),
+        Known("system-agent-install-script", _SYSTEM_AGENT, validation.web_address),
+        Known("wins-agent-install-script", _WINS_AGENT, validation.web_address),
+        Known("system-agent-installer-image", "rancher/system-agent-installer-", validation.image_prefix),
+        Known("system-agent-upgrade-image", "rancher/system-agent:v0.15.0-suc", validation.image),
+        Known("wins-agent-upgrade-image", "", validation.image),
+        Known("system-upgrade-controller-chart-version", "", validation.version),
+        Known("system-agent-installer-token-ttl-enabled", "true", validation.boolean),
+        Known(_SHORT_TTL, "30s", validation.duration),
+        Known(_LONG_TTL, "30m", validation.duration),
+        Known(_CRT_TTL, "43200", validation.whole_number(30)),
+        Known(_CRT_GRACE, "180", validation.whole_number(10)),
+        Known("auth-user-session-ttl-minutes", "960", validation.whole_number(1)),
+        Known("auth-user-session-idle-ttl-minutes", "960", validation.whole_number(1)),
+        Known("auth-token-max-ttl-minutes", "129600", validation.whole_number(0)),
+        Known("kubeconfig-default-token-ttl-minutes", "43200", validation.whole_number(0)),
+        Known("kubeconfig-generate-token", "true", validation.boolean),
+        Known("password-min-length", "12", validation.whole_number(2, 256)),
+        Known("machine-provision-image", f"{MACHINE_REPOSITORY}:{__version__}", validation.image),
+        Known("delete-machine-on-failure-after", "0s", validation.duration),
+        Known("whitelist-envvars", "HTTP_PROXY,HTTPS_PROXY,NO_PROXY", validation.variables),
+        Known("fleet-default-workspace-name", "fleet-default", validation.label),
+        Known("system-default-registry", "", validation.registry),
+        Known("system-default-registry-pull-secrets", "", validation.names),
+        Known("rke-metadata-config", _METADATA, validation.metadata_source),
+        Known("rke2-default-version", "", validation.version),
+        Known("k3s-default-version", "", validation.version),
+        Known("rke2-provisioning-prime-default", "", validation.boolean),
+        Known("system-agent-upgrader-install-concurrency", "5", validation.whole_number(1, 10_000)),
+        Known("k3s-based-upgrader-uninstall-concurrency", "5", validation.whole_number(1, 10_000)),
+        Known("cluster-autoscaler-chart-repository", "", validation.web_address),
+        Known("cluster-autoscaler-image", "", validation.image),
+        Known("imported-cluster-day2-ops-enabled", "true", validation.boolean),
+        Known("cluster-agent-default-affinity", _AFFINITY, validation.json_object),
+        Known(OUTBOUND, "", validation.outbound_policy),
+    )
+}
+
+
+def registry_at(server: str) -> str:
+    """The registry that a server is, as the name of an image begins with it."""
+    host = urlsplit(server).netloc.lower()
+    # A word without a dot or a port would be read as a part of the name.
+    return host if not host or set(host) & set(".:") or host == "localhost" else f"{host}:443"
+
+
+def problem_of(name: str, value: str) -> str:
+    """Why `value` can't be the setting's, as a sentence that names it; "" when it can."""
+    known = SETTINGS.get(name)
+    if known is None:
+        return f"there is no setting {_shown(name)}"
+    return _problem(known, value, name)
+
+
+def _problem(known: Known, value: str, called: str) -> str:
+    if not value:
+        return ""
+    if len(value) > LONGEST or "\0" in value:
+        return f"{called} must be text without NUL of at most {LONGEST} characters"
+    found = known.check(value)
+    return f"{called} {found}" if found else ""
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= 80 else f"{name[:80]}…")
+
+
+class Settings:
+    """The settings in force, for a set of Setting objects and an environment at one moment."""
+
+    __slots__ = ("_environment", "_stored")
+
+    def __init__(self, stored: Iterable[Obj] = (), environment: Mapping[str, str] | None = None) -> None:
+        self._stored = {str(_metadata(found).get("name", "")): found for found in stored}
+        self._environment = environment or {}
+
+    def effective(self, name: str) -> Effective:
+        known = SETTINGS.get(name)
+        if known is None:
+            raise SettingError(f"there is no setting {_shown(name)}")
+        problems: list[str] = []
+        for source, called, value in self._said(known):
+            problem = _problem(known, value, called)
+            if not problem:
+                return Effective(name, value, source, known.default, tuple(problems))
+            problems.append(problem)
+        return Effective(name, known.default, DEFAULT, known.default, tuple(problems))
+
+    def _said(self, known: Known) -> Iterable[tuple[str, str, str]]:
+        """What was said, the strongest first: source, what to call it, text."""
+        value = self._stored.get(known.name, {}).get("value")
+        if isinstance(value, str) and value:
+            yield STORED, known.name, value
+        for variable in known.variables:
+            if said := self._environment.get(variable):
+                yield ENVIRONMENT, f"{known.name} (from {variable})", said
+
+    def text(self, name: str) -> str:
+        return self.effective(name).value
+
+    def number(self, name: str) -> int:
+        return int(self.text(name))
+
+    def flag(self, name: str) -> bool:
+        return self.text(name) == "true"
+
+    def seconds(self, name: str) -> float:
+        return validation.seconds(self.text(name))
+
+    def outbound(self) -> Policy:
+        """Which addresses the server connects to for tenants."""
+        return Policy.of(self.text(OUTBOUND))
+
+    def administrators_outbound(self) -> Policy:
+        """Which addresses it connects to where only administrators say them."""
+        return Policy.for_administrators(self.text(OUTBOUND))
+
+    def everything(self) -> list[Effective]:
+        return [self.effective(name) for name in SETTINGS]
+
+    def problems(self) -> list[str]:
+        """What a person should be told: values that were passed over, and values that do not fit each other."""
+        found = [problem for effective in self.everything() for problem in effective.problems]
+        if self.number(_CRT_GRACE) >= self.number(_CRT_TTL):
+            found.append(f"{_CRT_GRACE} must be less than {_CRT_TTL}, which is {self.number(_CRT_TTL)}")
+        if self.seconds(_SHORT_TTL) > self.seconds(_LONG_TTL):
+            found.append(f"{_SHORT_TTL} must not be longer than {_LONG_TTL}, which is {self.text(_LONG_TTL)}")
+        return found
+
+
+def _metadata(found: Obj) -> Mapping[str, Any]:
+    metadata = found.get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}
+
+
+def setting_object(effective: Effective, stored: Obj | None = None) -> dict[str, Any]:
+    """The Setting to be shown or stored: what was written stays, default and source say the rest."""
+    value = (stored or {}).get("value")
+    said = value if isinstance(value, str) else ""
+    return {
+        "apiVersion": "management.cattle.io/v3",
+        "kind": "Setting",
+        "metadata": dict(_metadata(stored)) if stored else {"name": effective.name},
+        "value": said if effective.source != ENVIRONMENT else effective.value,
+        "default": effective.default,
+        "customized": effective.value != effective.default,
+        "source": effective.source,
+    }

@@ -1,0 +1,157 @@
+"""What may be written of users and tokens through the Kubernetes API, by those whom RBAC lets write them at all.
+
+Either kind says who a person is, so writing it is being that person. Of a user who holds what the writer does not hold, and whom
+the writer may not impersonate, the writer changes nothing but the words for people; this is also asked of a user that is made,
+for bindings may be there before their user is. Besides:
+
+- Token: one for another user, or for groups, is made only with the right to impersonate these. Whose it is and by what it is
+  known can't be changed, and it can be made to last longer or to open more only with the right to impersonate its user.
+- User: a login name is one visible word that no other user has. A password is kept in no User. Who a user is with a login
+  provider is said only by a writer who may do everything, since roles are given to that.
+
+A writer who may do everything, the server's own controllers among them, may do all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from remuda.api.management_cattle_io import GROUP, USERS, VERSION
+from remuda.kube.admission_attributes import CREATE, DELETE, Attributes
+from remuda.kube.authorization.actions import Action
+from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.authorization.users import MASTERS, User
+from remuda.kube.errors import FieldError, duplicate, forbidden_field, invalid_value, required
+from remuda.kube.object_reader import ObjectSource
+from remuda.kube.objects import metadata, name_of
+from remuda.runtime.admitted_types import AdmittedType
+
+from ..roles.holdings import Holdings
+from .user_objects import local_principal, name_problem
+
+Obj = dict[str, Any]
+
+_IMMUTABLE = "field is immutable"
+# Of a token, what never changes, and what makes it last longer or open more.
+_WHOSE = ("userId", "token", "authProvider", "userPrincipal", "groupPrincipals", "isDerived")
+_HOW_FAR = ("ttl", "expiresAt", "expired", "clusterName")
+
+
+# Of a user, what everybody who may write users may change: it says nothing of who they are.
+_WORDS = ("displayName", "description")
+
+
+class IdentityRules:
+    def __init__(self, source: ObjectSource, rbac: Rbac) -> None:
+        self._source = source
+        self._authorizer = rbac
+        self._held = Holdings(source, rbac)
+
+    def admitted_types(self) -> tuple[AdmittedType, ...]:
+        return (
+            AdmittedType(GROUP, VERSION, "tokens", "Token", validate=self.token, validates_deletion=True),
+            AdmittedType(GROUP, VERSION, "users", "User", validate=self.user, validates_deletion=True),
+        )
+
+    # --- tokens -----------------------------------------------------------------------------------------------------------
+
+    def token(self, attributes: Attributes) -> Iterable[FieldError]:
+        token, old = attributes.obj or {}, attributes.old or {}
+        if attributes.operation == CREATE:
+            return self._new_token(attributes.user, token)
+        if self._may_everything(attributes.user):
+            return []
+        self._check_not_above(attributes, str(old.get("userId") or ""))
+        if attributes.operation == DELETE:
+            return []
+        errors = [forbidden_field(name, _IMMUTABLE) for name in _WHOSE if _differs(token, old, name)]
+        wider = [name for name in _HOW_FAR if _differs(token, old, name)]
+        if wider and not self._may_be(attributes.user, "users", str(old.get("userId") or "")):
+            errors += [forbidden_field(name, "only who may impersonate the token's user may change this") for name in wider]
+        return errors
+
+    def _new_token(self, user: User, token: Obj) -> list[FieldError]:
+        owner = str(token.get("userId") or "")
+        if not owner:
+            return [required("userId", "a token is somebody's")]
+        errors: list[FieldError] = []
+        if owner != user.name and not self._may_be(user, "users", owner):
+            errors.append(forbidden_field("userId", "only who may impersonate that user may make a token for them"))
+        for index, group in enumerate(token.get("groupPrincipals") or ()):
+            if not self._may_be(user, "groups", _principal(group)):
+                errors.append(forbidden_field(f"groupPrincipals[{index}]", "only who may impersonate that group may say this"))
+        return errors
+
+    def _may_be(self, user: User, kind: str, name: str) -> bool:
+        return self._allowed(Action(user, "impersonate", "", "v1", kind, name=name))
+
+    # --- users ------------------------------------------------------------------------------------------------------------
+
+    def user(self, attributes: Attributes) -> Iterable[FieldError]:
+        user, old = attributes.obj or {}, attributes.old or {}
+        if attributes.operation in (CREATE, DELETE) or _but_for_words(user) != _but_for_words(old):
+            self._check_not_above(attributes, attributes.name or name_of(user))
+        if attributes.operation == DELETE:
+            return []
+        errors = self._username_errors(user, old)
+        if user.get("password") and _differs(user, old, "password"):
+            errors.append(
+                forbidden_field("password", "passwords are kept in Secrets: set it by the action setpassword of /v3/users")
+            )
+        return [*errors, *self._principal_errors(attributes.user, user, old)]
+
+    def _username_errors(self, user: Obj, old: Obj) -> list[FieldError]:
+        name = user.get("username") or ""
+        if not name or name == old.get("username"):
+            return []
+        if problem := name_problem(name):
+            return [invalid_value("username", name, problem)]
+        others = self._source.list(GROUP, USERS.resource)
+        if any(other.get("username") == name and name_of(other) != name_of(user) for other in others):
+            return [duplicate("username", name)]
+        return []
+
+    def _principal_errors(self, who: User, user: Obj, old: Obj) -> list[FieldError]:
+        known = {local_principal(name_of(user)), *(old.get("principalIds") or ())}
+        added = [(index, found) for index, found in enumerate(user.get("principalIds") or ()) if found not in known]
+        if not added or self._may_everything(who):
+            return []
+        why = "only who may do everything may say who a user is with a login provider"
+        return [forbidden_field(f"principalIds[{index}]", why) for index, _ in added]
+
+    def _check_not_above(self, attributes: Attributes, name: str) -> None:
+        """Raises for a user who holds more than the writer."""
+        if not self._held.may_stand_for(attributes.user, name):
+            raise attributes.forbidden("the user may do more than you")
+
+    def _may_everything(self, user: User) -> bool:
+        # Who may act as whoever may do everything may do everything.
+        return self._allowed(Action(user, "*", "*", "*", "*")) or self._may_be(user, "groups", MASTERS)
+
+    def _allowed(self, action: Action) -> bool:
+        return MASTERS in action.user.groups or self._authorizer.authorize(action).allowed
+
+
+def _differs(new: Obj, old: Obj, name: str) -> bool:
+    """Empty is as good as absent."""
+    return (new.get(name) or None) != (old.get(name) or None)
+
+
+def _but_for_words(user: Obj) -> Obj:
+    """What of a User counts. Its metadata is part of that: an owner that is gone takes the user along."""
+    meta = {key: value for key, value in metadata(user).items() if key not in ("managedFields", "resourceVersion", "generation")}
+    rest = {key: value for key, value in user.items() if key not in ("metadata", *_WORDS) and value}
+    return {**rest, "enabled": user.get("enabled") is not False, "metadata": {key: value for key, value in meta.items() if value}}
+
+
+def _principal(found: object) -> str:
+    if not isinstance(found, dict):
+        return ""
+    metadata = found.get("metadata")
+    named = metadata.get("name") if isinstance(metadata, dict) else None
+    return str(named or found.get("name") or "")
+
+
+def admitted(source: ObjectSource, rbac: Rbac) -> tuple[AdmittedType, ...]:
+    return IdentityRules(source, rbac).admitted_types()

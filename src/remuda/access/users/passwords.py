@@ -1,0 +1,224 @@
+"""Passwords: what may be one, how it is kept, and how it is compared.
+
+Kept as scrypt with its numbers beside it (`$scrypt$ln=16,r=8,p=2$salt$hash`), so that they can grow: `verify` says when a hash is
+weaker than what we would write today, and whoever has just seen the password writes it anew. Somebody unknown is compared with a
+decoy at the same cost, so that the time of an answer does not tell who exists. One comparison takes 64 MiB and about half a
+second of a core: :class:`Hashing` does them in threads, a few at a time, and refuses when too many wait.
+:mod:`remuda.gateway.auth.login_throttle` comes before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeVar
+
+from remuda.kube.clock import Entropy
+
+_T = TypeVar("_T")
+
+SHORTEST = 12
+# scrypt does not mind, but nobody needs more, and a request's body is bounded anyway.
+LONGEST_BYTES = 1024
+BOOTSTRAP_VARIABLES = ("REMUDA_BOOTSTRAP_PASSWORD", "CATTLE_BOOTSTRAP_PASSWORD")
+_BOOTSTRAP_LENGTH = 24
+_SALT, _HASH = 16, 32
+# What stored numbers may be at most, so that a forged hash can't take the machine's memory or its time.
+_LARGEST_LOG_N, _LARGEST_R, _LARGEST_P = 18, 16, 8
+_STORED = re.compile(r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([A-Za-z0-9+/]{11,86})\$([A-Za-z0-9+/]{22,86})", re.ASCII)
+
+
+class PasswordError(ValueError):
+    """Text that can't be a password; says why, and never what it was."""
+
+
+class Busy(Exception):
+    """Too many comparisons wait already; the caller should come back."""
+
+
+class Cost(NamedTuple):
+    """scrypt's numbers: 2**log_n rounds; memory is 128 * 2**log_n * r bytes."""
+
+    log_n: int = 16
+    r: int = 8
+    p: int = 2
+
+
+class Verdict(NamedTuple):
+    """Whether the password was right, and whether its hash should be written anew."""
+
+    right: bool
+    rehash: bool = False
+
+
+WRONG = Verdict(False)
+STRONG = Cost()
+
+
+def check_new(password: str, user_name: str = "", shortest: int = SHORTEST) -> None:
+    """Raise PasswordError for what must not become a password."""
+    _prepared(password)
+    if len(password) < shortest:
+        raise PasswordError(f"the password must have at least {shortest} characters")
+    if user_name and password.casefold() == user_name.casefold():
+        raise PasswordError("the password must not be the user's name")
+    if len(set(password)) < 4:
+        raise PasswordError("the password must not be the same few characters over and over")
+
+
+def _prepared(password: str) -> bytes:
+    """The bytes that are hashed. Keyboards write the same sign in more than one way, hence NFC."""
+    if "\0" in password:
+        raise PasswordError("the password must not hold a NUL character")
+    if len(password) > LONGEST_BYTES:
+        raise PasswordError(f"the password must have at most {LONGEST_BYTES} bytes")
+    try:
+        data = unicodedata.normalize("NFC", password).encode()
+    except UnicodeEncodeError:
+        raise PasswordError("the password must be text that can be written in UTF-8") from None
+    if not data:
+        raise PasswordError("the password must not be empty")
+    if len(data) > LONGEST_BYTES:
+        raise PasswordError(f"the password must have at most {LONGEST_BYTES} bytes")
+    return data
+
+
+def hashed(password: str, entropy: Entropy, cost: Cost = STRONG) -> str:
+    """As it is kept. Slow on purpose: see :class:`Hashing`."""
+    salt = entropy.token_bytes(_SALT)
+    return _rendered(salt, _stretched(_prepared(password), salt, cost, _HASH), cost)
+
+
+def verify(password: str, stored: str, cost: Cost = STRONG) -> Verdict:
+    """Compare with what is kept; what can't be read is never right, and takes as long."""
+    try:
+        data = _prepared(password)
+    except PasswordError:
+        # No such password can have been set, but that must not be quicker to find out.
+        verify_nobody("x", cost)
+        return WRONG
+    parsed = _parsed(stored)
+    if parsed is None:
+        verify_nobody(password, cost)
+        return WRONG
+    used, salt, expected = parsed
+    if not hmac.compare_digest(_stretched(data, salt, used, len(expected)), expected):
+        return WRONG
+    return Verdict(True, _is_weaker(used, cost) or len(expected) < _HASH or len(salt) < _SALT)
+
+
+def verify_nobody(password: str, cost: Cost = STRONG) -> Verdict:
+    """As long as a comparison would take, for a user who does not exist."""
+    _stretched(password[:LONGEST_BYTES].encode(errors="replace"), b"\0" * _SALT, cost, _HASH)
+    return WRONG
+
+
+def _is_weaker(used: Cost, wanted: Cost) -> bool:
+    """Less memory, or less work in all."""
+    memory, least = used.r << used.log_n, wanted.r << wanted.log_n
+    return memory < least or memory * used.p < least * wanted.p
+
+
+def _parsed(stored: str) -> tuple[Cost, bytes, bytes] | None:
+    found = _STORED.fullmatch(stored)
+    if found is None:
+        return None
+    cost = Cost(int(found[1]), int(found[2]), int(found[3]))
+    if not (1 <= cost.log_n <= _LARGEST_LOG_N and 1 <= cost.r <= _LARGEST_R and 1 <= cost.p <= _LARGEST_P):
+        return None
+    try:
+        return cost, _bytes(found[4]), _bytes(found[5])
+    except binascii.Error:
+        return None
+
+
+def _rendered(salt: bytes, value: bytes, cost: Cost) -> str:
+    return f"$scrypt$ln={cost.log_n},r={cost.r},p={cost.p}${_text(salt)}${_text(value)}"
+
+
+def _stretched(data: bytes, salt: bytes, cost: Cost, length: int) -> bytes:
+    memory = 128 * cost.r * ((1 << cost.log_n) + cost.p + 2)
+    return hashlib.scrypt(data, salt=salt, n=1 << cost.log_n, r=cost.r, p=cost.p, maxmem=memory + (1 << 20), dklen=length)
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).rstrip(b"=").decode()
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+
+
+# --- the first password ---------------------------------------------------------------------------------------------------
+
+
+class Bootstrap(NamedTuple):
+    """The first password of `admin`. One that we made is shown once; one that was given is not shown at all."""
+
+    password: str
+    given: bool
+
+    def __repr__(self) -> str:
+        return f"Bootstrap(password=…, given={self.given})"
+
+
+def bootstrap_password(entropy: Entropy, environment: Mapping[str, str]) -> Bootstrap:
+    """The one that the environment gives (PasswordError if that can't be one), else a random one of 114 bits.
+
+    A given one may be short: it must be changed at the first login anyway.
+    """
+    given = next((environment[name] for name in BOOTSTRAP_VARIABLES if environment.get(name)), "")
+    if given:
+        _prepared(given)
+        return Bootstrap(given, True)
+    return Bootstrap(entropy.token_text(_BOOTSTRAP_LENGTH), False)
+
+
+# --- away from the event loop ---------------------------------------------------------------------------------------------
+
+
+class Hashing:
+    """Hashes and compares in threads, `at_once` at a time; beyond `waiting` in line it raises :class:`Busy`."""
+
+    def __init__(self, entropy: Entropy, cost: Cost = STRONG, at_once: int = 2, waiting: int = 32) -> None:
+        self._entropy = entropy
+        self._cost = cost
+        self._turn = asyncio.Semaphore(at_once)
+        self._most = at_once + waiting
+        self._inside = 0
+
+    async def hashed(self, password: str) -> str:
+        return await self._done(lambda: hashed(password, self._entropy, self._cost))
+
+    async def verify(self, password: str, stored: str | None) -> Verdict:
+        """`stored` is None for a user who does not exist."""
+        if stored is None:
+            return await self._done(lambda: verify_nobody(password, self._cost))
+        return await self._done(lambda: verify(password, stored, self._cost))
+
+    async def _done(self, work: Callable[[], _T]) -> _T:
+        if self._inside >= self._most:
+            raise Busy("too many logins at once: try again in a few seconds")
+        self._inside += 1
+        try:
+            await self._turn.acquire()
+        except BaseException:
+            self._inside -= 1
+            raise
+        running = asyncio.get_running_loop().run_in_executor(None, work)
+        running.add_done_callback(self._leave)
+        # A thread can't be stopped. Who hangs up does not make room for another one while it goes on.
+        return await asyncio.shield(running)
+
+    def _leave(self, running: asyncio.Future[_T]) -> None:
+        self._inside -= 1
+        self._turn.release()
+        if not running.cancelled():
+            # Seen, also when nobody waits for it any more.
+            running.exception()

@@ -1,0 +1,216 @@
+"""Tokens: `management.cattle.io/v3` Token objects as they are made, judged and aged.
+
+A token is `token-xxxxx:secret`; the object's name is the first half, of the second only a hash is kept (:mod:`.token_hashes`).
+How a caller shows one is the gateway's business (:mod:`remuda.gateway.server.credentials`). Pure: the object, the moment and
+the cluster come in, a refusal goes out. Whatever can't be read for sure (an end that is no time, a negative time to live)
+counts against the token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from remuda.kube.clock import Entropy, parse_rfc3339, rfc3339
+
+from .token_hashes import hashed_secret, same_secret
+from .user_objects import LOCAL_PRINCIPAL
+
+Obj = Mapping[str, Any]
+
+SECRET_LENGTH = 54
+NAME_PREFIX = "token-"
+USER_LABEL = "authn.management.cattle.io/token-userId"
+KIND_LABEL = "authn.management.cattle.io/kind"
+# The kind of the token by which our own controllers get into a cluster. It is in a Secret that the cluster's owners may read.
+CONTROLLERS_KIND = "provisioning"
+HASHED_ANNOTATION = "authn.management.cattle.io/token-hashed"
+LOCAL_PROVIDER = "local"
+# The last use is kept to the minute: a token in constant use costs one write a minute, not one a request.
+LAST_USE_SECONDS = 60
+LONGEST_TTL = 100 * 365 * 86_400
+_LONGEST_DESCRIPTION = 1024
+# Milliseconds beyond which a number is no time to live (nor is what is not even a number).
+_NO_TIME = 1e18
+
+
+@dataclass(frozen=True, slots=True)
+class Presented:
+    """A token as it was shown. Its secret is in no repr, so that it gets into no log."""
+
+    name: str
+    secret: str = field(repr=False)
+    from_cookie: bool = False
+    from_basic: bool = field(default=False, compare=False)
+
+    @property
+    def text(self) -> str:
+        """As a client has to show it."""
+        return f"{self.name}:{self.secret}"
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A token just made: the object to store, and what its owner is told this once."""
+
+    manifest: dict[str, Any] = field(repr=False)
+    presented: Presented
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a new token is to be. `ttl` is in seconds, 0 for one that never ends; `derived` is one that is no session."""
+
+    user: str
+    ttl: float
+    kind: str = ""
+    description: str = ""
+    derived: bool = True
+    cluster: str = ""
+    provider: str = LOCAL_PROVIDER
+    principal: Mapping[str, Any] | None = None
+    # The groups that the provider said the user is in.
+    groups: Sequence[Mapping[str, Any]] = ()
+    name: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def make_token(wish: Wish, now: float, entropy: Entropy) -> NewToken:
+    if not 0 <= wish.ttl <= LONGEST_TTL:
+        raise ValueError("a token's time to live must be from 0 (no end) to a hundred years")
+    name = wish.name or NAME_PREFIX + entropy.token_text(5)
+    secret = entropy.token_text(SECRET_LENGTH)
+    labels = {**wish.labels, USER_LABEL: wish.user, **({KIND_LABEL: wish.kind} if wish.kind else {})}
+    manifest: dict[str, Any] = {
+        "apiVersion": "management.cattle.io/v3",
+        "kind": "Token",
+        "metadata": {"name": name, "labels": labels, "annotations": {HASHED_ANNOTATION: "true"}},
+        "token": hashed_secret(secret, entropy),
+        "userId": wish.user,
+        "authProvider": wish.provider,
+        "userPrincipal": dict(wish.principal or {}),
+        "groupPrincipals": [dict(group) for group in wish.groups],
+        # Milliseconds, as Rancher counts them.
+        "ttl": int(wish.ttl * 1000),
+        "expiresAt": rfc3339(now + wish.ttl) if wish.ttl else "",
+        "isDerived": wish.derived,
+        "description": wish.description[:_LONGEST_DESCRIPTION],
+        "clusterName": wish.cluster,
+        "current": False,
+        "enabled": True,
+    }
+    return NewToken(manifest, Presented(name, secret))
+
+
+def owns(token: Obj, presented: Presented) -> bool:
+    """Whether this is the token's secret."""
+    stored = token.get("token")
+    metadata = _metadata(token)
+    annotations = metadata.get("annotations")
+    marked = isinstance(annotations, Mapping) and annotations.get(HASHED_ANNOTATION) == "true"
+    return (
+        metadata.get("name") == presented.name and isinstance(stored, str) and same_secret(stored, bool(marked), presented.secret)
+    )
+
+
+def refusal(token: Obj, presented: Presented, now: float, *, cluster: str = "", idle: float = 0) -> str:
+    """Why the token does not let its bearer in, for the audit log (callers are all told the same); "" when it does.
+
+    `cluster` is the one whose address is asked for, "" for none; `idle` seconds without use end a session, 0 for never.
+    """
+    if not owns(token, presented):
+        return "the secret is wrong"
+    if _metadata(token).get("deletionTimestamp"):
+        return "the token is being deleted"
+    if token.get("enabled") is False:
+        return "the token is disabled"
+    if not isinstance(token.get("userId"), str) or not token["userId"]:
+        return "the token has no user"
+    if is_expired(token, now):
+        return "the token is expired"
+    if idle and not token.get("isDerived") and is_idle(token, now, idle):
+        return "the session was idle for too long"
+    bound = token.get("clusterName") or ""
+    if bound and bound != cluster:
+        return "the token is good for another cluster only"
+    return ""
+
+
+def ends_at(token: Obj) -> float | None:
+    """When the token ends, None for never: the earlier of what its time to live and its `expiresAt` say.
+
+    0 (long ago) when either can't be read.
+    """
+    ends: list[float] = []
+    ttl, expires = token.get("ttl") or 0, token.get("expiresAt") or ""
+    if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 <= ttl < _NO_TIME:
+        return 0.0
+    try:
+        if ttl:
+            ends.append(parse_rfc3339(str(_metadata(token).get("creationTimestamp") or "")) + ttl / 1000)
+        if expires:
+            ends.append(parse_rfc3339(str(expires)))
+    except ValueError:
+        return 0.0
+    return min(ends, default=None)
+
+
+def is_expired(token: Obj, now: float) -> bool:
+    ends = ends_at(token)
+    return token.get("expired") is True or (ends is not None and now >= ends)
+
+
+def is_idle(token: Obj, now: float, seconds: float) -> bool:
+    """A session that was not used since; one that was never used counts from when it was made."""
+    seen = token.get("activityLastSeenAt") or token.get("lastUsedAt") or _metadata(token).get("creationTimestamp")
+    try:
+        # The last use is rounded down, which must not end a session early.
+        return now - parse_rfc3339(str(seen)) >= seconds + LAST_USE_SECONDS
+    except ValueError:
+        return True
+
+
+def last_use(token: Obj, now: float) -> str | None:
+    """What `lastUsedAt` should be written as, or None when it says so already (or something later)."""
+    rounded = int(now // LAST_USE_SECONDS) * LAST_USE_SECONDS
+    try:
+        before = parse_rfc3339(str(token.get("lastUsedAt") or ""))
+    except ValueError:
+        return rfc3339(rounded)
+    return rfc3339(rounded) if rounded > before else None
+
+
+def shown(token: Obj, now: float, current: str = "") -> dict[str, Any]:
+    """A token as its owner sees it: without the hash, with what follows from the moment."""
+    metadata = {key: value for key, value in _metadata(token).items() if key not in ("managedFields", "annotations")}
+    return {
+        **{key: value for key, value in token.items() if key not in ("token", "metadata")},
+        "metadata": metadata,
+        "expired": is_expired(token, now),
+        "current": bool(current) and metadata.get("name") == current,
+    }
+
+
+def groups_of(token: Obj) -> list[str]:
+    """The groups that its bearer is in, as the login provider said, but for those that Kubernetes itself gives a meaning to."""
+    named = [principal_name(found).removeprefix(LOCAL_PRINCIPAL) for found in token.get("groupPrincipals") or ()]
+    return list(dict.fromkeys(group for group in named if group and not group.startswith("system:")))
+
+
+def principal_name(found: object) -> str:
+    """What a principal, as a token holds it, is called; "" when it can't be read."""
+    if not isinstance(found, Mapping):
+        return ""
+    named = _metadata(found).get("name")
+    return str(named or found.get("name") or "")
+
+
+def ended(tokens: Iterable[Obj], now: float) -> list[str]:
+    """Names of tokens that can be removed."""
+    return [str(_metadata(token).get("name", "")) for token in tokens if is_expired(token, now)]
+
+
+def _metadata(token: Obj) -> Mapping[str, Any]:
+    metadata = token.get("metadata")
+    return metadata if isinstance(metadata, Mapping) else {}

@@ -1,0 +1,239 @@
+"""One Secret of a Kubernetes API: get, list, watch, update, over HTTPS with a kubeconfig (protocols.md 1.5).
+
+Requests have a connection each, since passes are seconds apart; the watch has its own and is read line by line. The token is
+sent over HTTPS only, as client-go does.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import ssl
+from collections.abc import Iterator
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import SplitResult, urlencode, urlsplit
+
+from . import __version__, yamlsubset
+from .errors import AgentError, ApiError, ConfigError, UntrustedServer
+from .http_client import Trust, WebError, connect, read_all, request
+
+_TIMEOUT = 30.0
+_LARGEST = 16 * 1024 * 1024
+
+Secret = dict[str, Any]
+
+
+class KubeApi:
+    """The API of the plan's Secret."""
+
+    def __init__(self, kubeconfig: str, strict: bool = False) -> None:
+        cluster, user = _current(kubeconfig)
+        self.url = _server(cluster)
+        self.strict = strict
+        self._ca = _data_or_file(cluster, "certificate-authority")
+        self._insecure = cluster.get("insecure-skip-tls-verify") is True
+        self._token = str(user.get("token") or "") or _file_text(user.get("tokenFile"))
+        self._pair = (_data_or_file(user, "client-certificate"), _data_or_file(user, "client-key"))
+        if strict and self.url.scheme == "https" and not self._ca:
+            raise ConfigError("strict verification needs certificate-authority-data in the kubeconfig")
+        self._context = self._make_context() if self.url.scheme == "https" else None
+
+    @property
+    def token(self) -> str:
+        return self._token if self.url.scheme == "https" else ""
+
+    @property
+    def ca(self) -> str:
+        """What the server's certificate is checked with, if that is not the system's business; PEM."""
+        return "" if self._insecure or self.url.scheme != "https" else self._ca
+
+    def believe(self, ca: str) -> None:
+        """Another CA, for connections from now on. Raises WebError for what is none."""
+        before = self._ca
+        self._ca = ca
+        try:
+            self._context = self._make_context()
+        except AgentError:
+            self._ca = before
+            raise
+
+    def check(self) -> str:
+        """The server's version. A CA that turns out not to be the server's gives way to the system's, unless strict."""
+        try:
+            return self._version()
+        except UntrustedServer:
+            if self.strict or not self._ca:
+                raise
+            self._ca = ""
+            self._context = self._make_context()
+            return self._version()
+
+    def _version(self) -> str:
+        return str(self.call("GET", "/version").get("gitVersion") or "")
+
+    def get(self, namespace: str, name: str) -> Secret:
+        return self.call("GET", _path(namespace, name))
+
+    def update(self, secret: Secret) -> Secret:
+        meta = secret["metadata"]
+        return self.call("PUT", _path(meta["namespace"], meta["name"]), secret)
+
+    def list(self, namespace: str, name: str) -> tuple[Secret | None, str]:
+        """The Secret if it exists, and the version to watch from."""
+        query = urlencode({"fieldSelector": f"metadata.name={name}"})
+        found = self.call("GET", f"/api/v1/namespaces/{namespace}/secrets?{query}")
+        items = [item for item in found.get("items") or [] if item.get("metadata", {}).get("name") == name]
+        version = str((found.get("metadata") or {}).get("resourceVersion") or "")
+        return (items[0] if items else None), version
+
+    def watch(self, namespace: str, name: str, version: str, seconds: int) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Events from a version on, until the server ends the watch."""
+        fields = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "fieldSelector": f"metadata.name={name}",
+            "resourceVersion": version,
+            "timeoutSeconds": str(seconds),
+        }
+        # The server ends the watch; a peer that is silent for longer than it should is gone.
+        connection = connect(self.url, self._context, seconds + _TIMEOUT)
+        try:
+            answer = request(
+                connection, "GET", f"{self.url.path}/api/v1/namespaces/{namespace}/secrets?{urlencode(fields)}", self._headers()
+            )
+            if answer.status != 200:
+                raise _refusal(answer.status, read_all(answer, _LARGEST))
+            while True:
+                line = answer.readline(_LARGEST)
+                if not line:
+                    return
+                event = json.loads(line)
+                kind, body = event.get("type"), event.get("object") or {}
+                if kind == "ERROR":
+                    raise ApiError(str(body.get("message") or "watch error"), int(body.get("code") or 500))
+                yield str(kind), body
+        except WebError as reason:
+            raise _no_answer(reason) from reason
+        except (OSError, HTTPException, ValueError) as reason:
+            raise ApiError(f"the watch broke off: {reason}") from reason
+        finally:
+            connection.close()
+
+    def call(self, method: str, path: str, body: dict[str, Any] | None = None, timeout: float = _TIMEOUT) -> dict[str, Any]:
+        """One request; every answer but success is an ApiError."""
+        connection = connect(self.url, self._context, timeout)
+        headers = self._headers()
+        data = None
+        if body is not None:
+            data = json.dumps(body).encode()
+            headers["Content-Type"] = "application/json"
+        try:
+            answer = request(connection, method, self.url.path + path, headers, data)
+            raw = read_all(answer, _LARGEST)
+            if not 200 <= answer.status < 300:
+                raise _refusal(answer.status, raw)
+            value = json.loads(raw) if raw else {}
+        except WebError as reason:
+            raise _no_answer(reason) from reason
+        except (OSError, HTTPException, ValueError) as reason:
+            raise ApiError(f"{method} {path.partition('?')[0]}: {reason}") from reason
+        finally:
+            connection.close()
+        return value if isinstance(value, dict) else {}
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": f"remuda-agent/{__version__}"}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        return headers
+
+    def _make_context(self) -> ssl.SSLContext:
+        context = Trust(ca_data=self._ca, system_roots=not self._ca, insecure=self._insecure).context()
+        certificate, key = self._pair
+        if certificate and key:
+            import tempfile
+
+            with tempfile.TemporaryDirectory() as place:
+                path = os.path.join(place, "client.pem")
+                with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as stream:
+                    stream.write(certificate + "\n" + key)
+                try:
+                    context.load_cert_chain(path)
+                except ssl.SSLError as reason:
+                    raise ConfigError(f"the kubeconfig's client certificate and key can't be used: {reason}") from reason
+        return context
+
+
+def data_of(secret: Secret) -> dict[str, bytes]:
+    """The Secret's data as bytes."""
+    return {key: base64.b64decode(value or "") for key, value in (secret.get("data") or {}).items()}
+
+
+def with_data(secret: Secret, data: dict[str, bytes]) -> Secret:
+    """The same Secret with other data; all else stays as it came."""
+    return {**secret, "data": {key: base64.b64encode(value).decode() for key, value in data.items()}}
+
+
+def _path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/secrets/{name}"
+
+
+def _refusal(status: int, raw: bytes) -> ApiError:
+    message = ""
+    with contextlib.suppress(ValueError, AttributeError):
+        message = str(json.loads(raw).get("message") or "")
+    return ApiError(message or f"HTTP {status}", status)
+
+
+def _no_answer(reason: WebError) -> ApiError:
+    return UntrustedServer(str(reason)) if reason.untrusted else ApiError(str(reason))
+
+
+def _current(kubeconfig: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    value = yamlsubset.load(kubeconfig)
+    if not isinstance(value, dict):
+        raise ConfigError("the kubeconfig is empty")
+    context = _named(value, "contexts", "context", str(value.get("current-context") or ""))
+    return _named(value, "clusters", "cluster", str(context.get("cluster") or "")), _named(
+        value, "users", "user", str(context.get("user") or "")
+    )
+
+
+def _named(value: dict[str, Any], many: str, one: str, name: str) -> dict[str, Any]:
+    listed = value.get(many)
+    for item in listed if isinstance(listed, list) else []:
+        if isinstance(item, dict) and str(item.get("name") or "") == name and isinstance(item.get(one), dict):
+            found: dict[str, Any] = item[one]
+            return found
+    raise ConfigError(f"the kubeconfig has no {one} named {name!r}")
+
+
+def _server(cluster: dict[str, Any]) -> SplitResult:
+    text = str(cluster.get("server") or "")
+    url = urlsplit(text if "://" in text else f"https://{text}")
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise ConfigError(f"the kubeconfig's server {text!r} is no URL")
+    return url._replace(path=url.path.rstrip("/"), query="", fragment="")
+
+
+def _data_or_file(value: dict[str, Any], name: str) -> str:
+    data = value.get(f"{name}-data")
+    if data:
+        try:
+            return base64.b64decode(str(data)).decode()
+        except ValueError as reason:
+            raise ConfigError(f"the kubeconfig's {name}-data is not base64 of PEM") from reason
+    return _file_text(value.get(name))
+
+
+def _file_text(path: Any) -> str:
+    if not path:
+        return ""
+    try:
+        with open(str(path), encoding="utf-8") as stream:
+            return stream.read().strip()
+    except OSError as reason:
+        raise ConfigError(f"can't read {path}: {reason.strerror}") from reason

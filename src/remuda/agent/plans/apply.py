@@ -1,0 +1,246 @@
+"""One pass over a plan, in the protocol's order (protocols.md 1.7).
+
+Interlock, history, files, a clean work directory, one-time instructions until one fails, periodic instructions until one
+fails. One lock serialises passes, since local and remote plans share the work directory. What was finished before a crash is
+in the ``journal`` and not done again. ``decide`` says before whether the one-time part is needed, ``probes`` follow after.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from .. import log, stage_process
+from ..clock import Clock, compact
+from ..commands import Finished, run
+from ..config import Config
+from ..errors import AgentError
+from ..paths import Layout
+from . import files, outputs, periodic
+from .history import History
+from .interlock import Interlock
+from .journal import Journal
+from .plan import Instruction, Periodic, Plan
+
+Progress = Callable[[str], None]
+
+_LONGEST_REASON = 1000
+
+
+class Result(NamedTuple):
+    """What a pass left behind; outputs are ready for the Secret."""
+
+    ran: bool
+    succeeded: bool
+    one_time: bytes
+    periodic: bytes
+    why: str = ""
+
+
+class Engine:
+    """Applies plans on this host."""
+
+    def __init__(self, config: Config, clock: Clock, progress: Progress = lambda line: None) -> None:
+        self.config = config
+        self.clock = clock
+        self.progress = progress
+        self.layout = Layout(config.root)
+        state = os.path.dirname(os.path.abspath(config.work_directory))
+        for place in (state, config.work_directory, config.applied_plan_directory, config.interlock_directory):
+            if place:
+                self.layout.inside(place)
+        self.interlock = Interlock(config.interlock_directory, clock)
+        self.history = History(config.applied_plan_directory, clock)
+        self._blobs = os.path.join(state, "blobs")
+        self._journals = os.path.join(state, "journal")
+        self._lock = threading.Lock()
+
+    def journal(self, name: str) -> Journal:
+        """The notes for one source of plans."""
+        return Journal.open(os.path.join(self._journals, f"{name}.json"))
+
+    def apply(
+        self,
+        plan: Plan,
+        *,
+        run_one_time: bool,
+        attempt: int,
+        known_one_time: bytes,
+        known_periodic: bytes,
+        journal: Journal,
+        run_id: str,
+    ) -> Result:
+        """Make one pass. Raises when files can't be written or an installer holds the interlock: nothing was run then."""
+        with self._lock, self.interlock.applying():
+            self._record(plan)
+            resumed = False
+            if run_one_time:
+                for file in plan.files:
+                    files.reconcile(file, self.layout)
+                resumed = journal.begin(run_id)
+            self._clean()
+            place = os.path.join(self.config.work_directory, compact(self.clock.now()))
+            ok, why, one_time = True, "", known_one_time
+            if run_one_time:
+                ok, why, one_time = self._one_time(plan, place, attempt, known_one_time, journal)
+            # A result that is only owed must not run the periodic part in every pass until it is delivered.
+            after = self._periodic(plan, place, known_periodic, forced=run_one_time and not resumed)
+            return Result(run_one_time, ok, one_time, after, why)
+
+    def _record(self, plan: Plan) -> None:
+        try:
+            self.history.record(plan)
+        except OSError as reason:
+            # A full disk must not keep a host from a plan that may free it.
+            log.warning(f"can't keep the plan in the history: {reason}")
+
+    def _clean(self) -> None:
+        if not self.config.preserve_work_directory and os.path.lexists(self.config.work_directory):
+            shutil.rmtree(self.config.work_directory, ignore_errors=True)
+
+    def _one_time(self, plan: Plan, place: str, attempt: int, known: bytes, journal: Journal) -> tuple[bool, str, bytes]:
+        saved = outputs.decode_one_time(known)
+        for index, instruction in enumerate(plan.instructions):
+            keep = instruction.save_output and instruction.name
+            if index < len(journal.done):
+                log.info(f"instruction {_label(plan, index, instruction.name)} was finished before the agent was stopped")
+                stdout = journal.done[index]
+            elif journal.failed is not None:
+                # It failed and could not be reported: the report is owed, not another try.
+                if keep:
+                    saved[instruction.name] = journal.failed or None
+                return False, "failed before the agent was stopped", outputs.encode_one_time(saved)
+            else:
+                result = self._execute(plan, index, instruction, place, attempt, self.config.instruction_timeout_seconds, journal)
+                stdout, failed = result.stdout if keep else b"", result.exit_code != 0
+                self._note(journal, stdout, failed)
+                if failed:
+                    if keep:
+                        saved[instruction.name] = stdout or None
+                    return False, _reason(index, instruction.name, result), outputs.encode_one_time(saved)
+            if keep:
+                saved[instruction.name] = stdout or None
+        return True, "", outputs.encode_one_time(saved)
+
+    def _note(self, journal: Journal, stdout: bytes, failed: bool) -> None:
+        try:
+            if failed:
+                journal.broke(stdout)
+            else:
+                journal.finished(stdout)
+        except OSError as reason:
+            # What ran has run; without a note it may run again after a crash, as the original always would.
+            log.warning(f"can't note that an instruction was finished: {reason}")
+
+    def _periodic(self, plan: Plan, place: str, known: bytes, forced: bool) -> bytes:
+        states = outputs.decode_periodic(known)
+        ran = False
+        for index, instruction in enumerate(plan.periodic):
+            if not instruction.name:
+                log.warning(f"periodic instruction {index} has no name and is skipped")
+                continue
+            before = states.get(instruction.name)
+            if not periodic.due(instruction, before, self.clock.now(), forced):
+                continue
+            attempt = (before.failures if before else 0) + 1
+            result = self._execute(plan, index, instruction, place, attempt, self.config.periodic_timeout_seconds, None)
+            states[instruction.name] = periodic.after(instruction, before, result, self.clock.now())
+            ran = True
+            if result.exit_code != 0:
+                break
+        return outputs.encode_periodic(states) if ran or not known else known
+
+    def _execute(
+        self,
+        plan: Plan,
+        index: int,
+        instruction: Instruction | Periodic,
+        place: str,
+        attempt: int,
+        timeout: int,
+        journal: Journal | None,
+    ) -> Finished:
+        label = _label(plan, index, instruction.name)
+        directory = os.path.join(place, f"{plan.checksum}_{index}")
+        try:
+            self.layout.inside(directory)
+            shutil.rmtree(directory, ignore_errors=True)
+            os.makedirs(directory, mode=0o755)
+            if instruction.image:
+                self._tell(f"fetching image {instruction.image} for {label}")
+                self._stage(instruction.image, directory, journal)
+        except (AgentError, OSError) as reason:
+            log.error(f"can't prepare instruction {label}: {reason}")
+            self.progress(f"{label}: {reason}")
+            return Finished(-1, why=str(reason))
+        self._tell(f"running instruction {label}, attempt {attempt}")
+        argv = [_program(instruction.command, directory), *instruction.args]
+        result = run(
+            argv,
+            _environment(instruction.env, directory, attempt),
+            directory,
+            timeout,
+            lambda stream, line: self._line(plan, index, stream, line),
+            lambda pid: self._started(journal, pid),
+        )
+        if result.exit_code != 0:
+            log.error(f"instruction {label}: {result.why}")
+        self.progress(f"{label}: {result.why or 'done'}")
+        return result
+
+    def _stage(self, image: str, directory: str, journal: Journal | None) -> None:
+        config = self.config
+        stage_process.stage(
+            stage_process.Wish(image, directory, config.images_directory, config.agent_registries_file, self._blobs),
+            self._tell,
+            lambda pid: self._started(journal, pid),
+        )
+
+    def _started(self, journal: Journal | None, pid: int) -> None:
+        if journal is None:
+            return
+        try:
+            journal.running(pid)
+        except OSError as reason:
+            log.warning(f"can't note which process runs: {reason}")
+
+    def _line(self, plan: Plan, index: int, stream: str, line: str) -> None:
+        log.info(f"[{plan.checksum}_{index}:{stream}]: {line}")
+        self.progress(line)
+
+    def _tell(self, line: str) -> None:
+        log.info(line)
+        self.progress(line)
+
+
+def _label(plan: Plan, index: int, name: str) -> str:
+    return f"{name or 'unnamed'} ({plan.checksum[:12]}_{index})"
+
+
+def _reason(index: int, name: str, result: Finished) -> str:
+    """Why an instruction failed, with the last that it said: that is where programs say it."""
+    said = (result.stderr.strip() or result.stdout.strip()).splitlines()[-1:]
+    why = ": ".join([result.why, *(line.decode(errors="replace").strip() for line in said)])
+    return f"instruction {index} ({name or 'unnamed'}): {why}"[:_LONGEST_REASON]
+
+
+def _program(command: str, directory: str) -> str:
+    """The program by its path: names are looked up where the agent finds programs, not where the image was unpacked."""
+    if not command:
+        return os.path.join(directory, "run.sh")
+    return command if "/" in command else shutil.which(command) or command
+
+
+def _environment(given: tuple[str, ...], directory: str, attempt: int) -> dict[str, str]:
+    env = dict(os.environ)
+    for item in given:
+        name, equals, value = item.partition("=")
+        if equals and name:
+            env[name] = value
+    env["CATTLE_AGENT_EXECUTION_PWD"] = directory
+    env["CATTLE_AGENT_ATTEMPT_NUMBER"] = str(attempt)
+    env["PATH"] = f"{os.environ.get('PATH', os.defpath)}:{directory}"
+    return env

@@ -1,0 +1,113 @@
+"""What has been done of the plan at hand, on disk before the next step, so that a killed agent goes on and does not begin again.
+
+The Secret says ``in-progress`` from before the first instruction until after the last, and an agent that dies in between
+finds it so. The original then runs everything again. Here each finished instruction is noted with its output; the successor
+skips it, kills what its predecessor left running, runs the interrupted one again, and reports as if nothing had happened. A
+result that could not be reported (the server was away) is kept the same way and reported later, not earned again.
+
+A journal belongs to one ``run``: the Secret's uid, the plan's checksum and the count that moves with each attempt.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+from typing import Any
+
+from ..commands import kill_group
+from ..paths import read_or_none, write_atomically
+
+
+class Journal:
+    """The notes of one run, kept at ``path``."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.run = ""
+        self.done: list[bytes] = []
+        self.failed: bytes | None = None
+        self.child: dict[str, Any] | None = None
+
+    @classmethod
+    def open(cls, path: str) -> Journal:
+        """The notes as a predecessor left them; unreadable ones are none."""
+        journal = cls(path)
+        raw = read_or_none(path)
+        if raw is None:
+            return journal
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            value = json.loads(raw)
+            done = [base64.b64decode(item) for item in value["done"]]
+            failed = value.get("failed")
+            journal.run, journal.done, journal.child = str(value["run"]), done, value.get("child")
+            journal.failed = None if failed is None else base64.b64decode(failed)
+        return journal
+
+    def begin(self, run: str) -> bool:
+        """Notes for this run: its own if there are any (true), else none. An orphan of a predecessor is killed."""
+        self.stop_orphan()
+        if self.run == run:
+            return True
+        self.run, self.done, self.failed = run, [], None
+        self._save()
+        return False
+
+    def running(self, pid: int) -> None:
+        self.child = {"pid": pid, "since": _started_at(pid), "boot": _boot()}
+        self._save()
+
+    def finished(self, stdout: bytes) -> None:
+        self.done.append(stdout)
+        self.child = None
+        self._save()
+
+    def broke(self, stdout: bytes) -> None:
+        self.failed = stdout
+        self.child = None
+        self._save()
+
+    def close(self) -> None:
+        """The result is reported: nothing is left to remember."""
+        self.run, self.done, self.failed, self.child = "", [], None, None
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)
+
+    def stop_orphan(self) -> None:
+        """Kill what a killed agent left running. The start time tells it from a stranger with the same number."""
+        child, self.child = self.child, None
+        if not isinstance(child, dict) or not isinstance(child.get("pid"), int) or child["pid"] <= 1:
+            return
+        since = _started_at(child["pid"])
+        if since and since == child.get("since") and _boot() == child.get("boot"):
+            kill_group(child["pid"])
+
+    def _save(self) -> None:
+        os.makedirs(os.path.dirname(self.path), mode=0o755, exist_ok=True)
+        value = {
+            "run": self.run,
+            "done": [base64.b64encode(item).decode() for item in self.done],
+            "failed": None if self.failed is None else base64.b64encode(self.failed).decode(),
+            "child": self.child,
+        }
+        write_atomically(self.path, json.dumps(value).encode())
+
+
+def _started_at(pid: int) -> str:
+    raw = _proc(f"/proc/{pid}/stat")
+    # The second field is the program's name in brackets, which may hold anything.
+    fields = raw.rpartition(")")[2].split()
+    return fields[19] if len(fields) > 19 else ""
+
+
+def _boot() -> str:
+    return _proc("/proc/sys/kernel/random/boot_id").strip()
+
+
+def _proc(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""

@@ -1,0 +1,96 @@
+"""RKEControlPlane: what all machines of a cluster are told, and how far they are; the object that the planner works on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Required, TypedDict
+
+from ...cattle import LocalClusterAuthEndpoint, Text
+from ...provisioning_cattle_io.v1.cluster import (
+    EnvVar,
+    EtcdSnapshotCreate,
+    EtcdSnapshotRestore,
+    RotateCertificates,
+    RotateEncryptionKeys,
+)
+from ...provisioning_cattle_io.v1.cluster_configuration import ClusterConfiguration
+from ...schema import Doc, Int64, Length, MinProperties, Object, rules
+from .shared_types import Conditions
+
+CreatePhase = Literal["Started", "RestartCluster", "Finished", "Failed"]
+RestorePhase = Literal[
+    "Started",
+    "Shutdown",
+    "Restore",
+    "PostRestorePodCleanup",
+    "InitialRestartCluster",
+    "PostRestoreNodeCleanup",
+    "RestartCluster",
+    "Finished",
+    "Failed",
+]
+RotationPhase = Literal[
+    "Prepare",
+    "PostPrepareRestart",
+    "Rotate",
+    "PostRotateRestart",
+    "Reencrypt",
+    "PostReencryptRestart",
+    "Done",
+    "Failed",
+]
+
+
+class RKEControlPlaneSpec(ClusterConfiguration, total=False):
+    """What the machines are told; a copy of what the cluster says."""
+
+    agentEnvVars: Annotated[list[EnvVar] | None, Doc("Environment variables of the agents on the nodes and in the cluster.")]
+    clusterName: Required[Annotated[str, Doc("The name of the clusters.provisioning.cattle.io."), Length(most=63)]]
+    etcdSnapshotCreate: Annotated[EtcdSnapshotCreate | None, Doc("Asks for a snapshot of etcd. Not offered yet.")]
+    etcdSnapshotRestore: Annotated[
+        EtcdSnapshotRestore | None, Doc("Asks for a snapshot of etcd to be restored. Not offered yet.")
+    ]
+    kubernetesVersion: Annotated[Text, Doc("The version of RKE2 or K3s, such as v1.34.1+rke2r1.")]
+    localClusterAuthEndpoint: Annotated[
+        LocalClusterAuthEndpoint, Doc("The way to the cluster's API that does not lead through this server.")
+    ]
+    managementClusterName: Required[Annotated[str, Doc("The id of the cluster: the name of its clusters.management.cattle.io.")]]
+    rotateCertificates: Annotated[RotateCertificates | None, Doc("Asks for new certificates. Not offered yet.")]
+    rotateEncryptionKeys: Annotated[
+        RotateEncryptionKeys | None, Doc("Asks for a new key that Secrets are encrypted with. Not offered yet.")
+    ]
+    unmanagedConfig: Annotated[bool, Doc("Somebody else writes the files on the machines; plans have neither files nor tokens.")]
+
+
+@rules(MinProperties(1))
+class ControlPlaneInitialization(TypedDict, total=False):
+    """How far it is, as Cluster API asks of a control plane."""
+
+    controlPlaneInitialized: Annotated[bool, Doc("The cluster's API has answered, so that workers may join.")]
+
+
+class RKEControlPlaneStatus(TypedDict, total=False):
+    """How far the machines are."""
+
+    agentConnected: Annotated[bool, Doc("The cluster agent is connected.")]
+    appliedSpec: Annotated[RKEControlPlaneSpec, Doc("What all machines were told when all of them last had done it.")]
+    certificateRotationGeneration: Annotated[Int64, Doc("The rotation of certificates that was done last.")]
+    conditions: Conditions
+    configGeneration: Annotated[Int64, Doc("Goes up when a snapshot was restored, so that every node is configured again.")]
+    etcdSnapshotCreate: Annotated[EtcdSnapshotCreate, Doc("The snapshot that is being taken, or was last.")]
+    etcdSnapshotCreatePhase: Annotated[CreatePhase, Doc("How far taking it is.")]
+    etcdSnapshotRestore: Annotated[EtcdSnapshotRestore, Doc("The snapshot that is being restored, or was last.")]
+    etcdSnapshotRestorePhase: Annotated[RestorePhase, Doc("How far restoring it is.")]
+    initialization: ControlPlaneInitialization
+    initialized: Annotated[bool, Doc("Deprecated: use initialization.controlPlaneInitialized.")]
+    observedGeneration: Required[Annotated[Int64, Doc("The metadata.generation that was looked at last.")]]
+    ready: Annotated[bool, Doc("Deprecated: use initialization.controlPlaneInitialized.")]
+    rotateEncryptionKeys: Annotated[RotateEncryptionKeys, Doc("The key rotation that is being done, or was last.")]
+    rotateEncryptionKeysLeader: Annotated[str, Doc("The Machine that the key rotation begins on.")]
+    rotateEncryptionKeysPhase: Annotated[RotationPhase, Doc("How far the key rotation is.")]
+
+
+class RKEControlPlane(Object, total=False):
+    """What all machines of a cluster are told, and how far they are."""
+
+    spec: RKEControlPlaneSpec
+    status: RKEControlPlaneStatus

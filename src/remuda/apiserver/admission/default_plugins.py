@@ -1,0 +1,190 @@
+"""kube-apiserver's small default plug-ins that matter for the kinds we serve.
+
+Each is a few lines and looks at one or two resources only. LimitRanger, ResourceQuota and PodSecurity are left out: nothing
+in the mission runs untrusted pods on this API.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from remuda.kube.admission_attributes import CREATE, UPDATE, Attributes
+from remuda.kube.object_reader import ObjectSource
+from remuda.kube.objects import Obj, dig, finalizers_of, name_of, with_metadata
+
+NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+TOLERATION_SECONDS = 300
+
+
+class DefaultTolerationSeconds:
+    """Pods stay on a node that is not ready or unreachable for five minutes unless they say otherwise."""
+
+    name = "DefaultTolerationSeconds"
+    resources = frozenset((("", "pods"),))
+
+    async def admit(self, attributes: Attributes) -> None:
+        if attributes.subresource or attributes.obj is None or attributes.operation not in (CREATE, UPDATE):
+            return
+        spec = attributes.obj.get("spec") or {}
+        tolerations = spec.get("tolerations") or []
+        missing = [
+            {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS}
+            for key in (NOT_READY, UNREACHABLE)
+            if not any(_tolerates(toleration, key) for toleration in tolerations)
+        ]
+        if missing:
+            attributes.obj = {**attributes.obj, "spec": {**spec, "tolerations": [*tolerations, *missing]}}
+
+    async def validate(self, attributes: Attributes) -> None:
+        pass
+
+
+def _tolerates(toleration: Obj, key: str) -> bool:
+    return toleration.get("key") in (key, "", None) and toleration.get("effect") in ("NoExecute", "", None)
+
+
+class Priority:
+    """A pod's priority comes from its PriorityClass; at most one class is the default."""
+
+    name = "Priority"
+    resources = frozenset((("", "pods"), ("scheduling.k8s.io", "priorityclasses")))
+
+    def __init__(self, source: ObjectSource) -> None:
+        self._source = source
+
+    async def admit(self, attributes: Attributes) -> None:
+        if attributes.resource != "pods" or attributes.subresource or attributes.obj is None:
+            return
+        if attributes.operation == CREATE:
+            self._set(attributes, attributes.obj)
+        elif attributes.operation == UPDATE and attributes.old is not None:
+            _keep(attributes, attributes.obj, attributes.old)
+
+    async def validate(self, attributes: Attributes) -> None:
+        if attributes.resource != "priorityclasses" or attributes.subresource or attributes.obj is None:
+            return
+        if attributes.operation not in (CREATE, UPDATE) or not attributes.obj.get("globalDefault"):
+            return
+        default = self._default()
+        if default is None or (attributes.operation == UPDATE and name_of(default) == name_of(attributes.obj)):
+            return
+        why = f"PriorityClass {name_of(default)} is already marked as default. Only one default can exist"
+        raise attributes.forbidden(why)
+
+    def _default(self) -> Obj | None:
+        marked = [found for found in self._source.list("scheduling.k8s.io", "priorityclasses") if found.get("globalDefault")]
+        return min(marked, key=lambda found: int(found.get("value") or 0), default=None)
+
+    def _resolve(self, attributes: Attributes, name: str) -> Obj | None:
+        if not name:
+            return self._default()
+        found = self._source.get("scheduling.k8s.io", "priorityclasses", "", name)
+        if found is None:
+            raise attributes.forbidden(f"no PriorityClass with name {name} was found")
+        return found
+
+    def _set(self, attributes: Attributes, pod: Obj) -> None:
+        spec = dict(pod.get("spec") or {})
+        found = self._resolve(attributes, spec.get("priorityClassName") or "")
+        if found is not None:
+            spec["priorityClassName"] = name_of(found)
+        value = int(found.get("value") or 0) if found else 0
+        given = spec.get("priority")
+        if given is not None and given != value:
+            raise attributes.forbidden(
+                f"the integer value of priority ({given}) must not be provided in pod spec; "
+                f"priority admission controller computed {value} from the given PriorityClass name"
+            )
+        spec["priority"] = value
+        policy = found.get("preemptionPolicy") if found else "PreemptLowerPriority"
+        wanted = spec.get("preemptionPolicy")
+        if policy and wanted is not None and wanted != policy:
+            raise attributes.forbidden(
+                f"the string value of PreemptionPolicy ({wanted}) must not be provided in pod spec; "
+                f"priority admission controller computed {policy} from the given PriorityClass name"
+            )
+        if policy:
+            spec["preemptionPolicy"] = policy
+        attributes.obj = {**pod, "spec": spec}
+
+
+def _keep(attributes: Attributes, pod: Obj, old: Obj) -> None:
+    spec, before = pod.get("spec") or {}, old.get("spec") or {}
+    kept = {f: before[f] for f in ("priority", "preemptionPolicy") if spec.get(f) is None and before.get(f) is not None}
+    if kept:
+        attributes.obj = {**pod, "spec": {**spec, **kept}}
+
+
+class TaintNodesByCondition:
+    """A new node takes no pods until it has said that it is ready."""
+
+    name = "TaintNodesByCondition"
+    resources = frozenset((("", "nodes"),))
+
+    async def admit(self, attributes: Attributes) -> None:
+        node = attributes.obj
+        if attributes.operation != CREATE or attributes.subresource or node is None:
+            return
+        spec = node.get("spec") or {}
+        taints = spec.get("taints") or []
+        if any(taint.get("key") == NOT_READY and taint.get("effect") == "NoSchedule" for taint in taints):
+            return
+        taint = {"key": NOT_READY, "effect": "NoSchedule"}
+        attributes.obj = {**node, "spec": {**spec, "taints": [*taints, taint]}}
+
+    async def validate(self, attributes: Attributes) -> None:
+        pass
+
+
+class StorageObjectInUseProtection:
+    """Volumes and claims carry a finalizer, so that they outlive their use; :mod:`remuda.kcm.volume_protection` removes it."""
+
+    name = "StorageObjectInUseProtection"
+    _finalizers = {
+        ("", "persistentvolumes"): "kubernetes.io/pv-protection",
+        ("", "persistentvolumeclaims"): "kubernetes.io/pvc-protection",
+    }
+    resources = frozenset(_finalizers)
+
+    async def admit(self, attributes: Attributes) -> None:
+        if attributes.operation != CREATE or attributes.subresource or attributes.obj is None:
+            return
+        finalizer = self._finalizers[attributes.group, attributes.resource]
+        present = finalizers_of(attributes.obj)
+        if finalizer not in present:
+            attributes.obj = with_metadata(attributes.obj, finalizers=[*present, finalizer])
+
+    async def validate(self, attributes: Attributes) -> None:
+        pass
+
+
+class CertificateSubjectRestriction:
+    """Nobody gets a certificate of the group that may do everything by asking for one."""
+
+    name = "CertificateSubjectRestriction"
+    resources = frozenset((("certificates.k8s.io", "certificatesigningrequests"),))
+    _signer = "kubernetes.io/kube-apiserver-client"
+
+    async def admit(self, attributes: Attributes) -> None:
+        pass
+
+    async def validate(self, attributes: Attributes) -> None:
+        if attributes.operation != CREATE or attributes.subresource or attributes.obj is None:
+            return
+        if dig(attributes.obj, "spec", "signerName") != self._signer:
+            return
+        if "system:masters" in self._organizations(attributes):
+            raise attributes.forbidden(f"use of {self._signer} signer with system:masters group is not allowed")
+
+    @staticmethod
+    def _organizations(attributes: Attributes) -> list[str]:
+        try:
+            pem = base64.b64decode(dig(attributes.obj, "spec", "request", default=""))
+            subject = x509.load_pem_x509_csr(pem).subject
+        except (ValueError, binascii.Error) as error:
+            raise attributes.forbidden(f"failed to parse CSR: {error}") from None
+        return [str(found.value) for found in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]

@@ -1,0 +1,181 @@
+"""`metadata.managedFields` as values: who owns which fields, since when, and through which door.
+
+An owner is known by manager name, operation, subresource and, unless it applies, API version: the same program updating
+through two versions is two owners. :mod:`.updater` changes who owns what; this module reads and writes the entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from remuda.kube.clock import parse_rfc3339, rfc3339
+from remuda.kube.encoding.jsonio import dumps_text
+from remuda.kube.errors import go_quote
+
+from .field_set import Fields, FieldsError, parse
+
+Obj = dict[str, Any]
+
+APPLY = "Apply"
+UPDATE = "Update"
+MAX_UPDATERS = 10
+ANCIENT = "ancient-changes"
+
+
+class ManagedFieldsError(ValueError):
+    """Entries that are no managedFields; the text is upstream's."""
+
+
+class OwnerKey(NamedTuple):
+    manager: str
+    operation: str
+    # Empty for those who apply.
+    api_version: str
+    subresource: str
+
+    @classmethod
+    def of(cls, manager: str, operation: str, api_version: str, subresource: str) -> OwnerKey:
+        return cls(manager or "unknown", operation, "" if operation == APPLY else api_version, subresource)
+
+    def identifier(self) -> str:
+        """Upstream's text for an owner: lists of owners are sorted by it."""
+        parts = {"manager": self.manager, "operation": self.operation, "apiVersion": self.api_version}
+        found = {name: value for name, value in {**parts, "subresource": self.subresource}.items() if value}
+        return dumps_text(found)
+
+    def shown(self) -> str:
+        """How a conflict names it."""
+        text = go_quote(self.manager)
+        if self.subresource:
+            text = f"{text} with subresource {go_quote(self.subresource)}"
+        return f"{text} using {self.api_version}" if self.operation == UPDATE else text
+
+
+class Owner:
+    """What one owner has. Never changed: `with_fields` makes another one."""
+
+    __slots__ = ("api_version", "applied", "entry", "fields", "time")
+
+    def __init__(self, fields: Fields, api_version: str, applied: bool, time: str | None, entry: Obj | None = None) -> None:
+        self.fields = fields
+        self.api_version = api_version
+        self.applied = applied
+        self.time = time
+        # The entry that it was read from, while nothing about it has changed.
+        self.entry = entry
+
+    def with_fields(self, fields: Fields) -> Owner:
+        return self if fields is self.fields else Owner(fields, self.api_version, self.applied, self.time)
+
+
+Owners = dict[OwnerKey, Owner]
+
+
+def read(entries: Iterable[Obj]) -> Owners:
+    """Owners from entries that this server wrote; their sets are used as they are."""
+    owners: Owners = {}
+    for entry in entries:
+        operation, version, fields = entry["operation"], entry["apiVersion"], entry.get("fieldsV1")
+        if fields is not None and type(fields) is not dict:
+            raise TypeError("fieldsV1 must be an object")
+        applied = operation == APPLY
+        key = OwnerKey(entry.get("manager", ""), operation, "" if applied else version, entry.get("subresource", ""))
+        owners[key] = Owner(fields or {}, version, applied, entry.get("time"), entry)
+    return owners
+
+
+def decode(entries: Any) -> Owners:
+    """Owners from entries of whatever origin; ManagedFieldsError says what is wrong with them."""
+    if entries is None:
+        return {}
+    if not isinstance(entries, list):
+        raise ManagedFieldsError("managedFields must be a list")
+    owners: Owners = {}
+    for index, entry in enumerate(entries):
+        if not isinstance(entry, dict):
+            raise ManagedFieldsError("a managed fields entry must be an object")
+        _decode(index, entry, owners)
+    return owners
+
+
+def _decode(index: int, entry: Obj, owners: Owners) -> None:
+    manager, operation, version, kind, subresource = (
+        entry.get(name) or "" for name in ("manager", "operation", "apiVersion", "fieldsType", "subresource")
+    )
+    if operation not in (APPLY, UPDATE):
+        raise ManagedFieldsError("operation must be `Apply` or `Update`")
+    if not version:
+        raise ManagedFieldsError("apiVersion must not be empty")
+    if kind != "FieldsV1":
+        if not kind:
+            raise ManagedFieldsError(f"missing fieldsType in managed fields entry {index}")
+        raise ManagedFieldsError(f"invalid fieldsType {go_quote(str(kind))} in managed fields entry {index}")
+    if not (isinstance(manager, str) and isinstance(version, str) and isinstance(subresource, str)):
+        raise ManagedFieldsError("manager, apiVersion and subresource must be strings")
+    try:
+        fields = parse(entry.get("fieldsV1"))
+    except FieldsError as error:
+        raise ManagedFieldsError(f"error decoding versioned set from {{{manager}}}: error decoding set: {error}") from None
+    time = entry.get("time")
+    if time is not None:
+        try:
+            time = rfc3339(parse_rfc3339(time))
+        except (ValueError, TypeError, AttributeError, OverflowError, OSError):
+            raise ManagedFieldsError(f"invalid time {time!r} in managed fields entry {index}") from None
+    # Kept when the manager's name is empty: only new entries are called "unknown".
+    key = OwnerKey(manager, operation, "" if operation == APPLY else version, subresource)
+    owners[key] = Owner(fields, version, operation == APPLY, time)
+
+
+def encode(owners: Owners) -> list[Obj]:
+    """Entries in upstream's order: who applies first, then by time, name, version and subresource."""
+    ranked = sorted(
+        owners.items(), key=lambda pair: (pair[0][1], pair[1].time or "", pair[0][0], pair[1].api_version, pair[0][3])
+    )
+    return [owner.entry if owner.entry is not None else _entry(key, owner) for key, owner in ranked]
+
+
+def _entry(key: OwnerKey, owner: Owner) -> Obj:
+    entry: Obj = {"manager": key.manager} if key.manager else {}
+    entry["operation"] = APPLY if owner.applied else UPDATE
+    entry["apiVersion"] = owner.api_version
+    if owner.time is not None:
+        entry["time"] = owner.time
+    entry["fieldsType"] = "FieldsV1"
+    entry["fieldsV1"] = owner.fields
+    if key.subresource:
+        entry["subresource"] = key.subresource
+    return entry
+
+
+def is_reset(entries: Any) -> bool:
+    """A client asks to forget all owners with an empty list, or with one empty entry."""
+    return isinstance(entries, list) and (not entries or entries == [{}])
+
+
+def capped(owners: Owners, union: Any) -> Owners:
+    """At most ten owners that update: the oldest ones of a version are put together as one."""
+    updaters = [key for key, owner in owners.items() if not owner.applied]
+    if len(updaters) <= MAX_UPDATERS:
+        return owners
+    owners = dict(owners)
+    updaters.sort(key=lambda key: (owners[key].time or "", key.identifier()))
+    left = len(updaters)
+    first_of: dict[str, OwnerKey] = {}
+    for key in updaters:
+        if left <= MAX_UPDATERS:
+            break
+        owner = owners[key]
+        first = first_of.setdefault(owner.api_version, key)
+        if first == key:
+            continue
+        bucket = OwnerKey(ANCIENT, UPDATE, owner.api_version, "")
+        if bucket not in owners:
+            owners[bucket] = owners.pop(first)
+        merged = union(owners[bucket].fields, owner.fields)
+        if key != bucket:
+            del owners[key]
+        owners[bucket] = Owner(merged, owner.api_version, False, owner.time)
+        left -= 1
+    return owners

@@ -1,0 +1,251 @@
+"""Restoring into etcd: behind a mark that no server passes, so that what is half there is never taken for a state.
+
+etcd can't replace many keys at once. So the mark is the first that is written and the last that goes. A restore that finds one
+knows that what is there is the wreck of another, and begins anew; that is also how one that was cut off is repeated.
+
+Servers and restores tell each other by :mod:`..replicas.server_leases`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from remuda.kube.certificates import PkiError
+from remuda.kube.clock import Clock, Entropy, Rng
+
+from ..keys import key_agreement
+from ..keys.token_sealing import Cost
+from ..replicas import server_leases
+from ..replicas.server_leases import Presence
+from ..storage import key_layout
+from ..storage import revision_offset as shifting
+from ..storage.etcd import EtcdConfig, EtcdStore
+from ..storage.store import Check, Delete, KeyValue, Mismatch, Op, Put, StoreError, Unknown
+from .errors import BackupError, InUse, NotEmpty
+from .format import Object
+from .restore import MARGIN, Contents, Restored, check_keys_fit, contents, share_keys, timed_name
+from .sealed_file import Backup
+from .sources import is_over, of_store, sealed
+from .take import Progress, take
+
+# Of one transaction: etcd takes 128 operations and a megabyte and a half, as long as nobody told it otherwise.
+_OPS, _BYTES = 100, 512 * 1024
+_PAGE = 100
+
+
+class Place(NamedTuple):
+    """Which etcd, how its servers get their keys, and where a copy of what was there is put."""
+
+    etcd: EtcdConfig
+    pki_dir: Path | None
+    token: str
+    aside: Path
+
+
+async def restore(
+    backup: Backup,
+    key: bytes,
+    passphrase: str,
+    place: Place,
+    clock: Clock,
+    rng: Rng,
+    entropy: Entropy,
+    *,
+    force: bool,
+    progress: Progress,
+    cost: Cost = Cost(),  # noqa: B008 - a constant
+) -> Restored:
+    """Raises BackupError and StoreError. If it is cut off while it writes, no server starts until it is repeated."""
+    # All of it once: what does not open must not be found out when half of it is there.
+    backup.verify(key)
+    found = contents(backup, key)
+    check_keys_fit(place.pki_dir, found.material)
+    store = await EtcdStore.open(place.etcd, clock, rng)
+    try:
+        async with _alone(store, clock, entropy) as own:
+            wreck = await store.get(server_leases.RESTORING)
+            there = wreck is None and bool(
+                (await store.range(key_layout.ROOT, limit=1)).items or await store.get(key_agreement.KEY)
+            )
+            if there and not force:
+                raise NotEmpty(
+                    f"{place.etcd.prefix}{key_layout.ROOT} in this etcd is not empty: say another --etcd-prefix, "
+                    "or --force to replace what is there"
+                )
+            aside = await _put_aside(store, place, passphrase, clock, entropy, cost) if there else None
+            marked = Marked(store, await _mark(store, own, wreck, backup.path))
+            offset = await _clear(marked, backup.header.revision)
+            restored = await _fill(marked, found, place, clock, entropy, backup.header.objects, progress)
+            if place.pki_dir is not None:
+                share_keys(place.pki_dir, found.material)
+            await marked.write([Put(key_agreement.KEY, await key_agreement.note(found.material, place.token, entropy, cost))])
+            # What was before is none of this state's past.
+            await store.compact(store.revision)
+            await marked.remove()
+        return restored._replace(revision=restored.revision + offset, aside=aside)
+    except PkiError as error:
+        raise BackupError(str(error)) from error
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def _alone(store: EtcdStore, clock: Clock, entropy: Entropy) -> AsyncIterator[Presence]:
+    """No server starts while the block runs, and no other restore; raises InUse when one is there."""
+    own = Presence(store, clock, entropy, restoring=True)
+    await own.put()
+    keeping = asyncio.create_task(own.keep(), name="the restore's record")
+    try:
+        await _check_alone(own)
+        yield own
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        await own.leave()
+
+
+async def _check_alone(own: Presence) -> None:
+    if others := await own.others():
+        raise InUse(
+            f"{others[0]} works on this etcd: stop it first; one that was killed is forgotten after {server_leases.SECONDS} seconds"
+        )
+
+
+async def _mark(store: EtcdStore, own: Presence, wreck: KeyValue | None, path: Path) -> int:
+    """From here on what is there is no state, until all of the new one is. The revision of the mark."""
+    put = Put(server_leases.RESTORING, path.name.encode(), 0 if wreck is None else wreck.mod_revision)
+    with _unless_another():
+        revision = await _write(store, [put])
+    try:
+        # Nobody can have come since, but one whose record was late to be renewed.
+        await _check_alone(own)
+    except InUse:
+        if wreck is None:
+            with _unless_another():
+                await _write(store, [Delete(server_leases.RESTORING, revision)])
+        raise
+    return revision
+
+
+@contextmanager
+def _unless_another() -> Iterator[None]:
+    """Raise InUse when the mark is not the one that was expected."""
+    try:
+        yield
+    except Mismatch as error:
+        if error.key != server_leases.RESTORING:
+            raise
+        raise InUse("another restore into this etcd has begun since, so this one ends: wait for that one") from error
+
+
+class Marked:
+    """What is written while the mark of this restore stands, and no other's.
+
+    A machine that sleeps for longer than its record lasts is taken for one that died: another restore begins anew, and what this
+    one has left to write, when it wakes up, must not get in between.
+    """
+
+    def __init__(self, store: EtcdStore, mark: int) -> None:
+        self.store = store
+        self._mark = mark
+
+    async def write(self, ops: list[Op]) -> int:
+        with _unless_another():
+            return await _write(self.store, [Check(server_leases.RESTORING, self._mark), *ops])
+
+    async def remove(self) -> None:
+        with _unless_another():
+            await _write(self.store, [Delete(server_leases.RESTORING, self._mark)])
+
+
+async def _put_aside(store: EtcdStore, place: Place, passphrase: str, clock: Clock, entropy: Entropy, cost: Cost) -> Path:
+    """A backup of what is there, sealed with the same passphrase."""
+    try:
+        source = await of_store(store, place.etcd.prefix, place.pki_dir, place.token, entropy)
+    except BackupError as error:
+        raise NotEmpty(
+            f"what is in this etcd can't be kept aside ({error}): say the keys of its servers, or another --etcd-prefix"
+        ) from error
+    place.aside.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = place.aside / f"{timed_name(clock)}.backup"
+    await take(source, path, passphrase, clock, entropy, cost=cost)
+    return path
+
+
+async def _clear(marked: Marked, revision: int) -> int:
+    """Afterwards nothing is there but signs and the note of how far revisions are shifted from now on: that."""
+    store = marked.store
+    offset = max(await shifting.read_offset(store), revision + MARGIN - store.revision)
+    kept = {server_leases.RESTORING, shifting.KEY}
+    await marked.write([Put(shifting.KEY, shifting.note(offset))])
+    for root in (key_layout.ROOT, key_layout.OWN):
+        start = ""
+        while True:
+            page = await store.range(root, start=start, limit=_PAGE)
+            ops: list[Op] = [
+                Delete(kv.key) for kv in page.items if kv.key not in kept and not kv.key.startswith(server_leases.ROOT)
+            ]
+            if ops:
+                await marked.write(ops)
+            if not page.more:
+                break
+            start = page.items[-1].key + "\0"
+    return offset
+
+
+async def _fill(
+    marked: Marked, found: Contents, place: Place, clock: Clock, entropy: Entropy, expected: int, progress: Progress
+) -> Restored:
+    done = over = size = first = 0
+    ops: list[Op] = []
+
+    async def send() -> None:
+        nonlocal size, first
+        if ops:
+            revision = await marked.write(ops)
+            first = first or revision
+            progress(done, expected)
+        ops.clear()
+        size = 0
+
+    for key, value in found.notes.items():
+        await marked.write([Put(key, value)])
+    envelope = found.material.envelope(entropy)
+    for entry, value in sealed(found.objects, envelope, place.etcd.prefix):
+        now = clock.time()
+        if is_over(entry, now):
+            over += 1
+            continue
+        if ops and size + len(value) > _BYTES:
+            await send()
+        ops.append(Put(entry.key, value, ttl=_seconds(entry, now)))
+        size += len(value)
+        done += 1
+        if len(ops) >= _OPS:
+            await send()
+    await send()
+    return Restored(done, over, first or marked.store.revision, None)
+
+
+def _seconds(entry: Object, now: float) -> int:
+    return max(int(entry.expires - now), 1) if entry.expires else 0
+
+
+async def _write(store: EtcdStore, ops: list[Op]) -> int:
+    """Whatever is there, and again when nobody knows whether it was done: the same keys with the same values do no harm."""
+    for _ in range(5):
+        try:
+            return await store.write(ops)
+        except (Mismatch, Unknown) as error:
+            # A key that was to go has gone: with the one before, or because its time was up.
+            left: list[Op] = [op for op in ops if not isinstance(op, Delete) or await store.get(op.key) is not None]
+            if isinstance(error, Mismatch) and len(left) == len(ops):
+                raise
+            if all(isinstance(op, Check) for op in left):
+                return store.revision
+            ops = left
+    raise StoreError("etcd loses too many answers: repeat the restore when it is well")

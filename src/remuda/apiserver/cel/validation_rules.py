@@ -1,0 +1,362 @@
+"""`x-kubernetes-validations` of a whole schema: compiled once, run over every object.
+
+A `RuleTree` has the shape of the schema and holds only what leads to rules. Validating walks object and tree together:
+rules that mention `oldSelf` run where an old value can be matched (properties, map entries, items of map lists by
+key), null is no value, and all rules share one cost budget. Which rules a CRD may bring at all is for `crd.celrules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from remuda.kube.errors import OMITTED, FieldError, duplicate, forbidden_field, invalid_value, required
+
+from ..limits import cost_budget
+from .errors import COST_LIMIT_TEXT, CelError, CompileError, CostExceeded
+from .programs import Budget, BudgetExceeded, CompiledMessage, CompiledRule, compile_message, compile_rule
+from .rule_field_paths import normalize
+from .schema_types import Resolve, Schema, SchemaNode, node_for
+from .views import same_json
+
+MAX_MESSAGE_BYTES = 5 * 1024
+_OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
+_MESSAGE_OUT_OF_BUDGET = (
+    "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run"
+)
+
+# Whether a new value is the same as the old one: errors of unchanged values become warnings.
+Unchanged: TypeAlias = Callable[[Any, Any], bool]
+
+
+class _Stop(Exception):
+    """The budget is gone: no further rule runs."""
+
+
+@dataclass(slots=True)
+class Rule:
+    """One entry of `x-kubernetes-validations`."""
+
+    rule: str
+    message: str
+    reason: str
+    field_path: str
+    optional_old_self: bool
+    compiled: CompiledRule | None = None
+    problem: str = ""
+    message_program: CompiledMessage | None = None
+    message_problem: str = ""
+
+    @property
+    def shown(self) -> str:
+        return self.message.strip() or self.rule.strip()
+
+    @property
+    def default_message(self) -> str:
+        return self.message.strip() if self.message else f"failed rule: {self.rule.strip()}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where in the object validation is, and what it is compared with for ratcheting."""
+
+    path: str
+    current: tuple[Any, Any] | None = None
+    parent: tuple[Any, Any] | None = None
+
+    def at(self, path: str, pair: tuple[Any, Any] | None) -> _Place:
+        if self.current is None:
+            return _Place(path, None, self.parent)
+        return _Place(path, pair, self.current)
+
+
+@dataclass(slots=True)
+class _Run:
+    budget: Budget
+    unchanged: Unchanged | None
+    warnings: list[FieldError]
+    errors: list[FieldError] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class RuleTree:
+    """The rules at one place of a schema and below."""
+
+    schema: Schema
+    rules: list[Rule]
+    items: RuleTree | None = None
+    properties: dict[str, RuleTree] = field(default_factory=dict)
+    additional: RuleTree | None = None
+    all_of: list[RuleTree] = field(default_factory=list)
+
+    def validate(
+        self,
+        obj: Any,
+        old: Any = None,
+        path: str = "",
+        budget: Budget | None = None,
+        *,
+        ratchet: Unchanged | None = None,
+        warnings: list[FieldError] | None = None,
+    ) -> list[FieldError]:
+        """Everything the rules find wrong with `obj`.
+
+        With `ratchet` (usually `unchanged`) and an old object, errors about values that did not change are no errors;
+        they are added to `warnings` instead.
+        """
+        run = _Run(budget or Budget(), ratchet, warnings if warnings is not None else [])
+        place = _Place(path, (obj, old) if ratchet is not None and old is not None else None)
+        try:
+            with cost_budget.BOUNDED:
+                self._walk(run, obj, old, place)
+        except _Stop:
+            run.budget.remaining = -1
+        return run.errors
+
+    def all_rules(self) -> Iterator[Rule]:
+        yield from self.rules
+        for below in (self.items, self.additional, *self.properties.values(), *self.all_of):
+            if below is not None:
+                yield from below.all_rules()
+
+    def _walk(self, run: _Run, obj: Any, old: Any, place: _Place) -> None:
+        if obj is None:
+            return
+        if self.rules:
+            self._evaluate(run, obj, old, place)
+        for nested in self.all_of:
+            nested._walk(run, obj, old, _Place(place.path, None, place.parent))
+        if isinstance(obj, list):
+            self._walk_list(run, obj, old if isinstance(old, list) else [], place)
+        elif isinstance(obj, dict):
+            self._walk_map(run, obj, old if isinstance(old, dict) else {}, place)
+
+    def _walk_list(self, run: _Run, obj: list[Any], old: list[Any], place: _Place) -> None:
+        if self.items is None:
+            return
+        keyed = _keyed(self.schema, old)
+        keys = self.schema.get("x-kubernetes-list-map-keys") or ()
+        for index, item in enumerate(obj):
+            key = _key(item, keys) if keyed else None
+            before = keyed.get(key) if key is not None else None
+            self.items._walk(
+                run, item, before, place.at(f"{place.path}[{index}]", (item, before) if before is not None else None)
+            )
+
+    def _walk_map(self, run: _Run, obj: dict[str, Any], old: dict[str, Any], place: _Place) -> None:
+        # Whichever there are less of: a schema may have very many properties, and a list very many objects without any.
+        found = self.properties if len(self.properties) <= len(obj) else [name for name in obj if name in self.properties]
+        for name in found:
+            if name in obj:
+                below = self.properties[name]
+                child = f"{place.path}.{name}" if place.path else name
+                below._walk(run, obj[name], old.get(name), self._child(place, child, name, obj, old))
+        if self.additional is not None:
+            for name, value in obj.items():
+                child = f"{place.path}[{name}]"
+                self.additional._walk(run, value, old.get(name), self._child(place, child, name, obj, old))
+
+    @staticmethod
+    def _child(place: _Place, path: str, name: str, obj: dict[str, Any], old: dict[str, Any]) -> _Place:
+        if place.current is not None and place.parent is None and name in ("apiVersion", "kind"):
+            # Converted to the same version before they get here: a change would not be seen.
+            return _Place(path)
+        return place.at(path, (obj[name], old[name]) if name in old else None)
+
+    # --- the rules of one place
+
+    def _evaluate(self, run: _Run, obj: Any, old: Any, place: _Place) -> None:
+        path = place.path or "<nil>"
+        kind = str(self.schema.get("type") or "")
+        if run.budget.remaining <= 0:
+            run.errors.append(invalid_value(path, kind, _OUT_OF_BUDGET))
+            raise _Stop
+        for rule in self.rules:
+            if rule.problem:
+                run.errors.append(invalid_value(path, kind, f"rule compile error: {rule.problem}"))
+                continue
+            compiled = rule.compiled
+            if compiled is None or (compiled.uses_old_self and old is None and not rule.optional_old_self):
+                continue
+            cost_budget.spend(10)
+            try:
+                if compiled.evaluate(obj, old, run.budget):
+                    continue
+            except BudgetExceeded:
+                run.errors.append(invalid_value(path, kind, _OUT_OF_BUDGET))
+                raise _Stop from None
+            except CelError as error:
+                run.errors.append(invalid_value(path, kind, _explain(error, rule)))
+                if isinstance(error, CostExceeded):
+                    raise _Stop from None
+                continue
+            self._fail(run, rule, obj, old, place)
+
+    def _fail(self, run: _Run, rule: Rule, obj: Any, old: Any, place: _Place) -> None:
+        kind = str(self.schema.get("type") or "")
+        path = place.path
+        if rule.field_path:
+            path = f"{path}.{rule.field_path}" if path else rule.field_path
+        path = path or "<nil>"
+        compiled = rule.compiled
+        ratcheted = compiled is not None and not compiled.uses_old_self and _is_ratcheted(run, place)
+        into = run.warnings if ratcheted else run.errors
+        detail = ""
+        if rule.message_program is not None:
+            try:
+                detail = _message(rule.message_program, obj, old, run.budget)
+            except BudgetExceeded:
+                into.append(invalid_value(path, kind, _MESSAGE_OUT_OF_BUDGET))
+                raise _Stop from None
+            except CostExceeded:
+                text = "no further validation rules will be run due to call cost exceeds limit for messageExpression:"
+                into.append(invalid_value(path, kind, f'{text} "{rule.message_program.expression}"'))
+                raise _Stop from None
+        value = OMITTED if kind in ("object", "array") else obj
+        into.append(_error(rule.reason, path, value, detail or rule.default_message))
+
+
+def unchanged(new: Any, old: Any) -> bool:
+    """The usual ratchet: nothing changed at all."""
+    return new is old or same_json(new, old)
+
+
+def _is_ratcheted(run: _Run, place: _Place) -> bool:
+    if run.unchanged is None:
+        return False
+    pair = place.current or place.parent
+    return pair is not None and run.unchanged(*pair)
+
+
+def _explain(error: CelError, rule: Rule) -> str:
+    text = str(error)
+    if text.startswith("no such overload"):
+        return f"'{text}': call arguments did not match a supported operator, function or macro signature for rule: {rule.shown}"
+    if isinstance(error, CostExceeded):
+        return (
+            f"'{COST_LIMIT_TEXT}': no further validation rules will be run due to call cost exceeds limit for rule: {rule.shown}"
+        )
+    return f"{text} evaluating rule: {rule.shown}"
+
+
+def _message(program: CompiledMessage, obj: Any, old: Any, budget: Budget) -> str:
+    """The text a message expression gives, or nothing if it gives none that can be shown."""
+    try:
+        text = program.evaluate(obj, old, budget).strip()
+    except (BudgetExceeded, CostExceeded):
+        raise
+    except CelError:
+        return ""
+    if "\n" in text or len(text.encode("utf-8", "surrogatepass")) > MAX_MESSAGE_BYTES:
+        return ""
+    return text
+
+
+def _error(reason: str, path: str, value: Any, detail: str) -> FieldError:
+    if reason == "FieldValueForbidden":
+        return forbidden_field(path, detail)
+    if reason == "FieldValueRequired":
+        return required(path, detail)
+    if reason == "FieldValueDuplicate":
+        return duplicate(path, value)
+    return invalid_value(path, value, detail)
+
+
+def _keyed(schema: Schema, items: list[Any]) -> dict[tuple[Any, ...], Any]:
+    """Old items by their keys; empty unless the list is a map list."""
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    found: dict[tuple[Any, ...], Any] = {}
+    if schema.get("x-kubernetes-list-type") != "map" or not keys:
+        return found
+    for item in items:
+        key = _key(item, keys)
+        if key is not None:
+            found.setdefault(key, item)
+    return found
+
+
+def _key(item: Any, keys: Any) -> tuple[Any, ...] | None:
+    if not isinstance(item, dict):
+        return None
+    values = [item.get(name) for name in keys]
+    if any(type(value) not in (str, int, float, bool) for value in values):
+        return None
+    return tuple((type(value), value) for value in values)
+
+
+# --- compiling
+
+
+def compile_schema_rules(schema: Schema, *, resolve: Resolve | None = None, root: bool = True) -> RuleTree | None:
+    """The rules of a structural schema, or None if there are none. Rules that do not compile become validation errors."""
+    if not _has_rules(schema):
+        return None
+    return _tree(schema, schema, node_for(schema, resolve, root=root), resolve)
+
+
+def _has_rules(schema: Any) -> bool:
+    if not isinstance(schema, dict):
+        return False
+    if schema.get("x-kubernetes-validations"):
+        return True
+    below = [schema.get("items"), schema.get("additionalProperties"), *(schema.get("properties") or {}).values()]
+    return any(_has_rules(part) for part in (*below, *(schema.get("allOf") or ())))
+
+
+def _tree(rules: Schema, schema: Schema, node: SchemaNode | None, resolve: Resolve | None) -> RuleTree | None:
+    """`rules` brings the rules, `schema` the structure; they differ inside an allOf."""
+    found = RuleTree(schema, [read_rule(entry, schema, node, resolve) for entry in rules.get("x-kubernetes-validations") or ()])
+    if isinstance(rules.get("items"), dict) and isinstance(schema.get("items"), dict):
+        found.items = _tree(rules["items"], schema["items"], node.element if node is not None else None, resolve)
+    for name, part in (rules.get("properties") or {}).items():
+        inner = (schema.get("properties") or {}).get(name)
+        if inner is None or not _has_rules(part):
+            continue
+        below = node.properties.get(name) if node is not None else None
+        if below is None:
+            continue
+        subtree = _tree(part, inner, below, resolve)
+        if subtree is not None:
+            found.properties[name] = subtree
+    if isinstance(rules.get("additionalProperties"), dict) and isinstance(schema.get("additionalProperties"), dict):
+        below = node.element if node is not None else None
+        found.additional = _tree(rules["additionalProperties"], schema["additionalProperties"], below, resolve)
+    for nested in rules.get("allOf") or ():
+        subtree = _tree(nested, schema, node, resolve) if _has_rules(nested) else None
+        if subtree is not None:
+            found.all_of.append(subtree)
+    useful = found.rules or found.items or found.properties or found.additional or found.all_of
+    return found if useful else None
+
+
+def read_rule(entry: Schema, schema: Schema, node: SchemaNode | None, resolve: Resolve | None) -> Rule:
+    rule = Rule(
+        str(entry.get("rule") or ""),
+        str(entry.get("message") or ""),
+        str(entry.get("reason") or ""),
+        "",
+        bool(entry.get("optionalOldSelf")),
+    )
+    if not rule.rule.strip():
+        return rule
+    if node is None:
+        rule.problem = "failed to convert to declType for CEL validation rules"
+        return rule
+    try:
+        rule.compiled = compile_rule(rule.rule, node, resolve=resolve, optional_old_self=rule.optional_old_self)
+    except CompileError as error:
+        rule.problem = error.detail
+        return rule
+    expression = entry.get("messageExpression")
+    if expression:
+        try:
+            rule.message_program = compile_message(expression, node, resolve=resolve, optional_old_self=rule.optional_old_self)
+        except CompileError as error:
+            rule.message_problem = error.detail
+    if entry.get("fieldPath"):
+        try:
+            rule.field_path = normalize(str(entry["fieldPath"]), schema)
+        except ValueError:
+            rule.field_path = ""
+    return rule

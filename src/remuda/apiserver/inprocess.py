@@ -1,0 +1,451 @@
+"""The client of an API server in the same process: the verbs themselves, without HTTP and without serialisation.
+
+Objects that come back are the cache's own: shared and read-only. Objects that go in are copied by the verbs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+
+from remuda.client.interface import APPLY_PATCH, MERGE_PATCH, WatchEvent, named
+from remuda.kube import errors
+from remuda.kube.authorization.actions import Action, forbidden_action
+from remuda.kube.authorization.users import SYSTEM, User
+from remuda.kube.encoding import jsonio
+from remuda.kube.objects import GroupVersionResource, namespace_of
+
+from .cache.entries import Entry
+from .cache.resource_cache import Change
+from .http import list_bodies, paths
+from .http import query_options as http_options
+from .http.paths import pinned_name
+from .registry.object_meta import field_manager_errors
+from .registry.resources import Version
+from .registry.served import served
+from .server import Server
+from .verbs import create, delete, get, patch, update, watch
+from .verbs import delete_collection as deletecollection
+from .verbs import list as listing
+from .verbs.call import Call, DeleteOptions, ListOptions
+from .verbs.delete import Deletion
+from .verbs.subresources import Ask
+from .watch.watchers import BOOKMARK, DELETED, Watcher
+
+Obj = dict[str, Any]
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _surely(
+    verb: Callable[Concatenate[InProcessClient, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[InProcessClient, P], Coroutine[Any, Any, T]]:
+    """Where other servers write too, tell nobody what only the cache thinks."""
+
+    @wraps(verb)
+    def tried(self: InProcessClient, /, *args: P.args, **options: P.kwargs) -> Coroutine[Any, Any, T]:
+        if not self._api.cache.shared:
+            return verb(self, *args, **options)
+        return self._api.surely(lambda: verb(self, *args, **options))
+
+    return tried
+
+
+class InProcessClient:
+    """Acts as `user`; without one it is the server itself and needs no permission."""
+
+    remote = False
+
+    def __init__(self, server: Server, manager: str = "remuda", user: User | None = None) -> None:
+        self._server = server
+        self._api = server.api
+        self._manager = manager
+        self._user = user
+
+    def _call(
+        self,
+        resource: GroupVersionResource,
+        verb: str,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+        fields: str = "",
+    ) -> Call:
+        """`fields` select: permission may be given for just that, or for the one name that they leave."""
+        user = self._user
+        if user is not None:
+            named = name or pinned_name(fields)
+            self._authorize(Action(user, verb, *resource, subresource, namespace, named, field_selector=fields))
+        version = served(self._api.registry, *resource, verb=verb, namespace=namespace, name=name, subresource=subresource)
+        if field_manager:
+            found = field_manager_errors(field_manager, "fieldManager")
+            if found:
+                raise errors.invalid("meta.k8s.io", f"{verb.capitalize()}Options", "", found)
+        return Call(
+            version=version,
+            verb=verb,
+            namespace=namespace if version.resource.namespaced else "",
+            name=name,
+            subresource=subresource,
+            user=user or SYSTEM,
+            manager=field_manager or self._manager,
+            field_manager=field_manager,
+            dry_run=dry_run,
+            trusted=user is None,
+        )
+
+    def _authorize(self, action: Action) -> None:
+        decision = self._api.authorizer.authorize(action)
+        if not decision.allowed:
+            raise forbidden_action(action, decision.reason)
+
+    async def _object(self, call: Call, entry: Entry) -> Obj:
+        return await call.version.load(entry)
+
+    @_surely
+    async def get(
+        self,
+        resource: GroupVersionResource,
+        name: str,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        resource_version: str = "",
+    ) -> Obj:
+        call = self._call(resource, "get", namespace, name, subresource)
+        if subresource and subresource != "status":
+            return (await self._server.subresources.run(call, Ask())).body
+        return await self._object(call, await get.get(self._api, call, resource_version))
+
+    @_surely
+    async def list(
+        self,
+        resource: GroupVersionResource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        limit: int = 0,
+        continue_: str = "",
+        resource_version: str = "",
+        resource_version_match: str = "",
+        metadata_only: bool = False,
+    ) -> Obj:
+        call = self._call(resource, "list", namespace, fields=fields)
+        options = ListOptions(labels, fields, limit, continue_, resource_version, resource_version_match)
+        page = await listing.list_(self._api, call, options)
+        version = call.version
+        show = _partial if metadata_only else Version.object
+        return {
+            "kind": version.resource.list_kind,
+            "apiVersion": version.api_version,
+            "metadata": page.metadata(),
+            "items": [show(version, entry) for entry in page.entries],
+        }
+
+    async def watch(
+        self,
+        resource: GroupVersionResource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        resource_version: str = "",
+        bookmarks: bool = True,
+        send_initial_events: bool = False,
+        timeout_seconds: int = 0,
+        metadata_only: bool = False,
+    ) -> AsyncIterator[WatchEvent]:
+        options = ListOptions(
+            labels=labels,
+            fields=fields,
+            resource_version=resource_version,
+            resource_version_match="NotOlderThan" if send_initial_events else "",
+            watch=True,
+            bookmarks=bookmarks,
+            send_initial_events=True if send_initial_events else None,
+            timeout_seconds=timeout_seconds,
+        )
+        queue = _Queue()
+
+        async def start() -> tuple[Version, watch.Start]:
+            call = self._call(resource, "watch", namespace, fields=fields)
+            selection = watch.selection_of(call, options)
+            return call.version, await watch.start(self._api, self._server.feeds, call, options, selection, queue)
+
+        version, begin = await self._api.surely(start)
+        # What is live waits in the queue until what comes first has been taken.
+        begin.watcher.go()
+        queue.bookmarks_for = begin.watcher if bookmarks else None
+        streams = self._server.handler.streams
+        streams.add(queue)
+        timer = self._api.clock.call_later(timeout_seconds, queue.end) if timeout_seconds else None
+        show = _partial if metadata_only else Version.object
+        try:
+            for type_, change, entry in begin.events:
+                yield WatchEvent(type_, show(version, _at_change(type_, change, entry)))
+            if begin.bookmark is not None:
+                yield WatchEvent(BOOKMARK, _bookmark(version, begin.bookmark, {watch.INITIAL_EVENTS_END: "true"}))
+            while (batch := await queue.next()) is not None:
+                for item in batch:
+                    if isinstance(item, int):
+                        yield WatchEvent(BOOKMARK, _bookmark(version, item, {}))
+                    else:
+                        type_, change, entry = item
+                        yield WatchEvent(type_, show(version, _at_change(type_, change, entry)))
+        finally:
+            streams.discard(queue)
+            if timer is not None:
+                timer.cancel()
+            begin.watcher.leave()
+
+    @_surely
+    async def create(
+        self,
+        resource: GroupVersionResource,
+        obj: Obj,
+        namespace: str = "",
+        *,
+        name: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+    ) -> Obj:
+        # A new object's name is its own business, but a subresource is created on one that is there.
+        parent = name if subresource else ""
+        call = self._call(resource, "create", namespace or namespace_of(obj), parent, subresource, dry_run, field_manager)
+        raw = jsonio.copy(obj)
+        if call.version.resource.virtual:
+            return (await self._server.subresources.review(call, Ask(raw))).body
+        if subresource:
+            return (await self._server.subresources.run(call, Ask(raw))).body
+        return await self._object(call, await create.create(self._api, call, raw))
+
+    @_surely
+    async def update(
+        self,
+        resource: GroupVersionResource,
+        obj: Obj,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+    ) -> Obj:
+        call = self._call(resource, "update", namespace_of(obj), named(obj), subresource, dry_run, field_manager)
+        raw = jsonio.copy(obj)
+        if subresource and subresource != "status":
+            return (await self._server.subresources.run(call, Ask(raw))).body
+        return await self._object(call, (await update.update(self._api, call, raw)).entry)
+
+    @_surely
+    async def patch(
+        self,
+        resource: GroupVersionResource,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        *,
+        patch_type: str = MERGE_PATCH,
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+        force: bool = False,
+    ) -> Obj:
+        call = self._call(resource, "patch", namespace, name, subresource, dry_run, field_manager)
+        return await self._patch(call, jsonio.copy(patch), patch_type, force)
+
+    async def _patch(self, call: Call, body: Any, patch_type: str, force: bool) -> Obj:
+        accepted = patch.patch_types(call)
+        if patch_type not in accepted:
+            raise patch.unsupported_type(accepted)
+        call.force = force or None
+        if call.subresource and call.subresource != "status":
+            return (await self._server.subresources.run(call, Ask(body, None, patch_type))).body
+        outcome = await patch.patch(self._api, call, body, patch_type)
+        return await self._object(call, outcome.entry)
+
+    @_surely
+    async def apply(
+        self,
+        resource: GroupVersionResource,
+        obj: Obj,
+        *,
+        field_manager: str,
+        force: bool = False,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Obj:
+        call = self._call(resource, "patch", namespace_of(obj), named(obj), subresource, dry_run, field_manager)
+        return await self._patch(call, jsonio.copy(obj), APPLY_PATCH, force)
+
+    @_surely
+    async def delete(
+        self,
+        resource: GroupVersionResource,
+        name: str,
+        namespace: str = "",
+        *,
+        propagation: str = "",
+        grace_seconds: int | None = None,
+        uid: str = "",
+        resource_version: str = "",
+        dry_run: bool = False,
+    ) -> Obj:
+        call = self._call(resource, "delete", namespace, name, dry_run=dry_run)
+        options = DeleteOptions(grace_seconds, propagation, None, uid, resource_version)
+        return await self._deleted(call, await delete.delete(self._api, call, options))
+
+    @_surely
+    async def delete_collection(
+        self,
+        resource: GroupVersionResource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        propagation: str = "",
+    ) -> Obj:
+        call = self._call(resource, "deletecollection", namespace)
+        options = DeleteOptions(propagation=propagation)
+        page = await deletecollection.delete_collection(self._api, call, ListOptions(labels, fields), options)
+        version = call.version
+        return {
+            "kind": version.resource.list_kind,
+            "apiVersion": version.api_version,
+            "metadata": page.metadata(),
+            "items": [version.object(entry) for entry in page.entries],
+        }
+
+    @_surely
+    async def raw(self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None) -> Any:
+        target = paths.parse(method, f"{path}?{urlencode(query)}" if query else path)
+        if target.is_resource:
+            return await self._raw_resource(target, body)
+        if self._user is not None:
+            self._authorize(Action.on_path(self._user, target.verb, target.path))
+        if method != "GET":
+            raise errors.method_not_allowed()
+        return self._server.pages.raw(target.path)
+
+    async def _raw_resource(self, target: paths.Target, body: Any) -> Any:
+        """An object or a collection by its path, as if it had come through the other door."""
+        written = http_options.WriteOptions(target.query, f"{target.verb.capitalize()}Options")
+        call = self._call(
+            GroupVersionResource(target.group, target.version, target.resource),
+            target.verb,
+            target.namespace,
+            "" if target.name_from_selector else target.name,
+            target.subresource,
+            written.dry_run,
+            written.field_manager,
+            target.name,
+        )
+        call.field_validation = written.field_validation
+        ask = Ask(jsonio.copy(body))
+        if call.version.resource.virtual and target.verb == "create":
+            return (await self._server.subresources.review(call, ask)).body
+        if call.subresource not in ("", "status"):
+            return (await self._server.subresources.run(call, ask)).body
+        match target.verb:
+            case "get":
+                return await self._object(call, await get.get(self._api, call, target.query.get("resourceVersion", "")))
+            case "list":
+                page = await listing.list_(self._api, call, http_options.list_options(target.query))
+                return jsonio.loads(await list_bodies.body(call.version, page))
+            case "create":
+                return await self._object(call, await create.create(self._api, call, ask.body))
+            case "update":
+                return await self._object(call, (await update.update(self._api, call, ask.body)).entry)
+            case "delete":
+                chosen, call.dry_run = http_options.delete_options(target.query, ask.body)
+                return await self._deleted(call, await delete.delete(self._api, call, chosen))
+            case "deletecollection":
+                chosen, call.dry_run = http_options.delete_options(target.query, ask.body)
+                listed = http_options.list_options(target.query)
+                gone = await deletecollection.delete_collection(self._api, call, listed, chosen)
+                return jsonio.loads(await list_bodies.body(call.version, gone))
+            case "patch":
+                raise patch.unsupported_type(patch.patch_types(call))
+        raise errors.method_not_allowed()
+
+    async def _deleted(self, call: Call, deletion: Deletion) -> Obj:
+        gone = deletion.done and not call.version.resource.shows_deleted
+        return deletion.status(call) if gone else await self._object(call, deletion.entry)
+
+    async def close(self) -> None:
+        """The server outlives its clients."""
+
+
+# An event, or the revision of a bookmark.
+_Item = tuple[str, Change, Entry] | int
+
+
+class _Queue:
+    """The sink of an in-process watch. In-process readers share the loop with the writers, so they are given more room."""
+
+    _LIMIT = 100_000
+
+    def __init__(self) -> None:
+        self._batches: list[_Item] = []
+        self._wake = asyncio.Event()
+        self._ended = False
+        self.bookmarks_for: Watcher | None = None
+
+    def deliver(self, events: list[tuple[str, Change, Entry]]) -> bool:
+        self._batches.extend(events)
+        self._wake.set()
+        return len(self._batches) <= self._LIMIT
+
+    def bookmark(self, revision: int) -> bool:
+        self._batches.append(revision)
+        self._wake.set()
+        return True
+
+    def end(self) -> None:
+        self._ended = True
+        self._wake.set()
+
+    async def next(self) -> list[_Item] | None:
+        while not self._batches:
+            if self._ended:
+                return None
+            self._wake.clear()
+            await self._wake.wait()
+        taken, self._batches = self._batches, []
+        return taken
+
+
+def _at_change(type_: str, change: Change, entry: Entry) -> Entry:
+    """A deletion shows the last state under the revision at which it went."""
+    return entry.at(change.revision) if type_ == DELETED and entry.revision != change.revision else entry
+
+
+class _Metadata(msgspec.Struct):
+    metadata: Obj
+
+
+_metadata_decoder = msgspec.json.Decoder(_Metadata)
+
+
+def _partial(version: Version, entry: Entry) -> Obj:
+    """Only the metadata: what is not parsed yet stays so, which is what makes following everything cheap."""
+    if entry.parsed:
+        metadata = entry.object()["metadata"]
+    else:
+        metadata = _metadata_decoder.decode(entry.stored).metadata
+        metadata["resourceVersion"] = str(entry.revision)
+    return {"apiVersion": version.api_version, "kind": version.kind, "metadata": metadata}
+
+
+def _bookmark(version: Any, revision: int, annotations: dict[str, str]) -> Obj:
+    metadata: Obj = {"resourceVersion": str(revision)}
+    if annotations:
+        metadata["annotations"] = annotations
+    return {"kind": version.kind, "apiVersion": version.api_version, "metadata": metadata, **version.empty()}

@@ -1,0 +1,9 @@
+"""Keys and certificates: a server's own (`pki`), those that all servers of a state share (`shared_keys`), encryption at rest,
+and their rotation.
+
+`key_agreement` checks at start that servers have the same keys; `rotation` with `rotation_record`, `rotation_steps`,
+`reencryption` exchanges them while servers run.
+Making and reading certificates as such is `kube.certificates`; the layout of keys in the store is `storage/key_layout`. For
+users: docs/rotation.md.
+Begin with `shared_keys`.
+"""

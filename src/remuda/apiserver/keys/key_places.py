@@ -1,0 +1,145 @@
+"""Where the keys that are rotated are kept: in a server's own files, in a directory with the same content on every machine, or
+sealed in the store.
+
+A place is read and replaced as a whole; what happens between is :mod:`.rotation`' business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from remuda.kube.certificates import PkiError
+from remuda.kube.clock import Entropy
+
+from ..storage.store import Op, Put, Store
+from . import key_agreement, token_sealing
+from .key_agreement import Noted
+from .pki import write_private
+from .shared_keys import CA_CERTIFICATE, CA_KEY, ENCRYPTION, FILES, SERVICE_ACCOUNT_KEY, Material
+from .token_sealing import Cost
+
+
+class Place(Protocol):
+    @property
+    def where(self) -> str:
+        """For people."""
+
+    @property
+    def copied(self) -> bool:
+        """Every server has a copy of its own, which it keeps as the store says. Else there is one for all."""
+
+    async def read(self) -> Material: ...
+
+    async def save(self, material: Material) -> None:
+        """Into this server's copy."""
+
+    async def noted(self, material: Material) -> list[Op]:
+        """What the store has to say about the keys from now on: for the transaction that says what they are for."""
+
+
+class OwnFiles:
+    """Of a server alone: in its data directory, where :mod:`.pki` and :mod:`.encryption` have made them."""
+
+    copied = True
+
+    def __init__(self, data_dir: Path) -> None:
+        pki = data_dir / "pki"
+        self.where = str(data_dir)
+        self._paths = {name: pki / name for name in (CA_KEY, CA_CERTIFICATE, SERVICE_ACCOUNT_KEY)}
+        self._paths[ENCRYPTION] = data_dir / ENCRYPTION
+
+    async def read(self) -> Material:
+        return await asyncio.to_thread(_read, self._paths)
+
+    async def save(self, material: Material) -> None:
+        await asyncio.to_thread(_save, self._paths, material)
+
+    async def noted(self, material: Material) -> list[Op]:
+        return []
+
+
+class Directory:
+    """`--pki-dir`. Of several servers each has one, and somebody copies new files from one to the others."""
+
+    copied = True
+
+    def __init__(self, directory: Path, store: Store) -> None:
+        self.where = str(directory)
+        self._paths = {name: directory / name for name in FILES}
+        self._store = store
+
+    async def read(self) -> Material:
+        return await asyncio.to_thread(_read, self._paths)
+
+    async def save(self, material: Material) -> None:
+        await asyncio.to_thread(_save, self._paths, material)
+
+    async def noted(self, material: Material) -> list[Op]:
+        if not self._store.shared:
+            return []
+        found = await self._store.get(key_agreement.KEY)
+        fingerprints = key_agreement.fingerprints(material)
+        return [Put(key_agreement.KEY, msgspec.json.encode(Noted(fingerprints)), 0 if found is None else found.mod_revision)]
+
+
+class InStore:
+    """Sealed with the token that all servers were given."""
+
+    copied = False
+
+    def __init__(self, store: Store, token: str, entropy: Entropy, cost: Cost = Cost()) -> None:  # noqa: B008 - a constant
+        self.where = "the store, under the token"
+        self._store = store
+        self._token = token
+        self._entropy = entropy
+        self._cost = cost
+        # Opening takes long on purpose, so it is done once for each state of it.
+        self._known: tuple[int, Material] | None = None
+        # What was sealed here last need not be opened.
+        self._made: tuple[bytes, Material] | None = None
+
+    async def read(self) -> Material:
+        found = await self._store.get(key_agreement.KEY)
+        if found is None:
+            raise PkiError(f"{key_agreement.KEY} is not in the store any more: restore it from a backup")
+        if self._known is None or self._known[0] != found.mod_revision:
+            made = self._made
+            own = made is not None and made[0] == found.value
+            material = made[1] if made is not None and own else await key_agreement.unsealed(found, self._token)
+            self._known = (found.mod_revision, material)
+        return self._known[1]
+
+    async def save(self, material: Material) -> None:
+        """There is no copy of one's own."""
+
+    async def noted(self, material: Material) -> list[Op]:
+        await self.read()
+        assert self._known is not None
+        sealed = await asyncio.to_thread(token_sealing.seal, material, self._token, self._entropy, self._cost)
+        value = msgspec.json.encode(Noted(key_agreement.fingerprints(material), sealed))
+        self._made = (value, material)
+        return [Put(key_agreement.KEY, value, self._known[0])]
+
+
+def _read(paths: dict[str, Path]) -> Material:
+    try:
+        found = Material.of({name: path.read_bytes() for name, path in paths.items()})
+    except OSError as error:
+        raise PkiError(f"{error.filename} can't be read: {error.strerror}") from None
+    found.check(str(paths[CA_KEY].parent))
+    return found
+
+
+def _save(paths: dict[str, Path], material: Material) -> None:
+    """What differs, file by file; in an order that leaves something which works wherever it ends (:mod:`.rotation_steps`)."""
+    for name, content in material.files().items():
+        path = paths[name]
+        try:
+            if path.read_bytes() != content:
+                write_private(path, content)
+        except OSError as error:
+            raise PkiError(f"{path} can't be written: {error.strerror or error}") from None

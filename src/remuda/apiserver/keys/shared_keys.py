@@ -1,0 +1,177 @@
+"""What all servers of one state must have in common: the CA, the service-account key, and the keys of encryption at rest.
+
+A client that trusts one server trusts all, a token that one has signed is good at all, and what one has encrypted all can read.
+Kept in a directory that is the same on every machine (here), or in the store itself under a token (:mod:`.token_sealing`). What
+each server has of its own, its serving certificate first of all, is in its data directory (:mod:`.pki`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from remuda.kube import certificates
+from remuda.kube.certificates import Authority, PkiError
+from remuda.kube.clock import Clock, Entropy
+
+from .encryption import Envelope, parse_keys, render_keys
+from .pki import write_private
+
+log = logging.getLogger(__name__)
+
+CA_CERTIFICATE, CA_KEY, SERVICE_ACCOUNT_KEY, ENCRYPTION = "ca.crt", "ca.key", "service-account.key", "encryption.yaml"
+# In the order in which they are written; the last one there says that all are.
+FILES = (CA_KEY, CA_CERTIFICATE, SERVICE_ACCOUNT_KEY, ENCRYPTION)
+# There while the files are being made: what stands beside it has never been used and may be made anew.
+_UNFINISHED = ".unfinished"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Material:
+    """All PEM, but `encryption`, which is an EncryptionConfiguration.
+
+    Of each there may be more than one while they are being rotated (:mod:`.`). The first of the keys is the one that is
+    used, the others are still good for what was made with them. The CA's certificates are a bundle, the oldest first.
+    """
+
+    ca_certificate: bytes
+    ca_key: bytes
+    service_account_key: bytes
+    encryption: bytes
+
+    @classmethod
+    def of(cls, files: Mapping[str, bytes]) -> Material:
+        return cls(files[CA_CERTIFICATE], files[CA_KEY], files[SERVICE_ACCOUNT_KEY], files[ENCRYPTION])
+
+    def service_account_keys(self) -> list[bytes]:
+        """The one that signs first."""
+        return [certificates.key_pem(key) for key in certificates.parse_keys(self.service_account_key, SERVICE_ACCOUNT_KEY)]
+
+    def files(self) -> dict[str, bytes]:
+        contents = (self.ca_key, self.ca_certificate, self.service_account_key, self.encryption)
+        return dict(zip(FILES, contents, strict=True))
+
+    def authority(self, where: str = "the shared material") -> Authority:
+        return certificates.authority_of(
+            self.ca_certificate, self.ca_key, (f"{CA_CERTIFICATE} of {where}", f"{CA_KEY} of {where}")
+        )
+
+    def check(self, where: str) -> None:
+        """Raise PkiError or EncryptionError for what could not be used."""
+        self.authority(where)
+        certificates.parse_keys(self.service_account_key, f"{SERVICE_ACCOUNT_KEY} of {where}")
+        self.envelope(Entropy())
+
+    def envelope(self, entropy: Entropy) -> Envelope:
+        return Envelope(parse_keys(self.encryption, ENCRYPTION), entropy)
+
+    def renewed(self, clock: Clock, entropy: Entropy) -> Material | None:
+        """The same with a CA certificate that lasts, when the present one ends soon; None when there is time."""
+        authority = self.authority()
+        if certificates.ends(authority.certificate) - clock.time() >= certificates.RENEW_BEFORE:
+            return None
+        certificate = certificates.renewed_authority(authority, clock, entropy)
+        return replace(self, ca_certificate=certificates.replaced_in(self.ca_certificate, certificate))
+
+
+def made(clock: Clock, entropy: Entropy) -> Material:
+    key = certificates.new_key(entropy)
+    return Material(
+        certificates.certificate_pem(certificates.sign_authority(key, clock, entropy)),
+        certificates.key_pem(key),
+        certificates.new_key_pem(entropy),
+        render_keys([("key1", entropy.token_bytes(32))]).encode(),
+    )
+
+
+# --- a directory ----------------------------------------------------------------------------------------------------------
+
+
+def is_unmade(directory: Path) -> bool:
+    """Nothing is there, or only what somebody began to make and did not finish."""
+    there = [(directory / name).exists() for name in FILES]
+    # All of them are whole also beside the mark: a power cut may bring it back, and who comes second puts it up once more.
+    return not all(there) and (not any(there) or (directory / _UNFINISHED).exists())
+
+
+def ensure_directory(directory: Path, clock: Clock, entropy: Entropy) -> Material:
+    """What the directory holds; made when it holds nothing. Several servers may do this at once."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if is_unmade(directory):
+            _make(directory, clock, entropy)
+        found = _read(directory)
+        # One that was left behind would say of a file that goes missing later that it may be made anew.
+        (directory / _UNFINISHED).unlink(missing_ok=True)
+        found.check(str(directory))
+        return _renew(directory, found, clock, entropy)
+    except OSError as error:
+        raise PkiError(f"the shared keys can't be kept in {error.filename or directory}: {error.strerror or error}") from error
+
+
+def read_directory(directory: Path) -> Material:
+    """What the directory holds; nothing is made or renewed. Raises PkiError and EncryptionError."""
+    if is_unmade(directory):
+        raise PkiError(f"{directory} has no keys: say the --pki-dir that the servers use")
+    try:
+        found = _read(directory)
+    except OSError as error:
+        raise PkiError(f"the shared keys can't be read from {error.filename or directory}: {error.strerror or error}") from error
+    found.check(str(directory))
+    return found
+
+
+def fill_directory(directory: Path, material: Material) -> None:
+    """Put these keys into a directory that has none."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write(directory, lambda: material)
+    except OSError as error:
+        raise PkiError(f"the shared keys can't be kept in {error.filename or directory}: {error.strerror or error}") from error
+
+
+def _make(directory: Path, clock: Clock, entropy: Entropy) -> None:
+    _write(directory, lambda: made(clock, entropy))
+
+
+def _write(directory: Path, make: Callable[[], Material]) -> None:
+    """Under a lock, and so that a crash between any two lines leaves something that the next start makes anew."""
+    marker = directory / _UNFINISHED
+    with marker.open("ab") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        # Whoever had the lock before may have finished meanwhile.
+        if not all((directory / name).exists() for name in FILES):
+            for name, content in make().files().items():
+                write_private(directory / name, content)
+        marker.unlink(missing_ok=True)
+
+
+def _read(directory: Path) -> Material:
+    missing = [name for name in FILES if not (directory / name).exists()]
+    if missing:
+        there = ", ".join(name for name in FILES if name not in missing)
+        raise PkiError(
+            f"{directory / missing[0]} is missing, but {there} are there: copy it from another server or from a backup; "
+            "all of these files must be the same on every machine"
+        )
+    for name in (CA_KEY, SERVICE_ACCOUNT_KEY, ENCRYPTION):
+        if (directory / name).stat().st_mode & 0o077:
+            path = directory / name
+            raise PkiError(f"{path} is secret and others may read it: run chmod 600 {path}")
+    return Material.of({name: (directory / name).read_bytes() for name in FILES})
+
+
+def _renew(directory: Path, found: Material, clock: Clock, entropy: Entropy) -> Material:
+    """On every machine for itself, which is as good: key and name stay, and those are what a signature is checked with."""
+    renewed = found.renewed(clock, entropy)
+    if renewed is None:
+        return found
+    try:
+        write_private(directory / CA_CERTIFICATE, renewed.ca_certificate)
+    except OSError as error:
+        log.warning("%s ends soon and can't be renewed: %s", directory / CA_CERTIFICATE, error.strerror or error)
+        return found
+    return renewed

@@ -1,0 +1,130 @@
+"""Shared key material under a token: what is stored can be read by nobody who does not know the token, not even with all of etcd.
+
+The token is stretched with scrypt, so that guessing costs 64 MiB and a third of a second for each try, into a key for AES-GCM and
+into a few bytes that tell a wrong token from damaged data. Pure; where the sealed bytes are kept is :mod:`.key_agreement`'s
+business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import NamedTuple
+
+import msgspec
+
+from remuda.kube.certificates import PkiError
+from remuda.kube.clock import Entropy
+
+from .shared_keys import FILES, Material
+
+SHORTEST_TOKEN = 16
+_NONCE = 12
+# Bound into the ciphertext: a value of another purpose or format does not open.
+_PURPOSE = b"remuda shared keys, version 1"
+# What the numbers of a stored document may ask for, so that a forged one can't take the machine's memory and time: four times
+# of each what we ask for ourselves.
+MOST_MEMORY = 256 << 20
+MOST_ROUNDS = 8
+
+
+class Cost(NamedTuple):
+    """scrypt's numbers; memory is 128 * n * r bytes, and that is gone through p times."""
+
+    n: int = 2**16
+    r: int = 8
+    p: int = 2
+
+    def problem(self) -> str:
+        """Why nobody should pay it; empty where one can."""
+        n, r, p = self
+        if n < 2 or n & (n - 1) or r < 1 or p < 1:
+            return f"scrypt has no such numbers as n {n}, r {r}, p {p}"
+        if 128 * n * r > MOST_MEMORY:
+            return f"it asks for {128 * n * r >> 20:,} MiB of memory, and {MOST_MEMORY >> 20} are the most that is needed"
+        if p > MOST_ROUNDS:
+            return f"it asks for {p:,} rounds of scrypt, and {MOST_ROUNDS} are the most that is needed"
+        return ""
+
+
+class Sealed(msgspec.Struct, frozen=True):
+    """As it is stored, with everything that is needed to open it but the token."""
+
+    n: int
+    r: int
+    p: int
+    salt: bytes
+    check: bytes
+    nonce: bytes
+    data: bytes
+
+
+class WrongToken(PkiError):
+    """Sealed with another token."""
+
+
+class Damaged(PkiError):
+    """The token is right, but what was sealed does not open."""
+
+
+def check_token(token: str) -> None:
+    if len(token) < SHORTEST_TOKEN:
+        raise PkiError(
+            f"the token has {len(token)} characters, it must have at least {SHORTEST_TOKEN}: "
+            "make one with, for example, openssl rand -hex 32"
+        )
+
+
+def seal(material: Material, token: str, entropy: Entropy, cost: Cost = Cost()) -> Sealed:  # noqa: B008 - a constant
+    return seal_bytes(msgspec.json.encode(material.files()), token, entropy, _PURPOSE, cost)
+
+
+def seal_bytes(plain: bytes, token: str, entropy: Entropy, purpose: bytes, cost: Cost = Cost()) -> Sealed:  # noqa: B008 - a constant
+    """Anything, for one purpose: it opens for no other."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    check_token(token)
+    salt, nonce = entropy.token_bytes(16), entropy.token_bytes(_NONCE)
+    key, check = _stretched(token, salt, cost, purpose)
+    return Sealed(*cost, salt, check, nonce, AESGCM(key).encrypt(nonce, plain, purpose))
+
+
+def unseal(sealed: Sealed, token: str, where: str) -> Material:
+    plain = unseal_bytes(sealed, token, where, _PURPOSE)
+    try:
+        files = msgspec.json.decode(plain, type=dict[str, bytes])
+    except msgspec.DecodeError:
+        raise _damaged(where) from None
+    if set(files) != set(FILES):
+        raise _damaged(where)
+    return Material.of(files)
+
+
+def unseal_bytes(sealed: Sealed, token: str, where: str, purpose: bytes) -> bytes:
+    """Raises WrongToken and Damaged."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    check_token(token)
+    cost = Cost(sealed.n, sealed.r, sealed.p)
+    if problem := cost.problem():
+        raise Damaged(f"{where} is damaged: {problem}; restore etcd from a backup")
+    key, check = _stretched(token, sealed.salt, cost, purpose)
+    if not hmac.compare_digest(check, sealed.check):
+        raise WrongToken(f"{where} was sealed with another token: start with the token of the servers that run already")
+    try:
+        return AESGCM(key).decrypt(sealed.nonce, sealed.data, purpose)
+    except (InvalidTag, ValueError):
+        raise _damaged(where) from None
+
+
+def _damaged(where: str) -> Damaged:
+    return Damaged(f"{where} is damaged: restore etcd from a backup")
+
+
+def _stretched(token: str, salt: bytes, cost: Cost, purpose: bytes) -> tuple[bytes, bytes]:
+    """The key, and what tells whether it is the right one. That helps nobody to guess: the ciphertext tells it as well."""
+    from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+    found = Scrypt(salt, 48, cost.n, cost.r, cost.p).derive(token.encode())
+    return found[:32], hashlib.sha256(purpose + found[32:]).digest()[:16]

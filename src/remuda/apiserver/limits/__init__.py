@@ -1,0 +1,6 @@
+"""How much one caller, or one object, may take: places and bytes (`caller_caps`), turns (`flow_control`), work (`cost_budget`).
+
+Connections are limited in `http/connection_limits`, logins in `gateway/server/rate_limit`; the cost of CEL is
+`cel/compiler/cost_estimate`.
+Begin with `flow_control`.
+"""

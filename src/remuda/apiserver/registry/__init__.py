@@ -1,0 +1,7 @@
+"""What is served: resources, their versions, and what a kind adds to the generic verbs (its Strategy).
+
+`resources` holds Registry, Resource and Version; `object_meta` the rules of every object's metadata; `printer_columns` the
+building blocks of tables.
+Built-in kinds are registered by `builtin/registration`, custom ones by `crd/custom_resources`.
+Begin with `resources`, then `strategy`.
+"""

@@ -1,0 +1,131 @@
+"""Controllers of several servers on one store: those of one work at a time, the one that holds the Lease.
+
+The store itself refuses what a leader writes after its time (:mod:`remuda.apiserver.replicas.fencing`). Who uses it says what
+runs: :mod:`remuda.app.embedded` the management server's controllers, :mod:`remuda.lab.distro` those of a cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from remuda.client.interface import Client
+from remuda.kube.clock import deadline
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import dig
+from remuda.runtime import Elector, Informers, NotLeading, Registry, Term
+from remuda.runtime.guarded_client import GuardedClient
+from remuda.runtime.leader_election import LEASES, lead
+
+from ..inprocess import InProcessClient
+from ..server import Server
+from ..storage.store import StoreError
+from . import fencing
+from .fencing import Fence
+
+log = logging.getLogger(__name__)
+
+LEASE_NAMESPACE, LEASE = "kube-system", "remuda-controllers"
+Wrap = Callable[[Client], Client]
+
+
+async def take(
+    server: Server,
+    run: Callable[[Wrap], Coroutine[Any, Any, None]],
+    term: Term = Term(),  # noqa: B008 - a constant
+    *,
+    passing: tuple[type[BaseException], ...] = (),
+) -> None:
+    """`run` whenever this server leads; give the Lease back when cancelled. All that it writes must go through the wrap.
+
+    Besides what the API says, errors of the kinds in `passing` may go better next time.
+    """
+    config = server.config
+    client = InProcessClient(server, manager="remuda")
+    registry = Registry()
+    elector = Elector(
+        client,
+        config.clock,
+        config.rng,
+        namespace=LEASE_NAMESPACE,
+        name=LEASE,
+        # Unlike any other's, also of an earlier life of the same machine.
+        identity=f"{socket.gethostname()}_{config.entropy.uuid()}",
+        term=term,
+        registry=registry,
+    )
+
+    async def prepare() -> Fence:
+        try:
+            async with deadline(config.clock, term.renew_deadline):
+                return await _fenced(server, elector)
+        except (ApiError, StoreError, TimeoutError) as error:
+            log.warning("leadership could not begin: %s", error)
+            raise NotLeading(LEASE) from error
+
+    async def work(fence: Fence) -> None:
+        def wrap(inner: Client) -> Client:
+            return GuardedClient(inner, elector, fence.standing)
+
+        await _until_broken(fence, run(wrap), (ApiError, OSError, *passing))
+
+    server.metrics.others.append(registry.text)
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_follow_lease(server, client, elector), name="lease informer")
+            await lead(elector, prepare, work, config.clock)
+    finally:
+        server.metrics.others.remove(registry.text)
+
+
+async def _follow_lease(server: Server, client: Client, elector: Elector) -> None:
+    """A Lease that is given back need not be waited for."""
+    informers = Informers(client, server.config.clock, server.config.rng)
+    lease = informers.of(LEASES, LEASE_NAMESPACE, fields=f"metadata.name={LEASE}")
+
+    def changed(new: dict[str, Any] | None, old: dict[str, Any] | None) -> None:
+        if new is None or not dig(new, "spec", "holderIdentity"):
+            elector.nudge()
+
+    lease.on_change(changed)
+    await informers.run()
+
+
+async def _fenced(server: Server, elector: Elector) -> Fence:
+    leases = server.registry.resource(LEASES.group, LEASES.resource)
+    assert leases is not None
+    key = leases.key(LEASE_NAMESPACE, LEASE)
+    fence = await fencing.put_up(server.store, LEASE, elector.identity, key, elector.revision)
+    # What the last leader wrote, it wrote before the fence; nothing is decided without having seen it.
+    await server.cache.consistent()
+    return fence
+
+
+async def _until_broken(fence: Fence, work: Coroutine[Any, Any, None], passing: tuple[type[BaseException], ...]) -> None:
+    """Raises NotLeading when the store refuses what the leader writes, and when what failed may go better next time."""
+    working = asyncio.create_task(work, name="the leader's controllers")
+    broken = asyncio.create_task(fence.broken.wait())
+    try:
+        await asyncio.wait([working, broken], return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise NotLeading(LEASE)
+        error = working.exception()
+        if error is None:
+            return
+        if not all(isinstance(each, passing) for each in _innermost(error)):
+            raise error
+        log.warning("the controllers ended and begin anew: %s", "; ".join(str(each) for each in _innermost(error)))
+        raise NotLeading(LEASE) from error
+    finally:
+        for task in (working, broken):
+            task.cancel()
+        await asyncio.gather(working, broken, return_exceptions=True)
+
+
+def _innermost(error: BaseException) -> list[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for each in error.exceptions for leaf in _innermost(each)]

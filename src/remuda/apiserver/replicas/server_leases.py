@@ -1,0 +1,123 @@
+"""Which servers work on a store that several share: each has a record there that goes by itself when it is gone.
+
+For whoever must not work on a store beside a server: a restore. That has such a record, too, and before it changes anything it
+puts up a mark, which stays until all is done. Each first puts up its own sign and then looks for those of others. So however
+close they come, one of them sees the other.
+
+A server that is cut off for longer than its record lasts is seen by nobody. When it is back, it looks whether the store was
+restored meanwhile: then what it knows, its keys and how revisions are counted, is of a state that is gone, and it ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+import msgspec
+
+from remuda.kube.clock import Clock, Entropy, deadline
+
+from ..storage import key_layout
+from ..storage.revision_offset import KEY as SHIFT
+from ..storage.store import Delete, Put, Store, StoreError, Unavailable, Unknown
+
+logger = logging.getLogger(__name__)
+
+ROOT = f"{key_layout.OWN}present/"
+RESTORING = f"{key_layout.OWN}restoring"
+# A record outlives its server by this at most, that of a restore by less: somebody waits to repeat it. It is put anew three times
+# as often.
+SECONDS, RESTORE_SECONDS = 30, 9
+# A server that stops does not wait for a store that is away.
+_LEAVING = 1.0
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    host: str
+    restoring: bool = False
+
+    def __str__(self) -> str:
+        return f"{'a restore' if self.restoring else 'a server'} on {self.host}"
+
+
+class Presence:
+    def __init__(self, store: Store, clock: Clock, entropy: Entropy, *, restoring: bool = False) -> None:
+        self._store = store
+        self._clock = clock
+        # Unlike any other's, also of an earlier life of the same machine.
+        self._key = f"{ROOT}{entropy.uuid()}"
+        self._value = msgspec.json.encode(Record(socket.gethostname(), restoring))
+        self._seconds = RESTORE_SECONDS if restoring else SECONDS
+        # Of the note that every restore writes anew; None for who restores.
+        self._restored: int | None = None
+
+    @property
+    def id(self) -> str:
+        return self._key.removeprefix(ROOT)
+
+    async def announce(self) -> None:
+        """As a server does. Raises StoreError when the store is being restored, or can't be asked."""
+        await self.put()
+        self._restored = await self._last_restore()
+        if await self._store.get(RESTORING) is None and not any(other.restoring for other in await self.others()):
+            return
+        await self.leave()
+        raise StoreError(
+            "a restore into this etcd has not come to its end: wait for it, or repeat remuda restore if it was cut off"
+        )
+
+    async def put(self) -> None:
+        """Raises Unavailable when it may not be there."""
+        try:
+            await self._store.write([Put(self._key, self._value, ttl=self._seconds)])
+        except Unknown as error:
+            raise Unavailable(str(error)) from error
+
+    async def others(self) -> list[Record]:
+        """Who else works on the store, or did until a moment ago."""
+        found = await self._store.range(ROOT)
+        return [_decoded(kv.value) for kv in found.items if kv.key != self._key]
+
+    async def keep(self) -> None:
+        """Until it is cancelled. Raises StoreError when the store is another than the one that was announced to."""
+        while True:
+            await self._clock.sleep(self._seconds / 3)
+            try:
+                if is_another := await self._is_another():
+                    break
+                await self.put()
+            except StoreError as error:
+                logger.debug("this server's record could not be renewed: %s", error)
+        raise StoreError(f"{is_another}, and this server was cut off from it: what it knows is of the state before")
+
+    async def _is_another(self) -> str:
+        if self._restored is None:
+            return ""
+        if await self._store.get(RESTORING) is not None:
+            return "the store is being restored from a backup"
+        return "the store was restored from a backup" if await self._last_restore() != self._restored else ""
+
+    async def _last_restore(self) -> int:
+        found = await self._store.get(SHIFT)
+        return 0 if found is None else found.mod_revision
+
+    async def leave(self) -> None:
+        try:
+            async with deadline(self._clock, _LEAVING):
+                await self._store.write([Delete(self._key)])
+        except (StoreError, TimeoutError) as error:
+            # It goes by itself.
+            logger.debug("this server's record could not be removed: %s", error)
+
+
+async def alive(store: Store) -> dict[str, str]:
+    """The hosts of all servers that work on the store, or did until a moment ago, by what tells them apart."""
+    found = {kv.key.removeprefix(ROOT): _decoded(kv.value) for kv in (await store.range(ROOT)).items}
+    return {name: each.host for name, each in found.items() if not each.restoring}
+
+
+def _decoded(value: bytes) -> Record:
+    try:
+        return msgspec.json.decode(value, type=Record)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Record("an unknown host")

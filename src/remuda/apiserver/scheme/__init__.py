@@ -1,0 +1,7 @@
+"""What built-in kinds look like: Go types, OpenAPI schemas, decoding of JSON and protobuf. Generated from Kubernetes into
+`builtins.json`.
+
+`builtin_types` answers questions about a kind, `codec` and `protobuf` decode bodies as Go would.
+What a kind may contain (validation, defaults) is `builtin/`; custom resources are `schema/` and `crd/`.
+Begin with `builtin_types`.
+"""

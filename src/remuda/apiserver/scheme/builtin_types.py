@@ -1,0 +1,104 @@
+"""What the built-in kinds look like: schemas, Go names, protobuf numbers, and how discovery lists them.
+
+All of it comes from one generated file, `builtins.json`, read at first use. Descriptions are not carried over; `explain`
+brings its own words. Neighbours: `remuda.apiserver.scheme.protobuf` decodes bodies with it.
+
+Returned values are shared and must not be changed.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from . import openapi_schema as _schema
+from .description import Definition, Description, Field, GoType, Resource, Subresource
+
+__all__ = [
+    "REFERENCE",
+    "Definition",
+    "Field",
+    "GoType",
+    "Resource",
+    "Subresource",
+    "definition",
+    "definition_in",
+    "definition_names",
+    "fields",
+    "flat_fields",
+    "go_type",
+    "kinds",
+    "kinds_of",
+    "structure",
+    "type_of",
+]
+
+REFERENCE = _schema.REFERENCE
+
+
+@cache
+def _description() -> Description:
+    return Description(resources.files(__package__).joinpath("builtins.json").read_bytes())
+
+
+def kinds() -> tuple[Resource, ...]:
+    """Every built-in resource, in the order of a real server's discovery."""
+    return _description().resources
+
+
+def type_of(group: str, version: str, kind: str) -> str | None:
+    """The definition name of a kind (lists and `DeleteOptions` included), or None."""
+    return _description().kinds.get((group, version, kind))
+
+
+@cache
+def kinds_of(name: str) -> tuple[tuple[str, str, str], ...]:
+    """The (group, version, kind) triples that a definition is the body of."""
+    return tuple(triple for triple, found in _description().kinds.items() if found == name)
+
+
+def definition_names() -> list[str]:
+    """Names of the definitions that OpenAPI documents have."""
+    description = _description()
+    return [name for name in description.names if not description.definition(name).hidden]
+
+
+@cache
+def definition(name: str) -> dict[str, Any]:
+    """The OpenAPI v3 schema of one component, without descriptions; KeyError when there is none.
+
+    `x-kubernetes-group-version-kind` is left out for types that every group has (`DeleteOptions`, `WatchEvent`), since it
+    depends on the document; `definition_in` has it.
+    """
+    description = _description()
+    return _schema.derive(description.definition(name), description)
+
+
+def definition_in(name: str, group: str, version: str) -> dict[str, Any]:
+    """The same as the document of one group version has it."""
+    if name not in _schema.IN_EVERY_GROUP:
+        return definition(name)
+    return {**definition(name), _schema.KINDS: _schema.kinds_in_document(name, group, version)}
+
+
+def structure(name: str) -> Definition:
+    """The Go struct behind a definition; KeyError when there is none."""
+    return _description().definition(name)
+
+
+def fields(name: str) -> tuple[Field, ...]:
+    """The fields of a definition in Go's order, inlined structs as one field each (as protobuf has them)."""
+    return _description().definition(name).fields or ()
+
+
+@cache
+def flat_fields(name: str) -> tuple[Field, ...]:
+    """The fields of a definition in Go's order as JSON has them: inlined structs opened up."""
+    description = _description()
+    return tuple(_schema.flat_fields(description.definition(name), description))
+
+
+def go_type(name: str) -> str:
+    """The Go name of a definition, such as `v1.DeploymentSpec`; error texts use the part after the dot."""
+    return _description().definition(name).go_name

@@ -1,0 +1,295 @@
+"""The members of an etcd cluster, and which of them to ask.
+
+Keys are asked for by gRPC; a member's other sides, its JSON gateway and its version, over HTTP/1.1 at the same port. Requests
+go to one member as long as it answers. When it doesn't, another one is asked: at once for reads; for a write that may
+have reached a member, :class:`Unsure` is raised, because only who made it can tell whether asking again is right.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from remuda.kube.clock import Clock, Rng, deadline
+
+from ..store import StoreError, Unavailable
+from .gateway import Failed
+from .member import Member, Trust
+from .messages import UNREADABLE, GatewayError, VersionAnswer, decoder, encode
+from .refusals import DEADLINE, UNAVAILABLE, Refused, refusal_of, refused
+from .rpc import WATCH, Method
+from .streams import Stream, Watch
+
+T = TypeVar("T")
+
+OLDEST = (3, 5, 6)
+CONNECTIONS = 64
+# How long one member may take: an etcd that has a leader answers within milliseconds.
+PATIENCE = 2.5
+# How long all of them together may take before the caller is told.
+ENOUGH = 10.0
+_SHUNNED = 2.0
+
+
+class EtcdConfig(msgspec.Struct, frozen=True):
+    """`prefix` is put before every key, for several states in one etcd."""
+
+    endpoints: tuple[str, ...]
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    prefix: str = ""
+    # Even one that can lose data after a crash: to look at, and nothing else.
+    accept_old: bool = False
+
+
+class Unsure(Exception):
+    """A write may have been done, or may still be."""
+
+
+class Members:
+    def __init__(self, config: EtcdConfig, clock: Clock, rng: Rng) -> None:
+        if not config.endpoints:
+            raise StoreError("no etcd endpoint is given")
+        self._tls = _tls(config) if any(url.startswith("https:") for url in config.endpoints) else None
+        self._accept_old = config.accept_old
+        self._clock = clock
+        self._rng = rng
+        self._members = [Member(url, self._tls) for url in config.endpoints]
+        # Replicas begin with different members.
+        self._first = rng.below(len(self._members))
+        self._seats = asyncio.Semaphore(CONNECTIONS)
+
+    def close(self) -> None:
+        for member in self._members:
+            member.close()
+
+    def use(self, endpoints: Sequence[str]) -> None:
+        """From now on these, since members come and go; what is under way at another ends as it would."""
+        kept = {member.url: member for member in self._members}
+        wanted = [url.rstrip("/") for url in endpoints]
+        if not wanted or wanted == list(kept):
+            return
+        self._members = [kept.pop(url) if url in kept else Member(url, self._tls) for url in wanted]
+        self._first = self._rng.below(len(self._members))
+        for member in kept.values():
+            member.retire()
+
+    # --- who is asked ---------------------------------------------------------------------------------------------------
+
+    def pick(self) -> Member:
+        """The one that answered last, unless it failed a moment ago; if all did, the one that has rested longest."""
+        now = self._clock.monotonic()
+        count = len(self._members)
+        for step in range(count):
+            member = self._members[(self._first + step) % count]
+            if member.shunned <= now:
+                self._first = (self._first + step) % count
+                return member
+        return min(self._members, key=lambda each: each.shunned)
+
+    def shun(self, member: Member, why: str) -> None:
+        member.shunned = self._clock.monotonic() + _SHUNNED
+        member.why = why
+
+    def _all_failed(self) -> bool:
+        now = self._clock.monotonic()
+        return all(member.shunned > now for member in self._members)
+
+    def troubles(self) -> str:
+        return "; ".join(f"{member.url}: {member.why}" for member in self._members if member.why)
+
+    # --- asking ---------------------------------------------------------------------------------------------------------
+
+    async def read(self, method: Method[T], message: Any) -> T:
+        """Ask until somebody answers. Raises Unavailable when nobody does for long, Refused when the answer is no."""
+        body = method.encode(message)
+        until = self._clock.monotonic() + ENOUGH
+        while True:
+            try:
+                return await self._call(method, body, until)
+            except Unsure as error:
+                await self.pause(until, error)
+
+    async def write(self, method: Method[T], message: Any, until: float) -> T:
+        """Ask until it has reached somebody. Raises Unsure when it may have and no answer came."""
+        body = method.encode(message)
+        while True:
+            try:
+                return await self._call(method, body, until)
+            except _NotSent as error:
+                await self.pause(until, error)
+
+    async def ask(self, path: str, message: Any, kind: type[T]) -> T:
+        """Ask the gateway, as :meth:`read` does, for what is none of the store's business."""
+        body = encode(message)
+        until = self._clock.monotonic() + ENOUGH
+        while True:
+            try:
+                return await self._ask(path, body, kind, until)
+            except Unsure as error:
+                await self.pause(until, error)
+
+    async def pause(self, until: float, error: Exception) -> None:
+        """Before the next try: none where another member can be asked, a little when all have failed. Raises Unavailable."""
+        if self._clock.monotonic() >= until:
+            raise Unavailable(f"etcd does not answer: {self.troubles() or error}") from None
+        if self._all_failed() or len(self._members) == 1:
+            await self._clock.sleep(self._rng.uniform(0.05, 0.25))
+
+    async def _seat(self, until: float) -> None:
+        """When etcd does not answer, many wait: nobody for longer than it would wait for etcd."""
+        if not self._seats.locked():
+            await self._seats.acquire()
+            return
+        try:
+            async with deadline(self._clock, max(until - self._clock.monotonic(), 0.0)):
+                await self._seats.acquire()
+        except TimeoutError:
+            raise _NotSent("too many requests wait for etcd") from None
+
+    async def _call(self, method: Method[T], body: bytes, until: float) -> T:
+        await self._seat(until)
+        member = self.pick()
+        try:
+            message, status = await member.call(self._clock, method.path, body, PATIENCE)
+        except Failed as error:
+            raise self._failed(member, error) from None
+        finally:
+            self._seats.release()
+        if status.code:
+            raise self._refused(member, refusal_of(GatewayError(code=status.code, message=status.message)))
+        member.why = ""
+        try:
+            return method.decode(message)
+        except ValueError as error:
+            raise StoreError(f"{member.url} does not answer like etcd: {error}") from None
+
+    async def _ask(self, path: str, body: bytes, kind: type[T], until: float) -> T:
+        await self._seat(until)
+        member = self.pick()
+        try:
+            answer = await member.ask(self._clock, member.request(path, body), PATIENCE)
+        except Failed as error:
+            raise self._failed(member, error) from None
+        finally:
+            self._seats.release()
+        if answer.status != 200:
+            raise self._refused(member, refused(answer.body))
+        member.why = ""
+        return _decoded(member, answer.body, kind)
+
+    def _failed(self, member: Member, error: Failed) -> Unsure:
+        self.shun(member, str(error))
+        return (Unsure if error.sent else _NotSent)(f"{member.url}: {error}")
+
+    def _refused(self, member: Member, refusal: Refused) -> Exception:
+        if refusal.code not in (UNAVAILABLE, DEADLINE):
+            return refusal
+        self.shun(member, str(refusal))
+        return Unsure(f"{member.url}: {refusal}")
+
+    @asynccontextmanager
+    async def watch(self, message: Any) -> AsyncIterator[Watch]:
+        """A watch, over a connection of its own. Raises Failed when the member can't be reached."""
+        member = self.pick()
+        try:
+            connection = await member.open_rpc(self._clock)
+        except Failed as error:
+            self.shun(member, str(error))
+            raise
+        try:
+            yield Watch(member, connection.call(member.rpc_head(WATCH.path), WATCH.encode(message)))
+        except Failed as error:
+            self.shun(member, str(error))
+            raise
+        finally:
+            connection.close()
+
+    @asynccontextmanager
+    async def stream(self, path: str, message: Any) -> AsyncIterator[Stream]:
+        """A request to the gateway whose answer goes on. Raises Failed when the member can't be reached."""
+        member = self.pick()
+        try:
+            connection = await member.open(self._clock)
+        except Failed as error:
+            self.shun(member, str(error))
+            raise
+        stream = Stream(member, connection)
+        try:
+            stream.begin(member.request(path, encode(message)))
+            yield stream
+        except Failed as error:
+            self.shun(member, str(error))
+            raise
+        finally:
+            connection.close()
+
+    # --- versions -------------------------------------------------------------------------------------------------------
+
+    async def check_versions(self) -> None:
+        """Raise StoreError when a member that answers is too old, or none trusts us or we none; Unavailable when none answers."""
+        answered, untrusted = 0, 0
+        for member in self._members:
+            request = f"GET /version HTTP/1.1\r\nHost: {member.host}\r\n\r\n".encode()
+            try:
+                answer = await member.ask(self._clock, request, PATIENCE)
+            except Failed as error:
+                self.shun(member, str(error))
+                untrusted += error.trust
+                continue
+            answered += 1
+            if not self._accept_old:
+                _check_version(member.url, _decoded(member, answer.body, VersionAnswer).etcdserver)
+        if untrusted == len(self._members):
+            raise StoreError(
+                f"no etcd member can be used: {self.troubles()}; see that --etcd-cafile is the authority of their certificates, "
+                "and that they trust --etcd-certfile"
+            )
+        if not answered:
+            raise Unavailable(
+                f"no etcd member answers: {self.troubles()}; see that etcd runs there, that these are the URLs where it serves "
+                "clients, and that nothing between here and there keeps them apart"
+            )
+
+
+class _NotSent(Unsure):
+    """Surely not done."""
+
+
+def _decoded(member: Member, body: bytes, kind: type[T]) -> T:
+    try:
+        return decoder(kind).decode(body)
+    except UNREADABLE as error:
+        raise StoreError(f"{member.url} does not answer like etcd's JSON gateway: {error}") from None
+
+
+def _check_version(url: str, text: str) -> None:
+    parts = text.partition("-")[0].split(".")
+    if len(parts) < 3 or not all(part.isdigit() for part in parts[:3]):
+        raise StoreError(f"{url} does not tell its version: is this etcd?")
+    if tuple(int(part) for part in parts[:3]) < OLDEST:
+        wanted = ".".join(map(str, OLDEST))
+        raise StoreError(
+            f"{url} runs etcd {text}, which can lose or corrupt data after a crash: upgrade it to {wanted} or newer first"
+        )
+
+
+def _tls(config: EtcdConfig) -> Trust:
+    def context(*protocols: str) -> ssl.SSLContext:
+        made = ssl.create_default_context(cafile=None if config.ca is None else str(config.ca))
+        if config.certificate is not None:
+            made.load_cert_chain(config.certificate, config.key)
+        made.set_alpn_protocols(protocols)
+        return made
+
+    try:
+        return Trust(gateway=context("http/1.1"), rpc=context("h2"))
+    except (OSError, ssl.SSLError) as error:
+        raise StoreError(f"the certificates for etcd can't be used: {error}") from None

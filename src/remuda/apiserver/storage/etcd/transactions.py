@@ -1,0 +1,210 @@
+"""Transactions, and certainty about them.
+
+A write whose answer is lost may have been done, or may lie in the hands of a member that hangs and does it later. So each
+write is sent under an epoch, a key of this process that its transaction compares. When an answer is lost, the epoch is ended:
+from then on that write has either been done, and the feed brings it, or will never be. Then it can be tried again.
+
+The feed knows an own write by its bytes. Who needs to tell writes of several processes apart makes them differ; the API does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from remuda.kube.clock import Clock, Rng
+
+from ..store import Delete, Event, KeyValue, Mismatch, Op, Put, StoreError, Unavailable, Unknown
+from .keyspace import EPOCHS, Keyspace
+from .leases import Leases
+from .members import ENOUGH, Members, Unsure
+from .messages import OpAnswer
+from .refusals import NOT_FOUND, Refused
+from .rpc import PUT, TXN
+from .watch_feed import Feed
+
+Obj = dict[str, Any]
+
+# A key of a process that is gone has no use; one that lives makes it anew.
+_EPOCH_SECONDS = 3600
+
+
+class Flight:
+    """A write that is on its way since `after`; `seen` is the revision at which the feed brought it."""
+
+    __slots__ = ("after", "op", "seen")
+
+    def __init__(self, op: Put | Delete, after: int) -> None:
+        self.op = op
+        self.after = after
+        self.seen = 0
+
+    def is_it(self, event: Event) -> bool:
+        if event.revision <= self.after:
+            # One like it, that was done before.
+            return False
+        if isinstance(self.op, Delete):
+            before = None if event.prev is None else event.prev.mod_revision
+            return event.kv is None and self.op.expect in (None, before)
+        return event.kv is not None and event.kv.value == self.op.value
+
+
+class Epoch:
+    """`revision` is what transactions must find the key at; 0 as long as none was ever ended."""
+
+    def __init__(self, members: Members, leases: Leases, rng: Rng) -> None:
+        self._members = members
+        self._leases = leases
+        self._ending = asyncio.Lock()
+        self.key = EPOCHS + rng.name_suffix(16).encode()
+        self.revision = 0
+
+    async def end(self, revision: int) -> int:
+        """A revision by which whatever was sent under the epoch `revision` has been done, if it ever is."""
+        async with self._ending:
+            if self.revision == revision:
+                lease = await self._leases.get(_EPOCH_SECONDS)
+                answer = await self._members.read(PUT, {"key": self.key, "lease": lease})
+                self.revision = answer.header.revision
+            return self.revision
+
+
+class Writing:
+    def __init__(
+        self, members: Members, keyspace: Keyspace, clock: Clock, rng: Rng, feed: Feed, heard_of: Callable[[int], int]
+    ) -> None:
+        """`heard_of` is told of every revision, and gives back the newest that anybody has heard of."""
+        self._members = members
+        self._keyspace = keyspace
+        self._clock = clock
+        self._feed = feed
+        self._heard_of = heard_of
+        self._leases = Leases(members, clock)
+        self._epoch = Epoch(members, self._leases, rng)
+        self._flights: dict[str, list[Flight]] = {}
+
+    def recognized(self, events: list[Event]) -> list[Event]:
+        """An own write comes back with the very bytes that were written: whoever wrote them knows what they mean."""
+        return [self._recognized(event) for event in events] if self._flights else events
+
+    def _recognized(self, event: Event) -> Event:
+        for flight in self._flights.get(event.key, ()):
+            if not flight.seen and flight.is_it(event):
+                flight.seen = event.revision
+                if event.kv is not None and isinstance(flight.op, Put):
+                    kv = KeyValue(event.key, flight.op.value, event.kv.create_revision, event.kv.mod_revision)
+                    return Event(event.revision, event.key, kv, event.prev)
+        return event
+
+    async def write(self, ops: Sequence[Op]) -> int:
+        after = self._heard_of(0)
+        flights = [Flight(op, after) for op in ops if isinstance(op, Put | Delete)]
+        for flight in flights:
+            self._flights.setdefault(flight.op.key, []).append(flight)
+        try:
+            revision = await self._commit(ops, flights)
+            self._heard_of(revision)
+            return revision
+        finally:
+            for flight in flights:
+                waiting = self._flights[flight.op.key]
+                waiting.remove(flight)
+                if not waiting:
+                    del self._flights[flight.op.key]
+
+    async def _commit(self, ops: Sequence[Op], flights: Sequence[Flight]) -> int:
+        until = self._clock.monotonic() + ENOUGH
+        wanted = await self._transaction(ops)
+        while True:
+            epoch = self._epoch.revision
+            try:
+                answer = await self._members.write(TXN, self._under(epoch, wanted), until)
+            except Unsure as error:
+                if found := await self._settle(flights, epoch, error, until):
+                    return found
+                continue
+            except Refused as error:
+                if error.code != NOT_FOUND:
+                    raise
+                # The lease has ended before its time: etcd was restored, or somebody revoked it.
+                self._leases.forget()
+                wanted = await self._transaction(ops)
+                continue
+            self._heard_of(answer.header.revision)
+            if answer.succeeded:
+                return answer.header.revision
+            if len(answer.responses) != 1 + len(ops):
+                raise StoreError("etcd refuses a transaction, and does not say what it found instead")
+            if self._is_current(epoch, answer.responses[0]):
+                raise self._mismatch(ops, answer.responses[1:])
+            if self._clock.monotonic() >= until:
+                raise Unavailable("etcd loses too many answers")
+
+    def _under(self, epoch: int, wanted: Obj) -> Obj:
+        key = self._epoch.key
+        mine = {"key": key, "target": "MOD", "result": "EQUAL", "mod_revision": epoch}
+        look = {"request_range": {"key": key}}
+        return {
+            "compare": [mine, *wanted["compare"]],
+            "success": wanted["success"],
+            "failure": [look, *wanted["failure"]],
+        }
+
+    def _is_current(self, epoch: int, response: OpAnswer) -> bool:
+        """Whether the transaction was sent under the present epoch; if not, that is why it failed, and all there is to it."""
+        kvs = response.response_range.kvs if response.response_range is not None else []
+        found = kvs[0].mod_revision if kvs else 0
+        if found == epoch:
+            return True
+        if self._epoch.revision == epoch:
+            self._epoch.revision = found
+        return False
+
+    async def _transaction(self, ops: Sequence[Op]) -> Obj:
+        compare, success, failure = [], [], []
+        for op in ops:
+            key = self._keyspace.stored(op.key)
+            failure.append({"request_range": {"key": key}})
+            if op.expect is not None:
+                compare.append({"key": key, "target": "MOD", "result": "EQUAL", "mod_revision": op.expect})
+            if isinstance(op, Delete):
+                # Also when it is expected to be absent, which makes no sense: deleting nothing would be no failure to etcd.
+                if not op.expect:
+                    compare.append({"key": key, "target": "CREATE", "result": "GREATER", "create_revision": 0})
+                success.append({"request_delete_range": {"key": key}})
+            elif isinstance(op, Put):
+                put: Obj = {"key": key, "value": op.value}
+                if op.ttl:
+                    put["lease"] = await self._leases.get(op.ttl)
+                success.append({"request_put": put})
+        return {"compare": compare, "success": success, "failure": failure}
+
+    def _mismatch(self, ops: Sequence[Op], responses: Sequence[OpAnswer]) -> Mismatch:
+        """The first expectation that did not hold."""
+        found: Mismatch | None = None
+        for op, response in zip(ops, responses, strict=True):
+            kvs = response.response_range.kvs if response.response_range is not None else []
+            current = self._keyspace.kv(kvs[0]) if kvs else None
+            revision = 0 if current is None else current.mod_revision
+            if (isinstance(op, Delete) and current is None) or (op.expect is not None and op.expect != revision):
+                found = found or Mismatch(op.key, current)
+        return found or Mismatch(ops[0].key, None)
+
+    async def _settle(self, flights: Sequence[Flight], epoch: int, error: Unsure, until: float) -> int:
+        """After a write without an answer: its revision if it was done, 0 if it never will be. Raises Unknown."""
+        unknown = Unknown(f"etcd did not say whether a write was done: {error}")
+        try:
+            ended = await self._epoch.end(epoch)
+            self._heard_of(ended)
+        except StoreError:
+            raise unknown from None
+        while self._feed.position < ended:
+            if self._clock.monotonic() >= until + ENOUGH:
+                raise unknown
+            await self._clock.sleep(0.02)
+        if all(flight.seen for flight in flights):
+            return max(flight.seen for flight in flights)
+        if self._clock.monotonic() >= until:
+            raise Unavailable(f"etcd does not answer: {error}")
+        return 0

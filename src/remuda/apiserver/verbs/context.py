@@ -1,0 +1,274 @@
+"""The services that every verb needs, in one place: what is served, what is stored, who may, and what time it is.
+
+The verbs are functions in :mod:`remuda.apiserver.verbs` that take an :class:`Api` and a
+:class:`~remuda.apiserver.verbs.call.Call`. The HTTP door (:mod:`remuda.apiserver.http`) and the in-process client call the same
+functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from remuda.kube import errors
+from remuda.kube.authorization.actions import Action, Authorizer, forbidden_action
+from remuda.kube.clock import Clock, Entropy, Rng, deadline
+from remuda.kube.object_reader import Listener
+
+from ..admission.chain import Chain
+from ..cache.entries import Entry, encode
+from ..cache.resource_cache import Change
+from ..cache.watch_cache import Cache
+from ..keys.rotation_record import still_used
+from ..registry.resources import Registry, Resource
+from ..replicas import consistent_retry, fencing
+from ..replicas.allocation_locks import Guarded, Taken
+from ..storage import attribution
+from ..storage.store import Check, Delete, Mismatch, Op, Put, StoreError, Unavailable, Unknown
+from .call import Call
+
+Obj = dict[str, Any]
+T = TypeVar("T")
+
+# How long a write waits for its own event when others write too.
+_SHOWN = 5.0
+
+
+class Source:
+    """The :class:`~remuda.kube.object_reader.ObjectSource` on the watch cache."""
+
+    def __init__(self, registry: Registry, cache: Cache) -> None:
+        self._registry = registry
+        self._cache = cache
+
+    def get(self, group: str, resource: str, namespace: str, name: str) -> Obj | None:
+        found = self._registry.resource(group, resource)
+        if found is None:
+            return None
+        entry = found.bucket.get(found.key(namespace, name))
+        return None if entry is None else entry.object()
+
+    def list(self, group: str, resource: str, namespace: str = "") -> Iterable[Obj]:
+        found = self._registry.resource(group, resource)
+        if found is None:
+            return []
+        return [entry.object() for entry in found.bucket.scan(found.scope_prefix(namespace))]
+
+    def subscribe(self, group: str, resource: str, listener: Listener) -> None:
+        found = self._registry.resource(group, resource)
+        if found is None:
+            raise KeyError(f"{resource}.{group} is not served")
+        bucket = found.bucket
+        bucket.keep_parsed = True
+
+        def follow(changes: list[Change]) -> None:
+            for change in changes:
+                new = None if change.entry is None else change.entry.object()
+                old = None if change.prev is None else change.prev.object()
+                listener(new, old)
+
+        for entry in bucket.scan(bucket.prefix):
+            listener(entry.object(), None)
+        bucket.followers.append(follow)
+
+
+@dataclass(slots=True)
+class Api:
+    registry: Registry
+    cache: Cache
+    admission: Chain
+    authorizer: Authorizer
+    source: Source
+    clock: Clock
+    rng: Rng
+    entropy: Entropy
+
+    # --- the store ------------------------------------------------------------------------------------------------------
+
+    def entry(self, resource: Resource, namespace: str, name: str) -> Entry | None:
+        return resource.bucket.get(resource.key(namespace, name))
+
+    async def put(
+        self, resource: Resource, key: str, obj: Obj, before: Entry | None, ttl: int = 0, checks: Sequence[Check] = ()
+    ) -> Entry:
+        """Store `obj` (in the storage version) in the place of `before`, or of nothing; raises Mismatch when that is not there,
+        or one of `checks` does not hold.
+
+        Raises Taken when it would hold what another object holds.
+        """
+        plain = encode(obj)
+        if len(plain) > _VALUE_LIMIT:
+            raise _too_large(len(plain))
+        revision = await self._put_sealed(resource, key, plain, obj, before, ttl, checks)
+        entry = resource.bucket.get(key)
+        if entry is not None and entry.revision == revision:
+            return entry
+        # Somebody has changed it again already, or the feed is late; the caller gets what it wrote.
+        namespace, name = obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
+        return Entry(key, namespace, name, revision, plain)
+
+    async def _put_sealed(
+        self, resource: Resource, key: str, plain: bytes, obj: Obj, before: Entry | None, ttl: int, checks: Sequence[Check]
+    ) -> int:
+        for late in (False, True):
+            sealed = self.cache.seal(resource.bucket.prefix, key, plain, obj)
+            used = still_used(sealed) if self.cache.shared else ()
+            op = Put(key, sealed, 0 if before is None else before.revision, ttl, attribution.writer())
+            try:
+                if resource.holds is None or not self.cache.shared:
+                    return await self._write([op, *checks, *used])
+                old = None if before is None else before.object()
+                return await self._write_guarded(op, resource, old, obj, [*checks, *used])
+            except Mismatch as mismatch:
+                if mismatch.key not in [each.key for each in used]:
+                    raise
+                # This server was away while the keys were rotated.
+                if not late and self.cache.on_unknown_key is not None:
+                    await self.cache.on_unknown_key()
+            finally:
+                self.cache.forget_sealed(sealed)
+        raise errors.unavailable("the key that this server encrypts with was dropped by the others", retry_after=1)
+
+    async def remove(self, resource: Resource, entry: Entry) -> int:
+        op = Delete(entry.key, entry.revision, attribution.writer())
+        if resource.holds is None or not self.cache.shared:
+            return await self._write([op])
+        return await self._write_guarded(op, resource, entry.object(), None)
+
+    async def _write_guarded(
+        self, op: Put | Delete, resource: Resource, old: Obj | None, new: Obj | None, checks: Sequence[Check] = ()
+    ) -> int:
+        """Write, together with the guards of what the object gains and loses."""
+        assert resource.holds is not None
+        guarded = Guarded(self.cache.store, op, resource.holds(old), resource.holds(new))
+        while True:
+            try:
+                return await self._write([*await guarded.ops(), *checks])
+            except Mismatch as mismatch:
+                if not guarded.concerns(mismatch.key):
+                    raise
+                if guarded.gives_up(mismatch.key):
+                    continue
+                # Who holds it wrote that together with the guard: a cache that has caught up shows the one if the other is right.
+                await self.cache.consistent()
+                holder = resource.bucket.get(guarded.holder(mismatch))
+                if holder is not None and mismatch.key in resource.holds(holder.object()):
+                    raise Taken(mismatch.key, holder.key) from None
+                guarded.take(mismatch)
+
+    async def _write(self, ops: Sequence[Op]) -> int:
+        """Write and wait until the cache shows it: one's own write, or the one that was faster."""
+        store = self.cache.store
+        fence = fencing.standing()
+        try:
+            revision = await store.write(ops if fence is None else fence.behind(ops))
+        except Mismatch as mismatch:
+            if fence is not None and fence.is_broken_by(mismatch):
+                raise fencing.Fenced(fence.name) from None
+            await self._shown(store.revision if mismatch.current is None else mismatch.current.mod_revision)
+            raise
+        except StoreError as error:
+            if isinstance(error, Unknown):
+                consistent_retry.note_written()
+            if isinstance(error, Unknown | Unavailable):
+                raise consistent_retry.as_answer(error) from error
+            raise errors.unavailable(f"the store can't take writes now: {error}", retry_after=1) from error
+        if self.cache.shared:
+            consistent_retry.note_written()
+        await self._shown(revision)
+        return revision
+
+    async def _shown(self, revision: int) -> None:
+        """Wait until the cache has this. Not for ever when the store is shared: its feed may be cut, and what is done is done."""
+        cache = self.cache
+        if cache.revision >= revision:
+            return
+        if not cache.shared:
+            await cache.reached(revision)
+            return
+        with suppress(TimeoutError, StoreError):
+            async with deadline(self.clock, _SHOWN):
+                await cache.reached(revision)
+
+    # --- certainty, where others write to the store too ---------------------------------------------------------------------
+
+    async def surely(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """What `attempt` gives, or an error that is true: see :mod:`..replicas.consistent_retry`. It must be possible to call
+        it twice.
+        """
+        if not self.cache.shared:
+            return await attempt()
+        began = self.cache.revision
+        try:
+            with consistent_retry.attempt() as tried:
+                try:
+                    return await attempt()
+                except errors.ApiError as error:
+                    if not tried.is_doubtful(error):
+                        raise
+                    await self.cache.consistent()
+                    if self.cache.revision == began:
+                        raise
+            with consistent_retry.attempt():
+                return await attempt()
+        except (Unavailable, Unknown) as error:
+            raise consistent_retry.as_answer(error) from error
+
+    async def confirm(self, resource: Resource, entry: Entry) -> None:
+        """Before `entry` is answered though nothing was written: raises Mismatch when it is not the newest any more."""
+        if not self.cache.shared:
+            return
+        await self.cache.consistent()
+        now = resource.bucket.get(entry.key)
+        if now is None or now.revision != entry.revision:
+            raise Mismatch(entry.key, await self.cache.store.get(entry.key))
+
+    def place(self, namespace: str) -> Sequence[Check]:
+        """That a namespace is still as it is known here now: taken before a new object is admitted, held to when it is stored.
+
+        Else a server that has not heard of its end would make things in a namespace that is gone, where nobody finds them.
+        """
+        if not namespace or not self.cache.shared:
+            return ()
+        namespaces = self.registry.resource("", "namespaces")
+        assert namespaces is not None
+        entry = self.entry(namespaces, "", namespace)
+        return (Check(namespaces.key("", namespace), 0 if entry is None else entry.revision),)
+
+    async def before_trying(self, call: Call) -> None:
+        """A dry run is not compared with what the store holds, so it must begin from there."""
+        if call.dry_run and self.cache.shared:
+            await self.cache.consistent()
+
+    # --- permission -----------------------------------------------------------------------------------------------------
+
+    def require(self, call: Call, verb: str, subresource: str = "", name: str | None = None) -> None:
+        """Raise Forbidden unless the caller may also do `verb` here (create on update, for example)."""
+        if call.trusted:
+            return
+        resource = call.version.resource
+        action = Action(
+            user=call.user,
+            verb=verb,
+            group=resource.group,
+            version=call.version.name,
+            resource=resource.name,
+            subresource=subresource,
+            namespace=call.namespace,
+            name=call.name if name is None else name,
+        )
+        decision = self.authorizer.authorize(action)
+        if not decision.allowed:
+            raise forbidden_action(action, decision.reason)
+
+
+# etcd refuses requests above 1.5 MiB, and so do clients' expectations of a Kubernetes API.
+_VALUE_LIMIT = 1_572_864 - 512
+
+
+def _too_large(size: int) -> errors.ApiError:
+    return errors.ApiError(
+        413, "RequestEntityTooLarge", f"Request entity too large: limit is {_VALUE_LIMIT}, object is {size} bytes encoded"
+    )

@@ -1,0 +1,191 @@
+"""Subresources with a life of their own (scale, binding, eviction, token, finalize) and the kinds that are only asked (reviews).
+
+`status` is not here: it is an ordinary update that may only touch the status. What scale and the pod actions do is in
+:mod:`.scale` and :mod:`.pod_subresources`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from remuda.kube import errors
+from remuda.kube.admission_attributes import Attributes
+from remuda.kube.encoding import jsonio
+
+from ..auth.review_services import Services, handlers
+from ..auth.token_issuer import TokenIssuer
+from ..cache.entries import Entry, encode
+from . import bodies, create, metadata, update
+from . import patch as patching
+from .call import Call
+from .context import Api
+from .pod_subresources import PodActions
+from .scale import Scaling
+from .subresource_types import BINDING, EVICTION, SCALE, TOKEN_REQUEST, SubKinds
+
+if TYPE_CHECKING:
+    from ..http import paths
+    from ..http.handler import Handler
+
+Obj = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Answer:
+    body: Obj
+    status: int = 200
+
+
+@dataclass(slots=True)
+class Ask:
+    """What was sent: an object, or a patch of one."""
+
+    body: Any = None
+    duplicates: list[str] | None = None
+    patch_type: str = ""
+
+
+class Subresources:
+    def __init__(self, api: Api, services: Services, issuer: TokenIssuer) -> None:
+        self._api = api
+        self._services = services
+        self._issuer = issuer
+        self._reviews = handlers()
+        self._kinds = SubKinds(api.clock)
+        self._pods = PodActions(api)
+        self._scaling = Scaling(api, self._kinds)
+        self._handlers: dict[str, Callable[[Call, Ask], Awaitable[Answer]]] = {
+            "scale": self._scale,
+            "binding": self._binding,
+            "eviction": self._eviction,
+            "token": self._token,
+            "finalize": self._finalize,
+        }
+
+    async def run(self, call: Call, ask: Ask) -> Answer:
+        """The answer to a call on a subresource, whichever door it came through."""
+        handler = self._handlers.get(call.subresource)
+        if handler is None:
+            raise errors.no_such_path()
+        return await handler(call, ask)
+
+    async def serve(self, http: Handler, request: web.BaseRequest, target: paths.Target, call: Call) -> web.StreamResponse:
+        from ..http import negotiation, request_bodies, responses
+
+        output = negotiation.negotiate(request.headers.get("Accept", ""), False)
+        ask = Ask()
+        if call.verb in ("create", "update"):
+            http._write_options(request, target, call, "CreateOptions" if call.verb == "create" else "UpdateOptions")
+            ask.body, ask.duplicates = await request_bodies.read_object(request, call)
+        elif call.verb == "patch":
+            http._write_options(request, target, call, "PatchOptions")
+            ask.patch_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+            accepted = patching.patch_types(call)
+            if ask.patch_type not in accepted:
+                raise patching.unsupported_type(accepted)
+            data = await request_bodies.read_limited(request)
+            if found := patching.option_errors(call, ask.patch_type):
+                raise errors.invalid("meta.k8s.io", "PatchOptions", "", found)
+            ask.body, ask.duplicates = await request_bodies.parse_patch(data, ask.patch_type)
+        if call.verb == "get":
+            answer = await self.run(call, ask)
+        else:
+            async with http.flow.writes.seat(call.user.name):
+                answer = await self.run(call, ask)
+        if output.as_ and answer.body.get("kind") == "Scale":
+            inner = self._kinds.call(call, SCALE)
+            revision = int(answer.body["metadata"].get("resourceVersion") or 0)
+            entry = Entry("", call.namespace, call.name, revision, encode(answer.body))
+            return await http.answer(request, target, inner, entry, output, answer.status)
+        return await responses.body(request, jsonio.dumps(answer.body) + b"\n", answer.status, output.media_type)
+
+    # --- reviews -------------------------------------------------------------------------------------------------------
+
+    async def review(self, call: Call, ask: Ask) -> Answer:
+        """A kind that is asked and answered, never stored."""
+        version = call.version
+        body = self._received(call, ask, keep_identity=version.resource.name == "bindings")
+        if version.resource.name == "bindings":
+            # The old way to bind, by posting to a collection of its own.
+            named = replace(call, name=body["metadata"].get("name") or "")
+            return await self._bound(named, await self._admitted(named, body, "Binding"))
+        handler = self._reviews[version.group, version.resource.name]
+        return Answer(await handler(body, call.user, self._services, call.namespace), 201)
+
+    def _received(self, call: Call, ask: Ask, *, keep_identity: bool = False) -> Obj:
+        """The body of a create, as an object of the call's version."""
+        body = bodies.decode(call, ask.body, ask.duplicates)
+        meta = metadata.own_metadata(body)
+        if not keep_identity:
+            metadata.wipe_system_fields(meta)
+        metadata.settle_namespace(call, meta)
+        return call.version.field_manager.on_create(body, call.manager, call.subresource)
+
+    async def _admitted(self, call: Call, body: Obj, kind: str) -> Attributes:
+        """What mutating admission made of the body of a create."""
+        attributes = create.attributes_of(call, body)
+        attributes.kind = kind
+        await self._api.admission.admit(attributes)
+        return attributes
+
+    # --- scale ---------------------------------------------------------------------------------------------------------
+
+    async def _scale(self, call: Call, ask: Ask) -> Answer:
+        if call.verb == "get":
+            return Answer(await self._scaling.get(call))
+        if ask.patch_type:
+            return Answer(await self._scaling.patch(call, ask.body, ask.patch_type, ask.duplicates))
+        return Answer(await self._scaling.put(call, ask.body, ask.duplicates))
+
+    # --- pods ----------------------------------------------------------------------------------------------------------
+
+    async def _binding(self, call: Call, ask: Ask) -> Answer:
+        body = self._received(self._kinds.call(call, BINDING), ask, keep_identity=True)
+        return await self._bound(call, await self._admitted(call, body, "Binding"))
+
+    async def _bound(self, call: Call, attributes: Attributes) -> Answer:
+        await self._pods.bind(call, attributes)
+        return Answer(_success(), 201)
+
+    async def _eviction(self, call: Call, ask: Ask) -> Answer:
+        if isinstance(ask.body, dict) and ask.body.get("apiVersion") == "policy/v1beta1":
+            # Older clients say it this way; the kind is the same.
+            ask = replace(ask, body={**ask.body, "apiVersion": EVICTION.api_version})
+        body = self._received(self._kinds.call(call, EVICTION), ask)
+        refusal = await self._pods.evict(call, await self._admitted(call, body, "Eviction"))
+        return Answer(_success(), 201) if refusal is None else Answer(refusal.status(), refusal.code)
+
+    # --- service accounts and namespaces -------------------------------------------------------------------------------
+
+    async def _token(self, call: Call, ask: Ask) -> Answer:
+        body = self._received(self._kinds.call(call, TOKEN_REQUEST), ask, keep_identity=True)
+        # The token will name the account, and what it is bound to, by their uids.
+        await self._api.cache.consistent()
+        attributes = await self._admitted(call, body, "TokenRequest")
+        prepared = self._issuer.prepare(call.namespace, call.name, attributes.obj or body)
+        attributes.obj = prepared
+        await self._api.admission.validate(attributes)
+        return Answer(self._issuer.sign(prepared), 201)
+
+    async def _finalize(self, call: Call, ask: Ask) -> Answer:
+        raw = bodies.decode(call, ask.body, ask.duplicates)
+        meta = metadata.own_metadata(raw)
+        update.check_name(call, meta)
+
+        async def compute(live: Obj | None) -> Obj:
+            assert live is not None
+            obj: Obj = jsonio.copy(live)
+            obj["spec"] = raw.get("spec") or {}
+            obj["metadata"]["resourceVersion"] = meta.get("resourceVersion") or ""
+            return await call.version.managed(lambda fields: fields.on_update(live, obj, call.manager, "finalize"))
+
+        outcome = await update.guaranteed_update(self._api, call, compute, uid=meta.get("uid") or "")
+        return Answer(await call.version.load(outcome.entry))
+
+
+def _success() -> Obj:
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}

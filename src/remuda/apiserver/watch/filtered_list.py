@@ -1,0 +1,128 @@
+"""Lists and watches of which somebody may see a part: answered with that part, where Kubernetes would refuse the whole.
+
+RBAC can allow `list` on certain names only, but no client lists by name. For the API groups that opt in, whoever holds something
+by name (or may create it, and has none yet) gets a list of just that. A watch follows: what becomes theirs is ADDED, what is
+theirs no longer is DELETED. Whoever resumes a watch from before such a change is told to list anew (410), since the log of
+changes does not know of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from remuda.kube.authorization.actions import Action
+from remuda.kube.authorization.rbac import Permitted, Rbac
+from remuda.kube.authorization.users import AUTHENTICATED, User
+
+_REMEMBERED = 4096
+# Called with what could be seen before.
+Told = Callable[[Permitted], None]
+
+
+class _Since(NamedTuple):
+    """What somebody may see, and the revision from which on that is known."""
+
+    permitted: Permitted
+    revision: int
+
+
+def part_of(rbac: Rbac, action: Action) -> Permitted | None:
+    """What somebody sees of a list that is refused as a whole; None when they have nothing to do with it."""
+    if AUTHENTICATED not in action.user.groups:
+        return None
+    permitted = rbac.permitted(action)
+    creating = action.but(verb="create")
+    # Who may make one has a list, if an empty one.
+    if permitted.anything or rbac.authorize(creating).allowed or rbac.permitted(creating).anything:
+        return permitted
+    return None
+
+
+class Partly:
+    def __init__(self, rbac: Rbac, groups: Iterable[str], revision: Callable[[], int]) -> None:
+        """`revision` gives the cache's."""
+        self._rbac = rbac
+        self._groups = frozenset(groups)
+        self._revision = revision
+        self._known: dict[Action, _Since] = {}
+        self._open: dict[Sight, Told] = {}
+        self._due = False
+        rbac.listeners.append(self._changed)
+
+    def of(self, action: Action) -> Sight | None:
+        """For a list or watch that was refused: what of it may be answered; None to refuse it."""
+        if action.verb not in ("list", "watch") or action.group not in self._groups or action.name or action.subresource:
+            return None
+        permitted = part_of(self._rbac, action)
+        if permitted is None:
+            return None
+        if action.verb == "list":
+            # The watch that comes next begins where this list ends.
+            watching = action.but(verb="watch")
+            self._noted(watching, self._rbac.permitted(watching))
+        return Sight(self, action, self._noted(action, permitted))
+
+    def _noted(self, action: Action, permitted: Permitted) -> _Since:
+        user = action.user
+        asked = action.but(version="", user=User(user.name, groups=user.groups), field_selector="", label_selector="")
+        known = self._known.get(asked)
+        if known is None or known.permitted != permitted:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            known = self._known[asked] = _Since(permitted, self._revision())
+        return known
+
+    # --- watches that are open ----------------------------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        """One look for everything that changes in one go: with a cluster come a dozen of roles."""
+        if self._open and not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        self._due = False
+        for sight in list(self._open):
+            self._look_at(sight)
+
+    def _look_at(self, sight: Sight) -> None:
+        told = self._open.get(sight)
+        if told is None:
+            return
+        was = sight.permitted
+        sight.since = self._noted(sight.action, self._rbac.permitted(sight.action))
+        if sight.permitted != was:
+            told(was)
+
+    def follow(self, sight: Sight, told: Told) -> Callable[[], None]:
+        self._open[sight] = told
+        self._look_at(sight)
+
+        def stop() -> None:
+            self._open.pop(sight, None)
+
+        return stop
+
+
+class Sight:
+    """What one list or watch may show. It stays as it was at the beginning until somebody follows it."""
+
+    __slots__ = ("_partly", "action", "since")
+
+    def __init__(self, partly: Partly, action: Action, since: _Since) -> None:
+        self._partly = partly
+        self.action = action
+        self.since = since
+
+    @property
+    def permitted(self) -> Permitted:
+        return self.since.permitted
+
+    def sees(self, namespace: str, name: str) -> bool:
+        return self.since.permitted.allows(namespace, name)
+
+    def follow(self, told: Told) -> Callable[[], None]:
+        """`told` from now on whenever it has changed, also since the beginning; call the result to stop that."""
+        return self._partly.follow(self, told)

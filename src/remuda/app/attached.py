@@ -1,0 +1,312 @@
+"""Our controllers on somebody else's Kubernetes: what `remuda controllers` runs.
+
+Webhooks first, which default, check and convert, then the definitions, then the controllers, of one replica at a time. Every
+replica serves webhooks as long as it runs. The API server is told where they are by all of them if it reaches them through a
+Service, and by the one that leads if by URL, since then each has an address of its own. Objects in older stored versions are
+rewritten by whoever leads, once the webhooks that convert them answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from remuda import api
+from remuda.api.cluster_x_k8s_io import GROUP
+from remuda.api.crd_installation import CRDS, InstallError, NotConverted, Outcome, established, install, install_missing, migrate
+from remuda.capi import CAPI, CONTROLLERS
+from remuda.capi.clustercache import HttpsConnector
+from remuda.capi.contracts import Contracts
+from remuda.capi.controller_context import Options
+from remuda.client.interface import Client
+from remuda.kube.clock import Clock, Entropy, Rng
+from remuda.kube.errors import ApiError
+from remuda.kube.network.outbound import Policy
+from remuda.kube.objects import GroupVersionResource, dig, name_of
+from remuda.runtime import Elector, Informers, Manager, Registry, Term
+from remuda.runtime.admitted_types import AdmittedType
+from remuda.runtime.controller_choice import Choice, choose
+from remuda.runtime.probe_server import Endpoints
+from remuda.runtime.webhook_certificates import SharedCertificates
+from remuda.runtime.webhook_server import Address, Registration, WebhookServer, conversion_of
+
+from .capi_controllers import CoreControllers, admitted_types
+
+log = logging.getLogger(__name__)
+
+GROUPS = {CAPI: CONTROLLERS}
+LEASE = "remuda-controllers"
+CERTIFICATES = "remuda-webhook-certificates"
+REGISTRATION = "remuda-controllers"
+NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+_AGAIN_SECONDS, _SOON_SECONDS = 60.0, 2.0
+
+
+def chosen(text: str) -> Choice:
+    """What `--controllers` says. Raises UnknownController."""
+    return choose(text, groups=GROUPS)
+
+
+@dataclass(frozen=True, slots=True)
+class Socket:
+    """Where to listen; an empty host is every address of the machine."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host or '*'}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`namespace` is where the Lease and the certificates are. `term` None: no election, this is the only replica.
+
+    `address` is how the API server reaches the webhooks that listen at `webhooks`; certificates and registration are looked at
+    every `look` seconds. `outbound` says at which addresses workload clusters may be.
+    """
+
+    address: Address
+    webhooks: Socket
+    choice: Choice = field(default_factory=lambda: chosen("*"))
+    options: Options = Options()  # noqa: RUF009 - a constant
+    namespace: str = "remuda-system"
+    term: Term | None = Term()  # noqa: RUF009 - a constant
+    metrics: Socket | None = None
+    health: Socket | None = None
+    look: float = 60.0
+    outbound: Policy = field(default_factory=Policy.of)
+
+
+class _Webhooks(NamedTuple):
+    certificates: SharedCertificates
+    registration: Registration
+
+
+class CantListen(Exception):
+    """An address that is asked for can't be had."""
+
+
+class Attached:
+    """One replica. :meth:`run` until it is told to stop.
+
+    What it runs, Cluster API's core, is said by the class' attributes and by `_rules` and `_begin`; a gateway is
+    another such replica.
+    """
+
+    groups: tuple[str, ...] = (GROUP,)
+    placeholders: tuple[str, ...] = (GROUP,)
+    lease, certificates, registration = LEASE, CERTIFICATES, REGISTRATION
+
+    def __init__(self, client: Client, settings: Settings, clock: Clock, rng: Rng, entropy: Entropy) -> None:
+        self.settings = settings
+        self._client = client
+        self._clock = clock
+        self._rng = rng
+        self._entropy = entropy
+        self._registry = Registry()
+        self._elector = self._made_elector()
+        self._manager = Manager(client, clock, rng, registry=self._registry, elector=self._elector)
+        self._serving = False
+
+    @property
+    def leading(self) -> bool:
+        return self._elector is None or self._elector.leading
+
+    @property
+    def ready(self) -> bool:
+        """Its webhooks answer and its caches are filled; it need not lead."""
+        return self._serving and all(informer.synced.is_set() for informer in self._manager.informers)
+
+    async def run(self, stop: asyncio.Event, told: Callable[[str], None] = log.info) -> None:
+        """Raises InstallError, CantListen, ApiError and TimeoutError. `told` gets a line for people at each step; the last says
+        that it is ready."""
+        async with AsyncExitStack() as stack:
+            await self._open_endpoints(stack)
+            await self._ensure_namespace()
+            types = await stack.enter_async_context(self._rules())
+            # Before the definitions: from the moment that they have a new version, somebody must convert to it.
+            webhooks = await stack.enter_async_context(self._webhooks(types))
+            definitions = await self._install(webhooks)
+            told(_installed(definitions))
+            await self._begin(stack, list(definitions), told)
+            where = self.settings.address
+            told(f"webhooks listen at {self.settings.webhooks}, as {where.url or f'Service {where.namespace}/{where.service}'}")
+            await self._manager.run(stop)
+
+    async def _begin(self, stack: AsyncExitStack, definitions: list[str], told: Callable[[str], None]) -> None:
+        """Everything is there that the controllers need."""
+        self._manager.beside(lambda: self._migrate(definitions))
+        connector = HttpsConnector(self._clock, policy=lambda: self.settings.outbound)
+        CoreControllers(self._manager, connector, self.settings.options, self.settings.choice.of(CONTROLLERS))
+
+    async def _install(self, webhooks: _Webhooks) -> dict[str, Outcome]:
+        definitions = api.crds(self.groups)
+        bundle = (await webhooks.certificates.current()).bundle
+        for definition in definitions:
+            # What has one version needs nobody to convert it.
+            if len(definition["spec"]["versions"]) > 1:
+                await self._ensure_some_conversion(name_of(definition), bundle)
+        outcomes = await install(self._client, self._clock, definitions)
+        for group in self.placeholders:
+            await install_missing(self._client, api.placeholders(group))
+        await established(self._client, self._clock, outcomes)
+        await webhooks.registration.ensure(bundle)
+        return outcomes
+
+    async def _ensure_some_conversion(self, name: str, bundle: bytes) -> None:
+        """What is there and converts by nobody converts by us, whoever leads; other replicas' webhooks are as good as ours."""
+        try:
+            crd = await self._client.get(CRDS, name)
+        except ApiError as error:
+            if error.is_not_found:
+                return
+            raise
+        if dig(crd, "spec", "conversion", "strategy") != "Webhook":
+            patch = {"spec": {"conversion": conversion_of(self.settings.address, bundle)}}
+            await self._client.patch(CRDS, name, patch, field_manager=self.registration)
+
+    # --- what must be there ---------------------------------------------------------------------------------------------
+
+    def _made_elector(self) -> Elector | None:
+        if self.settings.term is None:
+            return None
+        return Elector(
+            self._client,
+            self._clock,
+            self._rng,
+            namespace=self.settings.namespace,
+            name=self.lease,
+            # Unlike any other's, also of an earlier life of the same machine.
+            identity=f"{socket.gethostname()}_{self._entropy.uuid()}",
+            term=self.settings.term,
+            registry=self._registry,
+        )
+
+    async def _ensure_namespace(self) -> None:
+        namespace = self.settings.namespace
+        try:
+            await self._client.get(NAMESPACES, namespace)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            try:
+                await self._client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+            except ApiError as refused:
+                if not refused.is_already_exists:
+                    raise
+
+    @asynccontextmanager
+    async def _rules(self) -> AsyncIterator[tuple[AdmittedType, ...]]:
+        """What webhooks default, check and convert. Conversion sees providers' kinds; they are followed apart from the manager,
+        since webhooks come before it."""
+        informers = Informers(self._client, self._clock, self._rng)
+        contracts = Contracts(informers)
+        async with beside(informers.run()):
+            await contracts.crds.synced.wait()
+            yield admitted_types(contracts)
+
+    async def _migrate(self, names: list[str]) -> None:
+        """While this replica leads. What fails is tried again: a version that stays stored for longer harms nobody."""
+        left = list(names)
+        while left:
+            try:
+                await migrate(self._manager.client, self._clock, left[0])
+                left.pop(0)
+            except NotConverted:
+                # By us, in a moment.
+                await self._clock.sleep(_SOON_SECONDS)
+            except (ApiError, InstallError) as error:
+                log.warning("stored versions of %s: %s; again in %.0fs", left[0], error, _AGAIN_SECONDS)
+                await self._clock.sleep(_AGAIN_SECONDS)
+        await asyncio.get_running_loop().create_future()
+
+    # --- what listens ---------------------------------------------------------------------------------------------------
+
+    async def _open_endpoints(self, stack: AsyncExitStack) -> None:
+        alive = {
+            "/healthz": lambda: (200, "ok"),
+            "/readyz": lambda: (200, "ok") if self.ready else (503, "not ready yet"),
+        }
+        told = {"/metrics": lambda: (200, self._registry.text())}
+        for where, answers in ((self.settings.health, alive), (self.settings.metrics, told)):
+            if where is not None:
+                endpoints = Endpoints(answers)
+                stack.push_async_callback(endpoints.close)
+                await _listening(endpoints.open(where.host, where.port), where)
+
+    @asynccontextmanager
+    async def _webhooks(self, types: tuple[AdmittedType, ...]) -> AsyncIterator[_Webhooks]:
+        address = self.settings.address
+        certificates = SharedCertificates(
+            self._client,
+            self._clock,
+            self._entropy,
+            namespace=self.settings.namespace,
+            name=self.certificates,
+            names=address.names(),
+        )
+        registration = Registration(self._client, self.registration, types, address)
+        if address.url:
+            registration = _LeadersRegistration(self._client, self.registration, types, address, self)
+
+            self._manager.beside(lambda: self._take_over(registration, certificates))
+        server = WebhookServer(types, certificates, registration, self._clock, self._rng, every=self.settings.look)
+        try:
+            await _listening(server.open(self.settings.webhooks.host, self.settings.webhooks.port), self.settings.webhooks)
+            async with beside(server.run()):
+                self._serving = True
+                yield _Webhooks(certificates, registration)
+        finally:
+            self._serving = False
+            await server.close()
+
+    async def _take_over(self, registration: Registration, certificates: SharedCertificates) -> None:
+        """When a term begins: the address that the last leader left is dead."""
+        while True:
+            try:
+                await registration.ensure((await certificates.current()).bundle)
+            except (ApiError, OSError) as error:
+                log.warning("the webhooks can't be registered: %s", error)
+                await self._clock.sleep(_SOON_SECONDS)
+                continue
+            await asyncio.get_running_loop().create_future()
+
+
+class _LeadersRegistration(Registration):
+    """Where the webhooks are is said by the replica that leads, if each has an address of its own."""
+
+    def __init__(self, client: Client, name: str, types: tuple[AdmittedType, ...], address: Address, replica: Attached) -> None:
+        super().__init__(client, name, types, address)
+        self._replica = replica
+
+    async def ensure(self, bundle: bytes) -> None:
+        if self._replica.leading:
+            await super().ensure(bundle)
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _listening(opening: Awaitable[None], where: Socket) -> None:
+    try:
+        await opening
+    except OSError as error:
+        raise CantListen(f"{where} can't be listened on: {error.strerror or error}") from error
+
+
+def _installed(outcomes: dict[str, Outcome]) -> str:
+    found = ", ".join(f"{list(outcomes.values()).count(kind)} {kind}" for kind in Outcome if kind in outcomes.values())
+    return f"definitions: {found}"

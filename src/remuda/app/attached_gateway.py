@@ -1,0 +1,204 @@
+"""The gateway before somebody else's Kubernetes: what `remuda gateway` runs.
+
+The same door, routes and controllers as `remuda serve` has, provisioning included where there is a Cluster API (ours, by
+`remuda controllers`, or upstream's), on an API that is not ours: it is reached as a client, what passes the door at `/` goes on
+to it as whoever asked (:mod:`remuda.gateway.proxy.kubernetes_backend`), and the rules of our kinds are webhooks there, as
+:mod:`remuda.app.attached` serves them for Cluster API. Controllers work while this process holds the Lease.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from remuda.access import ACCESS, CONTROLLERS
+from remuda.access.roles.holdings import Holdings, InformerSource
+from remuda.api import management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
+from remuda.api.crd_installation import CRDS
+from remuda.apiserver.http.connection_limits import DEFAULT_ROOM, Room
+from remuda.apiserver.http.listener import Listener
+from remuda.apiserver.keys.pki import Pki
+from remuda.client.https import HttpsClient
+from remuda.gateway.auth.access_review import ReviewedAccess
+from remuda.gateway.gateway import AccessControllers, Gateway, Ground, admitted_types
+from remuda.gateway.proxy.kubernetes_backend import Kubernetes
+from remuda.gateway.proxy.partial_list import Theirs
+from remuda.gateway.server.dependencies import Access
+from remuda.gateway.server.serving_certificate import Files, ServingCertificate
+from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.clock import Clock, Entropy, Rng
+from remuda.kube.errors import ApiError
+from remuda.machines import CONTROLLERS as MACHINE_CONTROLLERS
+from remuda.machines.runner.controller import Ground as Processes
+from remuda.machines.runner.job_token import cluster_of
+from remuda.machines.secretfields.vault import Vault
+from remuda.provisioning import CONTROLLERS as CLUSTER_CONTROLLERS
+from remuda.provisioning import PROVISIONING
+from remuda.provisioning.capi_manager_role import ensure_manager_role
+from remuda.runtime import Informers
+from remuda.runtime.admitted_types import AdmittedType
+from remuda.runtime.controller_choice import Choice, choose
+
+from .attached import Attached, CantListen, Settings, Socket, beside
+from .machine_controllers import CLUSTER, power_on
+from .machine_controllers import Ports as MachinePorts
+
+log = logging.getLogger(__name__)
+
+PROVISIONING_CONTROLLERS = (*CLUSTER_CONTROLLERS, *MACHINE_CONTROLLERS)
+GROUPS = {ACCESS: CONTROLLERS, PROVISIONING: PROVISIONING_CONTROLLERS}
+_GRACE_SECONDS = 5.0
+
+
+def chosen(text: str) -> Choice:
+    """What `--controllers` says. Raises UnknownController."""
+    return choose(text, groups=GROUPS)
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """Where the door is. `names` are those by which clients reach it, for the certificate that we make without `tls`.
+
+    `job_runner` says who runs the Jobs that make machines: the Kubernetes behind it, as pods, or this process. `room` is how many
+    connections there may be.
+    """
+
+    listen: Socket
+    data_dir: Path
+    names: tuple[str, ...] = ()
+    tls: Files | None = None
+    say: Callable[[str], None] = lambda text: None
+    job_runner: str = CLUSTER
+    room: Room = DEFAULT_ROOM
+
+
+class AttachedGateway(Attached):
+    """`client` is the gateway itself, which has to be an administrator there; it impersonates whoever comes with our tokens."""
+
+    groups = (management_cattle_io.GROUP, plan_cattle_io.GROUP, provisioning_cattle_io.GROUP, rke_cattle_io.GROUP)
+    placeholders = ()
+    lease, certificates, registration = "remuda-gateway", "remuda-gateway-webhook-certificates", "remuda-gateway"
+
+    def __init__(self, client: HttpsClient, settings: Settings, front: Front, clock: Clock, rng: Rng, entropy: Entropy) -> None:
+        super().__init__(client, settings, clock, rng, entropy)
+        self._https = client
+        self._target = client.target
+        self._source: InformerSource | None = None
+        self._rbac: Rbac | None = None
+        self._front = front
+        self.port = 0
+
+    @asynccontextmanager
+    async def _rules(self) -> AsyncIterator[tuple[AdmittedType, ...]]:
+        """Who holds what is followed apart from the manager. Until that is known nobody is let grant anything."""
+        informers = Informers(self._client, self._clock, self._rng)
+        self._source = InformerSource(informers)
+        self._rbac = Rbac(self._source)
+        async with beside(informers.run()):
+            vault = Vault(self._client, self._clock, self._entropy)
+            yield admitted_types(self._source, self._rbac, vault, secrets=False)
+
+    async def _begin(self, stack: AsyncExitStack, definitions: list[str], told: Callable[[str], None]) -> None:
+        certificate = self._certificate()
+        access = ReviewedAccess(self._client, self._clock)
+        gateway = Gateway(
+            Ground(
+                client=self._client,
+                clock=self._clock,
+                rng=self._rng,
+                entropy=self._entropy,
+                access=access,
+                holdings=self._holdings(),
+                authority=_Authority(certificate),
+                environment=dict(os.environ),
+                data_dir=self._front.data_dir,
+                names=lambda: certificate.serving.names,
+                healthz=True,
+                takes_turns=True,
+                say=self._front.say,
+                room=self._front.room,
+            )
+        )
+        gateway.services.beside.append(certificate.follow)
+        machines = await self._has_machines()
+        AccessControllers(self._manager, gateway, self.settings.choice.of(CONTROLLERS), machines=machines, provisions=True)
+        if machines:
+            await ensure_manager_role(self._client)
+        self._add_provisioning(gateway, machines, told)
+        hosts = power_on(self._machine_ports(gateway), self.settings.choice.of(MACHINE_CONTROLLERS))
+        await stack.enter_async_context(beside(hosts))
+        behind = Kubernetes(self._target, self._clock, access, self._shown(access))
+        stack.callback(behind.close)
+        await stack.enter_async_context(beside(gateway.run()))
+        listener = Listener(gateway.door(behind), certificate.context, gateway.lines)
+        where = self._front.listen
+        try:
+            await listener.open(where.host, where.port)
+        except OSError as error:
+            raise CantListen(f"{where} can't be listened on: {error.strerror or error}") from error
+        stack.push_async_callback(listener.close, _GRACE_SECONDS)
+        self.port = listener.port
+        host = where.host if where.host not in ("", "0.0.0.0", "::") else "127.0.0.1"
+        told(f"the gateway of {self._target.server} is at https://{f'[{host}]' if ':' in host else host}:{listener.port}")
+
+    def _add_provisioning(self, gateway: Gateway, machines: bool, told: Callable[[str], None]) -> None:
+        wanted = self.settings.choice.of(PROVISIONING_CONTROLLERS)
+        if not wanted:
+            return
+        if not machines:
+            told("no clusters are provisioned: there is no Cluster API here (start `remuda controllers`, then this once more)")
+            return
+        from remuda.gateway.registration.provisioning_port import add_provisioning
+
+        add_provisioning(self._manager, gateway, only=wanted, machines=self._machine_ports(gateway))
+
+    def _machine_ports(self, gateway: Gateway) -> MachinePorts:
+        target = self._target
+        more = {
+            "tls_server_name": target.tls_server_name,
+            "proxy_url": target.proxy_url,
+            "insecure_skip_tls_verify": target.insecure,
+        }
+        api = cluster_of(target.server, target.ca, **more)
+        ground = Processes(lambda: api, gateway.ground.environment, hosts=self._front.data_dir / "hosts")
+        return MachinePorts(ground, self._front.job_runner, self._front.data_dir / "node-drivers")
+
+    def _holdings(self) -> Holdings | None:
+        return Holdings(self._source, self._rbac) if self._source is not None and self._rbac is not None else None
+
+    def _shown(self, access: Access) -> Theirs | None:
+        """What people see of lists, once it is known who holds what (:meth:`_rules`)."""
+        return (
+            Theirs(self._https, self._source, self._rbac, access) if self._source is not None and self._rbac is not None else None
+        )
+
+    def _certificate(self) -> ServingCertificate:
+        """Raises CertificateError, PkiError."""
+        front = self._front
+        if front.tls is not None:
+            return ServingCertificate(front.tls, self._clock)
+        hosts = (front.listen.host, *front.names)
+        pki = Pki.ensure(front.data_dir / "pki", hosts, self._clock, self._entropy)
+        return ServingCertificate.own(pki, lambda: hosts, self._clock)
+
+    async def _has_machines(self) -> bool:
+        try:
+            await self._client.get(CRDS, "machines.cluster.x-k8s.io")
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Authority:
+    certificate: ServingCertificate
+
+    @property
+    def ca(self) -> str:
+        return self.certificate.serving.ca

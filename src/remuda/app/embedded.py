@@ -1,0 +1,411 @@
+"""The embedded management server: the API and the controllers it needs, in one process. This is what `remuda serve` runs.
+
+Besides what every Kubernetes has, that is Cluster API's core (its definitions, its rules in-process, and its controllers, on the
+same API), access: the gateway's door before the API on the same port (:mod:`remuda.gateway.gateway`) and the controllers of
+who and what there is to be reached; and provisioning, which makes clusters of hosts and needs the door. On somebody else's
+Kubernetes they run by :mod:`remuda.app.attached` and :mod:`remuda.app.attached_gateway`.
+
+Where several servers share a store, the controllers of one of them work at a time: of the one that holds a Lease, and behind a
+fence in the store, so that nothing arrives late from one that held it before (:mod:`remuda.apiserver.replicas.fencing`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from remuda import api, kcm
+from remuda.access import ACCESS
+from remuda.access import CONTROLLERS as ACCESS_CONTROLLERS
+from remuda.api import management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
+from remuda.api.cluster_x_k8s_io import GROUP, MACHINES
+from remuda.api.crd_installation import InstallError, established, install, install_missing, migrate
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.replicas import leadership
+from remuda.apiserver.replicas.leadership import Wrap
+from remuda.apiserver.server import Config, Front, Server
+from remuda.capi import CAPI, CONTROLLERS
+from remuda.capi.contracts import Contracts
+from remuda.capi.controller_context import Options
+from remuda.client.interface import Client
+from remuda.kcm.rootca import RootCa
+from remuda.kube.clock import Clock, deadline, yield_to_loop
+from remuda.kube.errors import ApiError
+from remuda.machines import CONTROLLERS as MACHINE_CONTROLLERS
+from remuda.provisioning import CONTROLLERS as CLUSTER_CONTROLLERS
+from remuda.provisioning import PROVISIONING
+from remuda.runtime import Informers, Manager, Registry, Term
+from remuda.runtime.admitted_types import install as install_admission
+from remuda.runtime.controller_choice import Choice, choose
+
+if TYPE_CHECKING:
+    from remuda.apiserver.keys.ca_followers import Follower
+    from remuda.capi.workload_clusters import Connector, Workloads
+    from remuda.gateway.gateway import AccessControllers
+    from remuda.gateway.server.serving_certificate import Files
+
+    from .embedded_gateway import Embedded
+
+log = logging.getLogger(__name__)
+
+ACCESS_GROUPS = (management_cattle_io.GROUP, provisioning_cattle_io.GROUP)
+PROVISIONING_CONTROLLERS = (*CLUSTER_CONTROLLERS, *MACHINE_CONTROLLERS)
+PROVISIONING_GROUPS = (plan_cattle_io.GROUP, rke_cattle_io.GROUP)
+# What may be left out of what kube-controller-manager does; the rest is what makes the API work at all.
+KUBERNETES = (
+    "clusterrole-aggregation-controller",
+    "disruption-controller",
+    "garbage-collector-controller",
+    "namespace-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+)
+GROUPS = {CAPI: CONTROLLERS, ACCESS: ACCESS_CONTROLLERS, PROVISIONING: PROVISIONING_CONTROLLERS}
+_START_SECONDS = 30.0
+# How often one looks whether there is a Cluster API, where it is not ours.
+_LOOK_SECONDS = 3.0
+# What is answered by a server or a store that can't do something now.
+_PASSING = (429, 500, 503, 504)
+_AGAIN_SECONDS = 5.0
+WITHOUT_CORE = choose(f"-{CAPI},-{ACCESS}", groups=GROUPS)
+
+
+def chosen(text: str) -> Choice:
+    """What `--controllers` says. Raises UnknownController."""
+    return choose(text, KUBERNETES, GROUPS)
+
+
+@asynccontextmanager
+async def running(
+    config: Config,
+    *,
+    controllers: bool = True,
+    listen: bool = True,
+    choice: Choice = WITHOUT_CORE,
+    options: Options = Options(),  # noqa: B008 - a constant
+    term: Term = Term(),  # noqa: B008 - a constant
+    tls: Files | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    on_gateway: Callable[[Embedded], None] = lambda gateway: None,
+    job_runner: str = "local",
+) -> AsyncIterator[Server]:
+    """A server that is up for as long as the block runs; controllers stop before it does.
+
+    On a store that others share, too, they work while this server leads; `term` says how long that lasts without being renewed.
+
+    The rules of Cluster API's kinds (not their definitions) are there also without controllers, unless the choice leaves all of
+    the core out: objects that were written under them must not be read without. The same holds for access, whose door is there
+    only with controllers. The block should wait in :meth:`Server.serve_forever`, which raises when the controllers die.
+
+    `tls` is another certificate than the one that the server's own CA signs. `say` tells whoever watches it start, and nobody
+    else: it may be a secret. `on_gateway` is handed the gateway as soon as there is one. `job_runner` says who runs the Jobs that
+    make machines: this process, or the cluster, as pods.
+    """
+    async with AsyncExitStack() as stack:
+        server = await Server.open(config)
+        stack.push_async_callback(server.close)
+        server.followers.append(lambda: _known_clients(server))
+        if choice.of(CONTROLLERS):
+            await stack.enter_async_context(_admission(server))
+        gateway = None
+        if choice.of(ACCESS_CONTROLLERS):
+            from . import embedded_gateway
+
+            embedded_gateway.install_rules(server)
+            if controllers:
+                gateway = await stack.enter_async_context(embedded_gateway.beside(server, tls, say))
+                on_gateway(gateway)
+        if listen:
+            await _listen(stack, server, gateway, tls)
+        if gateway is not None:
+            from .machine_controllers import power_on
+
+            ports = embedded_gateway.machine_ports(server, gateway, job_runner)
+            powering = asyncio.create_task(power_on(ports, choice.of(MACHINE_CONTROLLERS)), name="hosts of this machine")
+            stack.push_async_callback(_ended, powering)
+        if controllers:
+            alone = not server.store.shared
+            starting = Starting()
+            work = (
+                run_controllers(server, choice, options, gateway=gateway, starting=starting, job_runner=job_runner)
+                if alone
+                else take_turns(server, choice, options, term, gateway, job_runner)
+            )
+            task = asyncio.create_task(work, name="the controllers")
+            server.vital.append(task)
+            stack.push_async_callback(_ended, task)
+            if alone and listen:
+                await starting.over(task, config.clock)
+        yield server
+
+
+class Starting:
+    """What has to be there before a server is called ready: the definitions of the kinds that its controllers are about, and
+    what they make of them before anybody asks (settings, built-in roles, namespaces, the first user).
+
+    A client that comes earlier is served all the same; but whoever waits for the server to say that it is ready should find them.
+    """
+
+    def __init__(self) -> None:
+        self._missing: set[str] = set()
+        self._changed = asyncio.Event()
+
+    def expect(self, part: str) -> None:
+        self._missing.add(part)
+
+    def done(self, part: str) -> None:
+        self._missing.discard(part)
+        self._changed.set()
+
+    async def over(self, work: asyncio.Task[None], clock: Clock) -> None:
+        """Until all is there, or the work has ended, or it takes too long; whatever is wrong is told by others."""
+        waiting = asyncio.create_task(self._all())
+        try:
+            async with deadline(clock, _START_SECONDS):
+                await asyncio.wait([waiting, work], return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            log.warning("the controllers take long to start")
+        finally:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    async def _all(self) -> None:
+        # What there is to wait for is said when the controllers begin.
+        await yield_to_loop()
+        while self._missing:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+async def _listen(stack: AsyncExitStack, server: Server, embedded: Embedded | None, tls: Files | None) -> None:
+    if embedded is not None:
+        await server.listen(embedded.front)
+        embedded.listens_at(server.config.host, server.url)
+        return
+    if tls is None:
+        await server.listen()
+        return
+    from .embedded_gateway import given_certificate, trust_of
+
+    certificate = given_certificate(server, tls)
+    following = asyncio.create_task(certificate.follow(), name="the certificate")
+    stack.push_async_callback(_ended, following)
+    await server.listen(Front(server.handler, certificate.context, trust=trust_of(certificate, "127.0.0.1")))
+
+
+async def _known_clients(server: Server) -> list[Follower]:
+    """Hosts and cluster agents, also of a server without a door: others on its store may have one."""
+    from remuda.gateway.agents.ca_trust_report import KnownClients
+
+    client = InProcessClient(server, manager="remuda")
+    return await KnownClients(client, server.certificate_is_given, os.environ).all()
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    # What it ended with, if it did so by itself, `serve_forever` has told.
+    await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _admission(server: Server) -> AsyncIterator[None]:
+    """The rules of the core's kinds, before anybody can ask; conversion knows the kinds of providers by their definitions."""
+    from .capi_controllers import admitted_types
+
+    config = server.config
+    informers = Informers(InProcessClient(server, manager="remuda"), config.clock, config.rng)
+    contracts = Contracts(informers)
+    following = asyncio.create_task(informers.run(), name="definitions")
+    try:
+        await contracts.crds.synced.wait()
+        install_admission(admitted_types(contracts), server.hooks, server.converters)
+        yield
+    finally:
+        await _ended(following)
+
+
+def _as_it_is(client: Client) -> Client:
+    return client
+
+
+async def run_controllers(
+    server: Server,
+    choice: Choice = WITHOUT_CORE,
+    options: Options = Options(),  # noqa: B008 - a constant
+    wrap: Wrap = _as_it_is,
+    gateway: Embedded | None = None,
+    starting: Starting | None = None,
+    job_runner: str = "local",
+) -> None:
+    """What kube-controller-manager does for this server's API, Cluster API's core, access, and provisioning. All they write
+    passes `wrap`."""
+    ours = _Ours(server, choice, options, wrap(InProcessClient(server, manager="remuda")), gateway, starting or Starting())
+    ours.job_runner = job_runner
+    config = server.config
+    client = wrap(InProcessClient(server, manager=kcm.MANAGER))
+    root_ca = RootCa(server.trusted.decode())
+
+    def trusted() -> None:
+        root_ca.use(server.trusted.decode())
+
+    registry = Registry()
+    server.metrics.others.append(registry.text)
+    server.on_trust.append(trusted)
+    try:
+        found = kcm.controllers(client, config.clock, config.rng, root_ca=root_ca, tokens=server.issuer, registry=registry)
+        async with asyncio.TaskGroup() as group:
+            wanted = [each for each in found if each.name not in KUBERNETES or each.name in choice]
+            group.create_task(kcm.run_all(wanted), name=kcm.MANAGER)
+            if ours.parts:
+                group.create_task(ours.run(registry), name="remuda")
+    finally:
+        server.on_trust.remove(trusted)
+        server.metrics.others.remove(registry.text)
+
+
+class _Ours:
+    """The controllers that Kubernetes does not have, on one manager: what one of them follows costs the others nothing."""
+
+    def __init__(
+        self, server: Server, choice: Choice, options: Options, client: Client, embedded: Embedded | None, starting: Starting
+    ) -> None:
+        self.job_runner = "local"
+        self._server = server
+        self._config = server.config
+        self._options = options
+        self._client = client
+        self._embedded = embedded
+        self._starting = starting
+        self._core = choice.of(CONTROLLERS)
+        self._access = choice.of(ACCESS_CONTROLLERS) if embedded is not None else ()
+        # Who registers hosts needs a door that they come to.
+        self._provisioning = choice.of(PROVISIONING_CONTROLLERS) if embedded is not None else ()
+        self.parts = [part for part, there in ((CAPI, bool(self._core)), (ACCESS, embedded is not None)) if there]
+        for part in self.parts:
+            starting.expect(part)
+
+    async def run(self, registry: Registry) -> None:
+        await asyncio.gather(*(self._insist(self._install_core if part == CAPI else self._install_access) for part in self.parts))
+        manager = Manager(self._client, self._config.clock, self._config.rng, registry=registry)
+        workloads = self._add_core(manager)
+        access: AccessControllers | None = None
+        if self._embedded is not None:
+            from remuda.gateway.gateway import AccessControllers
+
+            access = AccessControllers(
+                manager,
+                self._embedded.gateway,
+                self._access,
+                machines=bool(self._core) or await self._has_machines(),
+                provisions=bool(self._provisioning),
+            )
+        if workloads is not None:
+            self._add_provisioning(manager, workloads)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(manager.run(), name="controllers")
+            if access is not None:
+                group.create_task(self._furnish(access), name="the first start")
+            if workloads is None and self._provisioning:
+                group.create_task(self._provision_with_another_core(registry), name=PROVISIONING)
+
+    async def _furnish(self, access: AccessControllers) -> None:
+        await access.furnished()
+        self._starting.done(ACCESS)
+
+    def _add_provisioning(self, manager: Manager, workloads: Workloads | None) -> None:
+        if self._embedded is not None and self._provisioning:
+            from remuda.gateway.registration.provisioning_port import add_provisioning
+
+            from .embedded_gateway import machine_ports
+
+            ports = machine_ports(self._server, self._embedded, self.job_runner)
+            add_provisioning(manager, self._embedded.gateway, workloads, self._provisioning, ports)
+
+    async def _provision_with_another_core(self, registry: Registry) -> None:
+        """Somebody else's Cluster API may be brought in at any time, or never."""
+        while not await self._has_machines():
+            await self._config.clock.sleep(_LOOK_SECONDS)
+        manager = Manager(self._client, self._config.clock, self._config.rng, registry=registry)
+        self._add_provisioning(manager, None)
+        await manager.run()
+
+    async def _has_machines(self) -> bool:
+        try:
+            return bool((await self._client.list(MACHINES, limit=1)).get("kind"))
+        except ApiError as error:
+            # Not served, or not yet: its storage, or who converts.
+            if error.code == 404 or error.code in _PASSING:
+                return False
+            raise
+
+    async def _insist(self, install: Callable[[], Awaitable[None]]) -> None:
+        """A store that can't take writes (a full disk, no quorum) will again: the API that is served meanwhile must not end."""
+        while True:
+            try:
+                return await install()
+            except (ApiError, TimeoutError) as error:
+                if isinstance(error, ApiError) and error.code not in _PASSING:
+                    raise
+                log.warning("the definitions can't be installed: %s; again in %.0fs", error, _AGAIN_SECONDS)
+            await self._config.clock.sleep(_AGAIN_SECONDS)
+
+    async def _install_core(self) -> None:
+        client, clock = self._client, self._config.clock
+        names = list(await install(client, clock, api.crds([GROUP]), in_process=True))
+        await install_missing(client, api.placeholders(GROUP))
+        await established(client, clock, names)
+        for name in names:
+            await migrate(client, clock, name, in_process=True)
+        self._starting.done(CAPI)
+
+    async def _install_access(self) -> None:
+        groups = (*ACCESS_GROUPS, *(PROVISIONING_GROUPS if self._provisioning else ()))
+        made = await install(self._client, self._config.clock, api.crds(groups), in_process=True)
+        await established(self._client, self._config.clock, made)
+        if self._provisioning and not self._core:
+            from remuda.provisioning.capi_manager_role import ensure_manager_role
+
+            await ensure_manager_role(self._client)
+
+    def _add_core(self, manager: Manager) -> Workloads | None:
+        """The connections to clusters, where the core has them."""
+        if not self._core:
+            return None
+        from remuda.access.settings.settings import Settings
+        from remuda.capi.clustercache import HttpsConnector
+
+        from .capi_controllers import CoreControllers
+
+        if self._embedded is None:
+            # There are no settings without access; the environment says the same.
+            connector: Connector = HttpsConnector(self._config.clock, policy=Settings(environment=os.environ).outbound)
+        else:
+            gateway = self._embedded.gateway
+            connector = gateway.connector(HttpsConnector(self._config.clock, policy=gateway.outbound))
+        return CoreControllers(manager, connector, self._options, self._core).workloads
+
+
+# --- one of several ---------------------------------------------------------------------------------------------------------
+
+
+async def take_turns(
+    server: Server,
+    choice: Choice,
+    options: Options,
+    term: Term,
+    gateway: Embedded | None = None,
+    job_runner: str = "local",
+) -> None:
+    """Run the controllers whenever this server leads; give the Lease back when cancelled."""
+
+    async def run(wrap: Wrap) -> None:
+        await run_controllers(server, choice, options, wrap, gateway, job_runner=job_runner)
+
+    await leadership.take(server, run, term, passing=(InstallError,))

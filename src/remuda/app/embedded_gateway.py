@@ -1,0 +1,192 @@
+"""The gateway before the embedded API, in one process and on one port: what :mod:`remuda.app.embedded` puts in front.
+
+It reads and writes through the in-process client, its tokens are bearer tokens of the API, and its certificate is signed by the
+server's own CA, also for the host of the setting `server-url`, unless another one is given.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+from collections import ChainMap
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from remuda.access.roles.holdings import Holdings
+from remuda.access.roles.visible_objects import show_what_is_theirs
+from remuda.apiserver.auth.client_certificates import CertificateAuthenticator
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.server import Front, Server
+from remuda.gateway.auth.access_review import LocalAccess
+from remuda.gateway.gateway import Gateway, Ground, admitted_types
+from remuda.gateway.server.backend import InProcess
+from remuda.gateway.server.serving_certificate import Files, ServingCertificate
+from remuda.machines.runner.controller import Ground as Processes
+from remuda.machines.runner.job_token import cluster_of
+from remuda.machines.secretfields.admission import hide_the_past, sealing_of
+from remuda.machines.secretfields.vault import Vault
+from remuda.runtime.admitted_types import install as install_admission
+
+from .machine_controllers import Ports as MachinePorts
+
+Obj = dict[str, Any]
+_EVERYWHERE = frozenset(("", "0.0.0.0", "::"))
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """`told` is where whoever starts to listen says what the settings can't know."""
+
+    gateway: Gateway
+    front: Front
+    told: dict[str, str]
+
+    def listens_at(self, host: str, url: str) -> None:
+        """Be known by the address that one listens at, as long as nobody says another: an only server has no better one."""
+        if host not in _EVERYWHERE and not self.gateway.ground.takes_turns:
+            # The last of the names that count.
+            self.told["CATTLE_SERVER_URL"] = url
+
+
+@dataclass(frozen=True, slots=True)
+class _CertificateAuthority:
+    certificate: ServingCertificate | None
+
+    @property
+    def ca(self) -> str:
+        return self.certificate.serving.ca if self.certificate is not None else ""
+
+
+def install_rules(server: Server) -> None:
+    """The rules of the kinds, before anybody can write one, and that everybody sees the part of them that is theirs."""
+    config = server.config
+    vault = Vault(InProcessClient(server, manager="remuda"), config.clock, config.entropy)
+    rules = admitted_types(server.source, server.rbac, vault, clock=config.clock)
+    install_admission(rules, server.hooks, server.converters)
+    hide_the_past(server.past, sealing_of(server.source, server.rbac, vault))
+    show_what_is_theirs(server)
+
+
+def given_certificate(server: Server, files: Files) -> ServingCertificate:
+    """One that others signed; client certificates are still those of the server's own CA. Raises CertificateError."""
+    assert server.pki is not None
+    given = ServingCertificate(files, server.config.clock, client_ca=server.pki.ca_certificate)
+    server.reload, server.certificate_is_given = given.look, True
+    return given
+
+
+def trust_of(certificate: ServingCertificate, host: str) -> Obj:
+    """What a kubeconfig has to say about a certificate of somebody else's, for a server that is asked for as `host`."""
+    found: Obj = {}
+    if certificate.serving.ca:
+        found["certificate-authority-data"] = base64.b64encode(certificate.serving.ca.encode()).decode()
+    names = certificate.serving.names
+    if names and host not in names:
+        found["tls-server-name"] = names[0].replace("*", "remuda", 1)
+    return found
+
+
+def machine_ports(server: Server, embedded: Embedded, job_runner: str) -> MachinePorts:
+    """What Jobs that are processes of this one stand on: the API as others reach it, and the data directory's place for hosts."""
+
+    def api() -> Obj | None:
+        if server.pki is None or not server.listening:
+            return None
+        trust = embedded.front.trust
+        return cluster_of(server.url, server.pki.ca_pem) if trust is None else {"server": server.url, **trust}
+
+    data_dir = server.config.data_dir
+    ground = Processes(api, embedded.gateway.ground.environment, hosts=None if data_dir is None else data_dir / "hosts")
+    return MachinePorts(ground, job_runner, None if data_dir is None else data_dir / "node-drivers")
+
+
+@asynccontextmanager
+async def beside(server: Server, files: Files | None, say: Callable[[str], None]) -> AsyncIterator[Embedded]:
+    """A gateway that runs for as long as the block does. Raises CertificateError."""
+    config = server.config
+    holder: list[Gateway] = []
+    told: dict[str, str] = {}
+
+    def hosts() -> list[str]:
+        wanted = _host_of(holder[0].services.settings().text("server-url")) if holder else ""
+        return [host for host in (config.host, *config.names, wanted) if host]
+
+    certificate = None
+    if server.pki is not None and files is not None:
+        certificate = given_certificate(server, files)
+    elif server.pki is not None:
+        certificate = ServingCertificate.own(server.pki, hosts, config.clock, client_ca=server.pki.ca_certificate)
+        server.hosts, server.reload = hosts, certificate.look
+    gateway = Gateway(
+        Ground(
+            client=InProcessClient(server, manager="remuda"),
+            clock=config.clock,
+            rng=config.rng,
+            entropy=config.entropy,
+            access=LocalAccess(server.rbac),
+            holdings=Holdings(server.source, server.rbac),
+            authority=_CertificateAuthority(certificate),
+            environment=ChainMap(dict(os.environ), told),
+            data_dir=config.data_dir,
+            names=lambda: certificate.serving.names if certificate is not None else (),
+            former=lambda: () if server.certificate_is_given else server.former,
+            certificates=CertificateAuthenticator(config.clock, retired=server.retired),
+            takes_turns=server.store.shared,
+            room=config.room,
+            say=say,
+        )
+    )
+    holder.append(gateway)
+    if certificate is not None:
+        gateway.services.beside.append(certificate.follow)
+        if files is None:
+            named = certificate
+            gateway.services.beside.append(lambda: _keep_named(gateway, named))
+    front = Front(
+        gateway.door(InProcess(server.handler)),
+        certificate.context if certificate is not None else None,
+        gateway.lines,
+        trust_of(certificate, "127.0.0.1") if certificate is not None and files is not None else None,
+    )
+    server.webhooks.policy = lambda: gateway.services.settings().administrators_outbound()
+    leave = server.chain.add(gateway.authenticator)
+    server.metrics.others.append(gateway.registry.text)
+    server.on_trust.append(gateway.services.trust_changed)
+    running = asyncio.create_task(gateway.run(), name="the gateway")
+    server.vital.append(running)
+    try:
+        yield Embedded(gateway, front, told)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        server.metrics.others.remove(gateway.registry.text)
+        server.on_trust.remove(gateway.services.trust_changed)
+        leave()
+
+
+def _host_of(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+async def _keep_named(gateway: Gateway, certificate: ServingCertificate) -> None:
+    """Have the certificate say the name by which everybody is told to come."""
+    from remuda.api.management_cattle_io import SETTINGS
+
+    changed = asyncio.Event()
+    stop = gateway.services.informers.of(SETTINGS).on_change(lambda new, old: changed.set())
+    try:
+        while True:
+            await changed.wait()
+            changed.clear()
+            host = _host_of(gateway.services.settings().text("server-url"))
+            if host and host.lower() not in certificate.serving.names:
+                await certificate.renew()
+    finally:
+        stop()

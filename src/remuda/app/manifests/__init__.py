@@ -1,0 +1,34 @@
+"""Plain manifests that put Remuda onto somebody else's Kubernetes: what `remuda manifests` prints. Pure.
+
+:mod:`.roles` says what its two parts may do there, :mod:`.workloads` how they run, :func:`manifests` puts it together in an order
+that `kubectl apply -f -` can follow.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import roles, workloads
+from .settings import Wishes
+
+__all__ = ["Wishes", "manifests"]
+
+
+def manifests(wishes: Wishes) -> list[dict[str, Any]]:
+    return [
+        _namespace(wishes),
+        *(_definitions() if wishes.crds else ()),
+        *roles.objects(wishes.namespace),
+        *workloads.objects(wishes),
+    ]
+
+
+def _namespace(wishes: Wishes) -> dict[str, Any]:
+    labels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "audit", "warn")}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": wishes.namespace, "labels": labels}}
+
+
+def _definitions() -> list[dict[str, Any]]:
+    from remuda import api
+
+    return api.crds(roles.DEFINED)

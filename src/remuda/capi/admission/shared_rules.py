@@ -1,0 +1,75 @@
+"""Rules that several kinds share; each gives what is wrong, in upstream's words."""
+
+from __future__ import annotations
+
+from remuda.kube import semver
+from remuda.kube.encoding.go_integers import IntegerError, atoi
+from remuda.kube.errors import FieldError, forbidden_field, go_quote, invalid_value, required
+from remuda.kube.selectors import LabelSelector, SelectorError, checked_structure
+
+from .. import well_known
+from .reading import Obj, is_reference, section, shown_selector, text
+
+Errors = list[FieldError]
+
+_PREFLIGHT_CHECKS = ("All", "ControlPlaneIsStable", "ControlPlaneVersionSkew", "KubeadmVersionSkew", "KubernetesVersionSkew")
+
+
+def same_cluster_as_before(obj: Obj, old: Obj | None) -> Errors:
+    if old is None or text(old, "spec", "clusterName") == text(obj, "spec", "clusterName"):
+        return []
+    return [forbidden_field("spec.clusterName", "field is immutable")]
+
+
+def bootstrap_is_named(machine_spec: Obj, path: str) -> Errors:
+    """A machine takes its bootstrap data from a config or from a secret."""
+    bootstrap = section(machine_spec, "bootstrap")
+    if is_reference(bootstrap.get("configRef")) or bootstrap.get("dataSecretName") is not None:
+        return []
+    why = f"expected either {path}.bootstrap.dataSecretName or {path}.bootstrap.configRef to be populated"
+    return [required(f"{path}.bootstrap", why)]
+
+
+def version_is_semantic(version: str, path: str) -> Errors:
+    if not version:
+        return []
+    errors = [] if version.startswith("v") else [invalid_value(path, version, "must start with v")]
+    try:
+        semver.parse(version.removeprefix("v"))
+    except semver.VersionError:
+        errors.append(invalid_value(path, version, "must be a valid semantic version"))
+    return errors
+
+
+def int_or_percent(value: object, path: str) -> Errors:
+    if not isinstance(value, str):
+        return []
+    if not value.endswith("%"):
+        why = "invalid type: string is not a percentage"
+    else:
+        try:
+            atoi(value[:-1])
+            return []
+        except IntegerError as error:
+            why = f"invalid value {go_quote(value)}: {error}"
+    return [invalid_value(path, value, f"must be either an int or a percentage: invalid value for IntOrString: {why}")]
+
+
+def selector_of(structure: Obj, path: str, errors: Errors) -> LabelSelector | None:
+    """The selector, or None after saying why it is none."""
+    try:
+        return checked_structure(structure)
+    except SelectorError as error:
+        errors.append(invalid_value(path, shown_selector(structure), str(error)))
+        return None
+
+
+def skipped_preflight_checks(obj: Obj) -> Errors:
+    skipped = text(obj, "metadata", "annotations", well_known.SKIP_PREFLIGHT_CHECKS)
+    if not skipped:
+        return []
+    unknown = [name for name in (part.strip() for part in skipped.split(",")) if name not in _PREFLIGHT_CHECKS]
+    if not unknown:
+        return []
+    why = f"skipped preflight check(s) must be among: [{' '.join(_PREFLIGHT_CHECKS)}]"
+    return [invalid_value(f"metadata.annotations.{well_known.SKIP_PREFLIGHT_CHECKS}", unknown, why)]

@@ -1,0 +1,203 @@
+"""What is to be done about the pods of a node that is being drained, and how to say what is left.
+
+Pure: a snapshot of the node's pods in, a plan out; :mod:`.eviction` reads the one and carries out the other. The order of the
+filters is the one of `kubectl drain`, then the pod's own label, then MachineDrainRules (:mod:`.drain_rules`). The texts are
+parsed by the controllers above (is it PodDisruptionBudgets that delay this?), so they are Cluster API's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from remuda.kube.clock import parse_rfc3339
+from remuda.kube.errors import go_quote
+from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, labels_of, metadata, namespace_of
+from remuda.kube.owners import controller_of
+
+from ..machine_messages import listed
+from ..well_known import POD_DRAIN
+from .drain_rules import BEHAVIORS, DRAIN, SKIP, WAIT_COMPLETED, Rule, pods_error
+
+Obj = dict[str, Any]
+
+MIRROR = "kubernetes.io/config.mirror"
+# Of a node that nobody hears from: pods get so long to end, and are forgotten so long after that.
+UNREACHABLE_GRACE_SECONDS = 1
+_MOST_FAILURES, _MOST_PODS = 5, 3
+_VIOLATED = "annot evict pod as it would violate the pod's disruption budget."
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """`daemon_sets` are the keys of those that are there; `namespaces`, by name, are only needed where a rule selects them."""
+
+    pods: Sequence[Obj]
+    now: float
+    unreachable: bool = False
+    daemon_sets: Collection[Key] = ()
+    rules: Sequence[Rule] = ()
+    namespaces: Mapping[str, Obj] = field(default_factory=dict)
+
+
+class Verdict(NamedTuple):
+    """About one pod."""
+
+    behavior: str
+    order: int = 0
+
+
+_GO, _STAY = Verdict(DRAIN), Verdict(SKIP)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Pods by namespace and name: to evict now; going already; to evict when those are gone; to be waited for, now and then;
+    and those that stay."""
+
+    evict: tuple[Obj, ...] = ()
+    going: tuple[Obj, ...] = ()
+    evict_later: tuple[Obj, ...] = ()
+    complete: tuple[Obj, ...] = ()
+    complete_later: tuple[Obj, ...] = ()
+    skipped: tuple[Obj, ...] = ()
+
+    @property
+    def done(self) -> bool:
+        return not (self.evict or self.going or self.evict_later or self.complete or self.complete_later)
+
+
+def plan(snapshot: Snapshot) -> Plan:
+    """Raises DrainError when a pod can't be judged."""
+    pods = sorted(snapshot.pods, key=shown)
+    judged = [(pod, verdict(pod, snapshot)) for pod in pods]
+    # Only the lowest order that is still on the node has its turn, be it that its pods are only going yet.
+    first = min((found.order for _, found in judged if found.behavior != SKIP), default=0)
+    made: dict[str, list[Obj]] = {name: [] for name in Plan.__slots__}
+    for pod, found in judged:
+        made[_place(pod, found, first)].append(pod)
+    return Plan(**{name: tuple(found) for name, found in made.items()})
+
+
+def _place(pod: Obj, found: Verdict, first: int) -> str:
+    if found.behavior == SKIP:
+        return "skipped"
+    if found.behavior == WAIT_COMPLETED:
+        return "complete" if found.order == first else "complete_later"
+    if is_being_deleted(pod):
+        return "going"
+    return "evict" if found.order == first else "evict_later"
+
+
+def verdict(pod: Obj, snapshot: Snapshot) -> Verdict:
+    if snapshot.unreachable and _gone_for(pod, snapshot.now) > UNREACHABLE_GRACE_SECONDS:
+        return _STAY  # it is only there because its node can't say that it ended
+    if needs_daemon_set(pod) and daemon_set_of(pod) in snapshot.daemon_sets:
+        return _STAY
+    if MIRROR in annotations_of(pod):
+        return _STAY
+    return _by_label(pod) or _by_rules(pod, snapshot)
+
+
+def _gone_for(pod: Obj, now: float) -> int:
+    """Seconds since a pod was to be gone (its grace is in the timestamp); 0 when it isn't to go."""
+    text = metadata(pod).get("deletionTimestamp")
+    return int(now - parse_rfc3339(text)) if text else 0
+
+
+def is_finished(pod: Obj) -> bool:
+    return dig(pod, "status", "phase") in ("Succeeded", "Failed")
+
+
+def daemon_set_of(pod: Obj) -> Key | None:
+    owner = controller_of(pod)
+    return Key(namespace_of(pod), owner.get("name") or "") if owner is not None and owner.get("kind") == "DaemonSet" else None
+
+
+def needs_daemon_set(pod: Obj) -> bool:
+    """Whether it depends on the pod's DaemonSet being there what becomes of it."""
+    return daemon_set_of(pod) is not None and not is_finished(pod)
+
+
+def _by_label(pod: Obj) -> Verdict | None:
+    value = (labels_of(pod).get(POD_DRAIN) or "").lower()
+    if value == SKIP.lower():
+        return _STAY
+    if value.replace("-", "", 1) == WAIT_COMPLETED.lower():
+        return _wait_for(pod)
+    return None
+
+
+def _by_rules(pod: Obj, snapshot: Snapshot) -> Verdict:
+    rule = next((rule for rule in snapshot.rules if rule.applies_to(pod, snapshot.namespaces)), None)
+    if rule is None:
+        return _GO
+    if rule.behavior not in BEHAVIORS:
+        named = f"MachineDrainRule {go_quote(rule.name)} has unknown spec.drain.behavior: {go_quote(rule.behavior)}"
+        raise pods_error(named, pod)
+    if rule.behavior == WAIT_COMPLETED:
+        return _wait_for(pod)
+    return Verdict(DRAIN, rule.order) if rule.behavior == DRAIN else _STAY
+
+
+def _wait_for(pod: Obj) -> Verdict:
+    """A pod that completed is what was waited for; its object may stay for as long as its Job likes."""
+    return _STAY if is_finished(pod) else Verdict(WAIT_COMPLETED)
+
+
+def shown(pod: Obj) -> str:
+    return str(Key.of(pod))
+
+
+@dataclass(frozen=True, slots=True)
+class Remaining:
+    """What is left after evictions were tried; `failed` has pods by what the server said."""
+
+    going: tuple[Obj, ...] = ()
+    failed: Mapping[str, Sequence[Obj]] = field(default_factory=dict)
+    evict_later: tuple[Obj, ...] = ()
+    complete: tuple[Obj, ...] = ()
+    complete_later: tuple[Obj, ...] = ()
+
+    @property
+    def done(self) -> bool:
+        return not (self.going or self.failed or self.evict_later or self.complete or self.complete_later)
+
+    def message(self, started: str) -> str:
+        if self.done:
+            return ""
+        lines = [f"Drain not completed yet (started at {started}):"]
+        if self.going:
+            lines.append(_line(self.going, "deletionTimestamp set, but still not removed from the Node"))
+        lines += self._failures()
+        if self.complete:
+            lines.append(_line(self.complete, "waiting for completion"))
+        after = "After above Pods have been removed from the Node,"
+        if self.evict_later:
+            lines.append(f"{after} the following Pods will be evicted: {_names(self.evict_later)}")
+        if self.complete_later:
+            waits = "waiting for the following Pods to complete without eviction"
+            lines.append(f"{after} {waits}: {_names(self.complete_later)}")
+        return "\n".join(lines)
+
+    def _failures(self) -> Iterable[str]:
+        texts = sorted(self.failed, key=lambda text: text.encode())
+        for text in texts[:_MOST_FAILURES]:
+            yield _line(self.failed[text], _failure(text))
+        others = sum(len(self.failed[text]) for text in texts[_MOST_FAILURES:])
+        if others:
+            yield f"* {others} Pod{'s' if others > 1 else ''} with other issues"
+
+
+def _line(pods: Sequence[Obj], what: str) -> str:
+    return f"* Pod{'s' if len(pods) > 1 else ''} {_names(pods)}: {what}"
+
+
+def _names(pods: Sequence[Obj]) -> str:
+    return listed([shown(pod) for pod in pods], _MOST_PODS)
+
+
+def _failure(text: str) -> str:
+    text = text.replace(f"C{_VIOLATED}", f"c{_VIOLATED}")
+    return text if text.startswith(f"c{_VIOLATED}") else f"failed to evict Pod, {text}"

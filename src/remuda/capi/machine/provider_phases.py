@@ -1,0 +1,118 @@
+"""The phases that look at what a Machine refers to: its BootstrapConfig and its InfraMachine.
+
+Each is made the Machine's own when it is first seen, and what it provides is handed over (:mod:`.provider_contract` says how).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.api.cluster_x_k8s_io import GROUP
+from remuda.kube.encoding.mergepatch import create_merge_patch
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import dig, is_being_deleted, name_of, namespace_of
+from remuda.kube.owners import AlreadyControlled
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.runtime import Result, logger
+
+from ..contracts import NoContract
+from ..controller_context import Core
+from ..external_objects import External
+from ..phases import Stuck
+from .provider_contract import (
+    INFRASTRUCTURE_PROVISIONED,
+    UnreadableExpiry,
+    bootstrap_lacks,
+    bootstrapped,
+    infrastructure_lacks,
+    provisioned,
+    taken_over,
+    with_certificates_expiry,
+    with_failures,
+    with_infrastructure_lost,
+)
+from .scope import CONTROLLER, Scope
+
+Obj = dict[str, Any]
+log = logger(__name__)
+
+
+def machine_ref(scope: Scope) -> Ref:
+    return Ref(GROUP, "Machine", *scope.key)
+
+
+def _ref(scope: Scope, ref: Obj) -> Ref:
+    return Ref(ref.get("apiGroup") or "", ref.get("kind") or "", namespace_of(scope.machine), ref.get("name") or "")
+
+
+async def reconcile_bootstrap(core: Core, scope: Scope) -> Result | None:
+    ref = dig(scope.machine, "spec", "bootstrap", "configRef")
+    if not ref:
+        return None  # somebody made the data secret by hand
+    found = await _own(core, scope, ref)
+    if found is None:
+        scope.bootstrap_missing = True
+        return None if scope.deleting else Result(waits=(_missing(scope, ref),))
+    scope.bootstrap = found
+    scope.machine = bootstrapped(with_failures(scope.machine, found.obj), found, scope.now)
+    lacks = "" if is_being_deleted(found.obj) else bootstrap_lacks(scope.machine, found)
+    if lacks == "status.dataSecretName":
+        # It says that it is done, and names no secret.
+        raise Stuck(_lacking(scope, ref, lacks, Code.MALFORMED))
+    return Result(waits=(_lacking(scope, ref, lacks),)) if lacks else None
+
+
+async def reconcile_infrastructure(core: Core, scope: Scope) -> Result | None:
+    ref = dig(scope.machine, "spec", "infrastructureRef") or {}
+    found = await _own(core, scope, ref)
+    if found is None:
+        scope.infra_missing = True
+        if scope.deleting:
+            return None
+        if dig(scope.machine, *INFRASTRUCTURE_PROVISIONED) is True:
+            scope.machine = with_infrastructure_lost(scope.machine, namespace_of(scope.machine))
+            raise Stuck(_missing(scope, ref))
+        return Result(waits=(_missing(scope, ref),))
+    scope.infra = found
+    scope.machine = provisioned(with_failures(scope.machine, found.obj), found, scope.now)
+    lacks = "" if is_being_deleted(found.obj) else infrastructure_lacks(scope.machine, found)
+    return Result(waits=(_lacking(scope, ref, lacks),)) if lacks else None
+
+
+async def reconcile_certificates(scope: Scope) -> None:
+    try:
+        scope.machine = with_certificates_expiry(scope.machine, scope.bootstrap.obj if scope.bootstrap is not None else None)
+    except UnreadableExpiry as error:
+        raise Stuck(Wait(Code.MALFORMED, machine_ref(scope), Actor.PROVIDER, evidence=str(error))) from None
+
+
+async def _own(core: Core, scope: Scope, ref: Obj) -> External | None:
+    """What a reference names, as the Machine's own; None when it isn't there."""
+    try:
+        found = await core.externals.get(ref, namespace_of(scope.machine))
+        if found is None:
+            return None
+        wanted = taken_over(found.obj, scope.machine, scope.cluster)
+    except (NoContract, AlreadyControlled) as error:
+        log.warning("%s %s can't be used: %s", ref.get("kind"), ref.get("name"), error)
+        wait = Wait(Code.REFERENCE, machine_ref(scope), Actor.PROVIDER, _ref(scope, ref), evidence=str(error))
+        raise Stuck(wait) from None
+    if wanted is found.obj:
+        return found
+    patch = create_merge_patch(found.obj, wanted)
+    try:
+        written = await core.client.patch(found.resource, name_of(wanted), patch, namespace_of(wanted))
+    except ApiError as error:
+        if error.is_not_found:
+            return None
+        raise
+    core.wrote(CONTROLLER, scope.key, found.informer, written)
+    return found._replace(obj=written)
+
+
+def _missing(scope: Scope, ref: Obj) -> Wait:
+    return Wait(Code.REFERENCE, machine_ref(scope), Actor.USER, _ref(scope, ref), evidence="it does not exist")
+
+
+def _lacking(scope: Scope, ref: Obj, field: str, code: Code = Code.PROVISIONING) -> Wait:
+    return Wait(code, machine_ref(scope), Actor.PROVIDER, _ref(scope, ref), evidence=f"it has no usable {field} yet")

@@ -1,0 +1,150 @@
+"""The rolling update: how large each MachineSet should be next, from how large they are now. Pure; nothing is kept in between.
+
+The new set grows as far as `maxSurge` allows. Old sets shrink as far as `maxUnavailable` allows, first by machines that are not
+available anyway. Which machine a set deletes is the set's own decision, so the worst is assumed: available ones go first, also
+those that earlier plans asked to go and that are still there. Where that assumption would stop a rollout for good, one machine
+of an old set that has unavailable ones is given up (:func:`_break_deadlock`).
+
+Machines of old sets that never became nodes are given up at once, whatever the bounds (:func:`_give_up_stillborn`): what kept
+them from coming up is often the reason for the change, and the new ones may wait for them. Sets delete such machines first.
+
+:mod:`.ondelete` plans for the other strategy, :mod:`.scaling` while a deployment is paused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from .machineset_view import Bounds, MachineSet
+
+
+@dataclass(slots=True)
+class Plan:
+    """`sizes`: what sets should be scaled to, by name; those that stay are not in it. `notes`: why, for whoever asks."""
+
+    sizes: dict[str, int] = field(default_factory=dict)
+    notes: dict[str, list[str]] = field(default_factory=dict)
+
+    def size(self, machine_set: MachineSet) -> int:
+        return self.sizes.get(machine_set.name, machine_set.spec)
+
+    def scale(self, machine_set: MachineSet, size: int, why: str) -> None:
+        self.sizes[machine_set.name] = size
+        notes = self.notes.setdefault(machine_set.name, [])
+        if why not in notes:
+            notes.append(why)
+
+
+def plan_rolling_update(bounds: Bounds, new: MachineSet, old: Sequence[MachineSet]) -> Plan:
+    plan = Plan()
+    grow(plan, bounds, new, old)
+    _give_up_stillborn(plan, old)
+    _shrink(plan, bounds, new, in_order(old))
+    _break_deadlock(plan, new, in_order(old))
+    return plan
+
+
+def in_order(old: Iterable[MachineSet]) -> list[MachineSet]:
+    """In which order old sets shrink: those with machines that somebody wants to go, then the oldest."""
+    return sorted(old, key=lambda each: (each.marked == 0, each.created, each.name))
+
+
+def _total(machine_sets: Iterable[MachineSet]) -> int:
+    """Machines that are there or will be."""
+    return sum(max(each.spec, each.replicas) for each in machine_sets)
+
+
+# --- the new set -------------------------------------------------------------------------------------------------------------
+
+
+def grow(plan: Plan, bounds: Bounds, new: MachineSet, old: Sequence[MachineSet]) -> None:
+    """Bring the new set to its size as far as there is room."""
+    total = _total((new, *old))
+    if new.spec > bounds.replicas:
+        plan.scale(new, bounds.replicas, "scale down to align MachineSet spec.replicas to MachineDeployment spec.replicas")
+        return
+    limit = f"{bounds.replicas} MachineDeployment spec.replicas" + (f" + {bounds.surge} maxSurge" if bounds.rolling else "")
+    marked = max(new.marked - max(new.replicas - new.spec, 0), 0)
+    if marked and total > bounds.most:
+        # Whoever made the deployment smaller said which machine should go. Taking one of an old set instead would leave that
+        # one in place and an available machine fewer.
+        plan.scale(new, new.spec - min(marked, total - bounds.most, new.spec), "scale down Machines marked for deletion")
+        return
+    room = min(bounds.most - total, bounds.replicas - new.spec)
+    if room > 0:
+        plan.scale(new, new.spec + room, f"{total} current Machines < {limit}")
+
+
+# --- the old sets ------------------------------------------------------------------------------------------------------------
+
+
+def _give_up_stillborn(plan: Plan, old: Iterable[MachineSet]) -> None:
+    for each in old:
+        if each.alive is not None and each.alive < each.spec:
+            plan.scale(each, each.alive, "scale down by removing Machines that never became Nodes")
+
+
+def _pending(plan: Plan, machine_set: MachineSet) -> int:
+    """Machines that are there and have to go, by this plan or an earlier one."""
+    return max(machine_set.replicas - min(plan.size(machine_set), machine_set.spec), 0)
+
+
+def _shrink(plan: Plan, bounds: Bounds, new: MachineSet, old: Sequence[MachineSet]) -> None:
+    everything = (*old, new)
+    if not any(each.spec for each in old):
+        return
+    pending = sum(_pending(plan, each) for each in everything)
+    # As long as machines of the new set are not available, something may be wrong with it: go slower, or not at all.
+    failing = max(new.spec - new.available, 0)
+    budget = sum(each.spec for each in everything) - pending - bounds.least - failing
+    available = sum(each.available - min(each.available, _pending(plan, each)) for each in everything)
+    for only_unavailable in (True, False):
+        budget, available = _take(plan, old, budget, available, bounds.least, only_unavailable)
+
+
+def _take(
+    plan: Plan, old: Sequence[MachineSet], budget: int, available: int, least: int, only_unavailable: bool
+) -> tuple[int, int]:
+    """Shrink sets by `budget` in all, while `available` (in the worst case) stays at `least`; what is left of both."""
+    for each in old:
+        size = plan.size(each)
+        if budget <= 0:
+            break
+        wanted = min(max(size - each.available, 0) if only_unavailable else size, budget)
+        if wanted <= 0:
+            continue
+        before = min(each.available, max(each.replicas - size, 0))
+        target = size - wanted
+        if each.available and each.replicas > target:
+            # No more machines that exist than are available beyond `least`, on top of those that have to go already.
+            target = max(target, min(each.replicas - max(available + before - least, 0), size))
+        if target == size:
+            continue
+        lost = min(each.available, max(each.replicas - target, 0)) - before
+        why = f"{available} available replicas > {least} minimum available replicas" if lost else _NO_LOSS
+        plan.scale(each, target, why)
+        budget -= size - target
+        available -= lost
+    return budget, available
+
+
+_NO_LOSS = (
+    "scale down to align to existing Machines or scale down by removing unavailable replicas "
+    "(and no available replicas exist on the MachineSet)"
+)
+
+
+def _break_deadlock(plan: Plan, new: MachineSet, old: Sequence[MachineSet]) -> None:
+    """Nothing moves and nothing will, because of old machines that are not available: give one of them up.
+
+    The bound may be broken by this, in form at least: chances are that the set deletes the one that is not available. Machines of
+    the new set that are not available are waited for: without them no rollout can be completed.
+    """
+    if all(each.replicas == each.available for each in old):
+        return
+    if plan.sizes or any(each.spec != each.replicas for each in (*old, new)) or new.available != new.replicas:
+        return
+    stuck = next((each for each in old if each.available != each.replicas and each.spec), None)
+    if stuck is not None:
+        plan.scale(stuck, stuck.spec - 1, "scaling down by 1 to unblock rollout stuck due to unavailable Machine on oldMS")

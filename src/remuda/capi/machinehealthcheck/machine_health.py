@@ -1,0 +1,224 @@
+"""Whether one machine is well: a pure function of the machine, its node, its cluster and the present moment.
+
+Four answers: healthy; unhealthy, with the reason; not yet unhealthy, but to be looked at again in so many seconds; and not to
+be judged at all, since it has no node yet while the cluster isn't up, or is going. What follows from many answers is in
+:mod:`.remediation_budget`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from remuda.kube import conditions
+from remuda.kube.clock import time_of
+from remuda.kube.duration import go_duration
+from remuda.kube.objects import annotations_of, dig, find_by, is_being_deleted, labels_of, metadata
+
+from ..well_known import CONTROL_PLANE, PAUSED, REMEDIATE_MACHINE, SKIP_REMEDIATION
+
+Obj = dict[str, Any]
+
+DEFAULT_STARTUP_SECONDS = 600
+# Times of conditions are whole seconds, so a timeout is only over a second later.
+_GRACE = 1.0
+_EVER = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionCheck:
+    """A condition with this status for longer than this is not well."""
+
+    type: str
+    status: str
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checks:
+    """What a MachineHealthCheck looks at. `startup_seconds` 0: a machine may take for ever to get a node."""
+
+    startup_seconds: int = DEFAULT_STARTUP_SECONDS
+    node: tuple[ConditionCheck, ...] = ()
+    machine: tuple[ConditionCheck, ...] = ()
+
+    @classmethod
+    def of(cls, health_check: Obj) -> Checks:
+        found = dig(health_check, "spec", "checks")
+        startup = dig(found, "nodeStartupTimeoutSeconds")
+        return cls(
+            DEFAULT_STARTUP_SECONDS if startup is None else startup,
+            tuple(_checks(dig(found, "unhealthyNodeConditions"))),
+            tuple(_checks(dig(found, "unhealthyMachineConditions"))),
+        )
+
+
+def _checks(found: Sequence[Obj] | None) -> Iterable[ConditionCheck]:
+    for each in found or ():
+        yield ConditionCheck(each.get("type") or "", each.get("status") or "", each.get("timeoutSeconds") or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """What of a Cluster decides whether its machines can be judged; times are since the epoch, None while it isn't so."""
+
+    infrastructure_ready: float | None = None
+    initialized: float | None = None
+
+    @classmethod
+    def of(cls, cluster: Obj) -> ClusterState:
+        return cls(true_since(cluster, "InfrastructureReady"), true_since(cluster, "ControlPlaneInitialized"))
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A machine and its node. `node_gone`: the machine had a node that isn't there any more."""
+
+    machine: Obj
+    node: Obj | None = None
+    node_gone: bool = False
+
+
+class State(Enum):
+    HEALTHY = "healthy"
+    UNHEALTHY = "unhealthy"
+    LATER = "later"  # it would become unhealthy by waiting
+    UNJUDGED = "unjudged"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`reason` and `message` are for the condition of an unhealthy machine, the `legacy` ones for the older set; `after`: when
+    to look again."""
+
+    state: State
+    reason: str = ""
+    message: str = ""
+    legacy_reason: str = ""
+    legacy_message: str = ""
+    after: float = 0.0
+
+
+HEALTHY = Verdict(State.HEALTHY)
+UNJUDGED = Verdict(State.UNJUDGED)
+_BY_ANNOTATION = Verdict(
+    State.UNHEALTHY,
+    "HasRemediateAnnotation",
+    f"Health check failed: marked for remediation via {REMEDIATE_MACHINE} annotation",
+    "HasRemediateMachineAnnotation",
+    "Marked for remediation via remediate-machine annotation",
+)
+
+
+def is_checked(machine: Obj) -> bool:
+    """Machines that somebody paused, or took out of remediation, are not looked at and not counted."""
+    annotations = annotations_of(machine)
+    return PAUSED not in annotations and SKIP_REMEDIATION not in annotations
+
+
+def examine(target: Target, cluster: ClusterState, checks: Checks, now: float) -> Verdict:
+    """How a machine does at `now`."""
+    machine = target.machine
+    if REMEDIATE_MACHINE in annotations_of(machine):
+        return _BY_ANNOTATION
+    # The first machine of a control plane must be replaceable before there is one.
+    if cluster.initialized is None and CONTROL_PLANE not in labels_of(machine):
+        return _unless_it_runs(target)
+    # Not ready is also infrastructure that was ready before: a machine with a node counts as healthy all the same, else the
+    # whole cluster would use up the budget of its check.
+    if cluster.infrastructure_ready is None:
+        return _unless_it_runs(target)
+    of_machine = _machine_findings(machine, checks, now)
+    of_node = _node_findings(target, cluster, checks, now)
+    if of_machine.messages or of_node.messages:
+        return _unhealthy(of_machine, of_node)
+    after = [found.after for found in (of_machine, of_node) if found.after > 0]
+    if after:
+        return Verdict(State.LATER, after=min(after))
+    return _unless_it_runs(target)
+
+
+def _unless_it_runs(target: Target) -> Verdict:
+    """Nothing is held against the machine: healthy if it has a node and stays."""
+    return UNJUDGED if is_being_deleted(target.machine) or target.node is None else HEALTHY
+
+
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    reason: str = ""
+    legacy_reason: str = ""
+    messages: tuple[str, ...] = ()
+    after: float = 0.0
+
+
+def _unhealthy(of_machine: _Findings, of_node: _Findings) -> Verdict:
+    """What is wrong with the machine itself gives the reason; everything that is wrong is said."""
+    main = of_machine if of_machine.messages else of_node
+    messages = of_machine.messages + of_node.messages
+    message = "Health check failed:\n" + "\n".join(f"  * {each}" for each in messages)
+    legacy = "" if main.legacy_reason == "NodeNotFound" else "; ".join(messages)
+    return Verdict(State.UNHEALTHY, main.reason, message, main.legacy_reason, legacy)
+
+
+def _machine_findings(machine: Obj, checks: Checks, now: float) -> _Findings:
+    messages, after = _overdue(conditions.conditions_of(machine), checks.machine, "Machine", now)
+    return _Findings("UnhealthyMachine", "UnhealthyMachine", messages, after)
+
+
+def _node_findings(target: Target, cluster: ClusterState, checks: Checks, now: float) -> _Findings:
+    if target.node_gone:
+        name = dig(target.machine, "status", "nodeRef", "name")
+        return _Findings("NodeDeleted", "NodeNotFound", (f"Node {name} has been deleted",))
+    if target.node is None:
+        return _startup_findings(target.machine, cluster, checks.startup_seconds, now)
+    messages, after = _overdue(dig(target.node, "status", "conditions") or (), checks.node, "Node", now)
+    return _Findings("UnhealthyNode", "UnhealthyNode", messages, after)
+
+
+def _startup_findings(machine: Obj, cluster: ClusterState, seconds: int, now: float) -> _Findings:
+    """The clock of a machine without a node starts with the last thing that it had to wait for itself."""
+    if not seconds:
+        return _Findings()
+    starts = (
+        _time(metadata(machine).get("creationTimestamp")),
+        cluster.initialized,
+        cluster.infrastructure_ready,
+        true_since(machine, "InfrastructureReady"),
+    )
+    since = max(start for start in starts if start is not None)
+    if since + seconds < now:
+        message = f"Node failed to report startup in {go_duration(seconds)}"
+        return _Findings("NodeStartupTimeout", "NodeStartupTimeout", (message,))
+    return _Findings(after=since + seconds - now + _GRACE)
+
+
+def _overdue(found: Sequence[Obj], checks: Sequence[ConditionCheck], kind: str, now: float) -> tuple[tuple[str, ...], float]:
+    """What is wrong for too long; or else when the first of what is wrong will be."""
+    messages, after = [], []
+    for check in checks:
+        condition = find_by(found, "type", check.type)
+        if condition is None or condition.get("status") != check.status:
+            continue
+        left = _time(condition.get("lastTransitionTime")) + check.seconds - now
+        if left < 0:
+            messages.append(
+                f"Condition {check.type} on {kind} is reporting status {check.status} with reason "
+                f"{condition.get('reason') or ''} for more than {go_duration(check.seconds)}"
+            )
+        else:
+            after.append(left + _GRACE)
+    return tuple(messages), 0.0 if messages else min(after, default=0.0)
+
+
+def true_since(obj: Obj, kind: str) -> float | None:
+    """Since when a condition is true; None when it isn't."""
+    found = conditions.get(obj, kind)
+    return _time(found.get("lastTransitionTime")) if found is not None and found.get("status") == conditions.TRUE else None
+
+
+def _time(text: Any) -> float:
+    """A condition that does not say since when has always been so."""
+    found = time_of(text)
+    return _EVER if found is None else found

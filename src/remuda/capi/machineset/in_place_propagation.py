@@ -1,0 +1,168 @@
+"""What a set's template says of labels, annotations and the like, carried to the machines that are there and to their clones.
+
+Everything goes by server-side apply: what the template no longer says goes, what others added stays. A machine that has not
+changed since it was last looked at, under a set that has not, is not looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from remuda.api.cluster_x_k8s_io import MACHINES
+from remuda.client.interface import JSON_PATCH
+from remuda.client.server_side_apply import Applier
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import (
+    GroupVersionResource,
+    Key,
+    dig,
+    is_being_deleted,
+    labels_of,
+    metadata,
+    name_of,
+    namespace_of,
+    resource_version_of,
+    uid_of,
+)
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.runtime import Informer
+
+from ..contracts import NoContract
+from ..controller_context import Core
+from ..phases import Stuck
+from ..well_known import DEPLOYMENT_NAME
+from .clones import Clone
+from .desired_machines import machine_again, metadata_again, teardown_patch
+from .managed_fields import MANAGER, METADATA_MANAGER, putting_right
+from .parallel import for_each
+from .scope import NAME, Scope
+
+Obj = dict[str, Any]
+
+
+class _Seen(NamedTuple):
+    """A machine with its clones, as they were when all was well."""
+
+    machine_set: tuple[str, int, str]
+    revisions: tuple[str, ...]
+    clones: tuple[str, ...]  # their uids
+
+
+class Propagation:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._machines = Applier(core.client, MANAGER)
+        self._metadata = Applier(core.client, METADATA_MANAGER)
+        self._seen: dict[str, _Seen] = {}
+        core.machines.on_change(self._forget)
+
+    async def run(self, scope: Scope) -> None:
+        """Bring every machine of the set up to its template. Raises Stuck when a clone is not there."""
+        waits: list[Wait] = []
+
+        async def bring(machine: Obj) -> None:
+            if is_being_deleted(machine):
+                await self._tear_down(scope, machine)
+            elif (wait := await self._bring(scope, machine)) is not None:
+                waits.append(wait)
+
+        errors = await for_each(scope.listed, bring)
+        if errors:
+            raise errors[0]
+        if waits:
+            raise Stuck(waits[0])
+
+    def made(self, scope: Scope, machine: Obj, clones: Iterable[Clone]) -> None:
+        """A machine was just made, with all of this already in it."""
+        found = tuple(clones)
+        self._machines.remember(machine_again(scope.machine_set, machine))
+        for clone in found:
+            self._metadata.remember(metadata_again(scope.machine_set, clone.obj))
+        self._saw(scope, machine, [clone.obj for clone in found])
+
+    async def _tear_down(self, scope: Scope, machine: Obj) -> None:
+        changes = teardown_patch(scope.machine_set, machine)
+        if not changes:
+            return
+        try:
+            found = await self._core.client.patch(MACHINES, name_of(machine), changes, namespace_of(machine))
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            scope.lost(machine)
+            return
+        self._core.wrote(NAME, scope.key, self._core.machines, found)
+        scope.saw(found)
+
+    async def _bring(self, scope: Scope, machine: Obj) -> Wait | None:
+        clones: list[tuple[Obj, Informer]] = []
+        missing: Wait | None = None
+        for ref in (dig(machine, "spec", "infrastructureRef"), dig(machine, "spec", "bootstrap", "configRef")):
+            if not ref:
+                continue
+            found = await self._find(ref, scope.namespace)
+            if found is None:
+                missing = missing or _missing(scope, ref)
+            else:
+                clones.append(found)
+        objs = [obj for obj, _ in clones]
+        if missing is None and self._seen.get(uid_of(machine)) == _seen(scope, machine, objs):
+            return None
+        machine = await self._apply(scope, self._machines, MACHINES, self._core.machines, machine)
+        scope.saw(machine)
+        after = [await self._apply(scope, self._metadata, informer.resource, informer, obj) for obj, informer in clones]
+        if missing is None:
+            self._saw(scope, machine, after)
+        return missing
+
+    async def _find(self, ref: Obj, namespace: str) -> tuple[Obj, Informer] | None:
+        try:
+            informer, _ = await self._core.externals.of(ref.get("apiGroup") or "", ref.get("kind") or "")
+        except NoContract:
+            return None
+        found = informer.get(namespace, ref.get("name") or "")
+        return None if found is None else (found, informer)
+
+    async def _apply(self, scope: Scope, applier: Applier, resource: GroupVersionResource, informer: Informer, obj: Obj) -> Obj:
+        of_machine = applier is self._machines
+        if is_being_deleted(obj):
+            return obj
+        wanted = machine_again(scope.machine_set, obj) if of_machine else metadata_again(scope.machine_set, obj)
+        found = await applier.apply(resource, wanted, obj)
+        if found is None:
+            return obj
+        if operations := putting_right(found, MANAGER if of_machine else METADATA_MANAGER):
+            found = await self._core.client.patch(
+                resource, name_of(found), operations, namespace_of(found), patch_type=JSON_PATCH
+            )
+        self._core.wrote(NAME, scope.key, informer, found)
+        return found
+
+    def _saw(self, scope: Scope, machine: Obj, clones: Iterable[Obj]) -> None:
+        self._seen[uid_of(machine)] = _seen(scope, machine, clones)
+
+    def _forget(self, new: Obj | None, old: Obj | None) -> None:
+        if new is not None or old is None:
+            return
+        seen = self._seen.pop(uid_of(old), None)
+        self._machines.forget(uid_of(old))
+        for uid in seen.clones if seen is not None else ():
+            self._metadata.forget(uid)
+
+
+def _seen(scope: Scope, machine: Obj, clones: Iterable[Obj]) -> _Seen:
+    found = tuple(clones)
+    machine_set = scope.machine_set
+    token = (
+        uid_of(machine_set),
+        int(metadata(machine_set).get("generation") or 0),
+        labels_of(machine_set).get(DEPLOYMENT_NAME, ""),
+    )
+    return _Seen(token, tuple(resource_version_of(obj) for obj in (machine, *found)), tuple(uid_of(obj) for obj in found))
+
+
+def _missing(scope: Scope, ref: Obj) -> Wait:
+    on = Ref(ref.get("apiGroup") or "", ref.get("kind") or "", scope.namespace, ref.get("name") or "")
+    evidence = f"failed to get {on.kind} {Key(on.namespace, on.name)}: it does not exist"
+    return Wait(Code.REFERENCE, scope.ref(), Actor.USER, on, evidence)

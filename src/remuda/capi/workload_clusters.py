@@ -1,0 +1,67 @@
+"""Workload clusters as the core sees them: a client, a cache of nodes, and how well the connection does.
+
+This is the port. :mod:`.clustercache` is what stands behind it, `sim/` plugs its own clusters in through a
+:class:`Connector`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+from remuda.client.interface import Client
+from remuda.kube.objects import GroupVersionResource, Key
+from remuda.runtime import Informer
+
+Obj = dict[str, Any]
+
+NODES = GroupVersionResource("", "v1", "nodes")
+PROVIDER_ID = "providerID"  # the index of nodes by spec.providerID
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The connection's last probes, as times since the epoch; None when there was none."""
+
+    last_success: float | None = None
+    last_attempt: float | None = None
+    failures: int = 0
+
+
+class Workload(Protocol):
+    """A cluster that can be reached now. `nodes` is filled and has the index PROVIDER_ID."""
+
+    @property
+    def client(self) -> Client: ...
+
+    @property
+    def nodes(self) -> Informer: ...
+
+
+class Workloads(Protocol):
+    def get(self, cluster: Key) -> Workload | None:
+        """The connection to a cluster; None while there is none."""
+
+    def health(self, cluster: Key) -> Health: ...
+
+    def on_change(self, handler: Callable[[Key], None]) -> Callable[[], None]:
+        """Call `handler` with a cluster's key when it was connected or disconnected, or when probes begin or cease to fail."""
+
+    def follow_nodes(self, controller: str, to: Callable[[Key, Obj], Iterable[Key]]) -> None:
+        """Wake `controller` for the keys that `to` gives for (cluster, node) whenever a node of any cluster changes."""
+
+
+class Connector(Protocol):
+    """Makes a client of a workload cluster from what its kubeconfig secret holds."""
+
+    async def connect(self, cluster: Key, kubeconfig: bytes) -> Client:
+        """Raises ApiError (OutOfReach, if it will know when to try again), OSError or ValueError (an unusable kubeconfig)."""
+
+
+@runtime_checkable
+class Losable(Protocol):
+    """A client whose way to the server may go while it is held: one that leads through a tunnel."""
+
+    def on_lost(self, handler: Callable[[], None]) -> Callable[[], None]:
+        """Call `handler` when the way has gone or leads elsewhere now, until what is returned is called; at once, if it has."""

@@ -1,0 +1,94 @@
+"""The command tree. Singular nouns, then verbs; a few commands of one word for the server itself."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, NamedTuple
+
+import click
+
+from remuda import __version__
+
+
+class Entry(NamedTuple):
+    """Where a command lives, and the line `--help` shows without loading it."""
+
+    module: str
+    summary: str
+
+
+COMMANDS = {
+    "backup": Entry("commands.backup", "Back up a server's whole state into a sealed file."),
+    "cluster": Entry("commands.cluster", "List clusters, look at one, and register hosts with it."),
+    "cluster-agent": Entry("programs.cluster_agent", "Connect a cluster to its server."),
+    "kube-api-auth": Entry("programs.kube_api_auth", "Check users' tokens for a cluster's API server."),
+    "completion": Entry("completion", "Print the completion script of a shell."),
+    "controllers": Entry("programs.controllers", "Run the controllers on any Kubernetes."),
+    "crds": Entry("commands.crds", "Print or install the definitions of Remuda's kinds."),
+    "demo": Entry("commands.demo", "Show what Remuda does, on this machine and within minutes."),
+    "distro": Entry("programs.distro", "Run a host of the remuda distribution."),
+    "doctor": Entry("commands.doctor", "Check whether a server can run well here."),
+    "explain": Entry("commands.explain", "Say what a cluster waits for, since when, and who can end it."),
+    "gateway": Entry("programs.gateway", "Run the gateway before any Kubernetes."),
+    "get": Entry("commands.get", "Show objects of a kind, as they are or as they were."),
+    "history": Entry("commands.history", "Show what happened to an object: when, what, and by whom."),
+    "host": Entry("commands.host", "Make hosts on this machine, for clusters to be tried on."),
+    "install": Entry("commands.install", "Install the server as a service of this machine."),
+    "kubeconfig": Entry("commands.kubeconfig", "Print or merge a kubeconfig."),
+    "login": Entry("commands.login", "Log in to a server."),
+    "logout": Entry("commands.logout", "Log out, of the current login or another one."),
+    "machine": Entry("commands.machine", "List machines, see how one was made, and delete it."),
+    "manifests": Entry("commands.manifests", "Print manifests that put Remuda onto another Kubernetes."),
+    "provision": Entry("programs.provision", "Make a machine, or take one away (called by Jobs)."),
+    "restore": Entry("commands.restore", "Restore a server's state from a backup."),
+    "rotate": Entry("commands.rotate", "Replace keys and certificates of a running server."),
+    "serve": Entry("programs.serve", "Run the server."),
+    "ssh": Entry("commands.ssh", "Open a shell on a machine, or run a command there."),
+    "support-bundle": Entry("commands.support_bundle", "Write what helps to find a fault into FILE.tar.gz, without secrets."),
+    "token": Entry("commands.token", "List, make and remove your tokens."),
+    "uninstall": Entry("commands.uninstall", "Take the service away that `remuda install` made."),
+    "user": Entry("commands.user", "List, make and change users."),
+    "version": Entry("commands.version", "Print the versions of this program and of the server."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported only when one of them is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        found = importlib.import_module(f"remuda.cli.{entry.module}").command
+        assert isinstance(found, click.Command)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in sorted(COMMANDS.items())])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            ctx.fail(f"there is no command {name!r}{_suggestion(name)}")
+        return super().resolve_command(ctx, args)
+
+
+def _suggestion(name: str) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, COMMANDS, 1)
+    return f", perhaps {close[0]!r} was meant" if close else ""
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "REMUDA", "max_content_width": 100},
+    epilog="Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 conflict, 5 not allowed, 124 timeout, 130 interrupted.",
+)
+@click.version_option(__version__, prog_name="remuda", message="%(prog)s %(version)s", help="Print the version and exit.")
+def cli() -> None:
+    """Declarative Kubernetes clusters: a Kubernetes API on one machine, with nothing but Python."""

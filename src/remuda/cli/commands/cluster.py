@@ -1,0 +1,193 @@
+"""`remuda cluster`: the clusters of a server, how one of them is, and the command that registers a host with it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..exit_codes import Failure
+from ..remote.cluster_argument import cluster_argument
+from ..remote.connection import Remote, remote_options
+from ..views.output import JSON, NAME, TABLE, WIDE, YAML, Column, Output, output_option
+
+if TYPE_CHECKING:
+    from remuda.client.https import HttpsClient
+
+Obj = dict[str, Any]
+
+_COLUMNS = (
+    Column("NAME"),
+    Column("ID"),
+    Column("STATE"),
+    Column("VERSION"),
+    Column("MACHINES"),
+    Column("AGE"),
+    Column("NAMESPACE", wide=True),
+    Column("MESSAGE", wide=True),
+)
+_PAUSE_SECONDS = 1.0
+
+
+@click.group()
+def command() -> None:
+    """List clusters, look at one, and register hosts with it."""
+
+
+@command.command("ls")
+@click.option("-n", "--namespace", default="", metavar="NAME", help="Only those of this workspace.")
+@remote_options
+@output_option(TABLE, WIDE, JSON, YAML, NAME)
+def list_(namespace: str, remote: Remote, output: Output) -> None:
+    """List the clusters that you may see."""
+    from remuda.kube.clock import SYSTEM_CLOCK
+    from remuda.kube.duration import human_age
+
+    from ..remote import clusters
+    from ..views import states
+
+    found = remote.run(lambda client: clusters.overview(client, namespace))
+    data, rows, now = [], [], SYSTEM_CLOCK.time()
+    for wanted, managed, plane, machines in found.rows():
+        each = states.cluster_data(wanted, managed, plane, machines)
+        state = states.of_cluster(wanted, managed, plane)
+        data.append(each)
+        rows.append(
+            [
+                each["name"],
+                each["id"] or "-",
+                output.paint(state.word, state.colour),
+                each["version"] or "-",
+                each["ready"] or "-",
+                human_age(each["created"], now),
+                each["namespace"],
+                each["message"],
+            ]
+        )
+    output.show(data, _COLUMNS, rows, [each["name"] for each in data])
+
+
+@command.command()
+@cluster_argument
+@click.option("-w", "--watch", is_flag=True, help="Go on as it changes; until it is gone, or Ctrl-C.")
+@remote_options
+@output_option(TABLE, JSON, YAML)
+def show(name: str, namespace: str, watch: bool, remote: Remote, output: Output) -> None:
+    """Show a cluster as a tree: its control plane, its machines, and what their hosts do now.
+
+    CLUSTER is its name in the workspace, or its id.
+    """
+    from ..remote import clusters
+    from ..views import cluster_tree
+    from ..views.screen import painted
+
+    if watch and output.structured:
+        raise click.UsageError("--watch is for people; -o json and -o yaml show one moment")
+    if watch:
+        remote.run(lambda client: _follow(client, namespace, name))
+        return
+
+    async def look(client: HttpsClient) -> Any:
+        return await clusters.look(client, await clusters.find(client, namespace, name))
+
+    sight = remote.run(look)
+    if output.structured:
+        output.value(cluster_tree.data(sight))
+        return
+    for line in cluster_tree.drawn(cluster_tree.of_cluster(sight, _now())):
+        output.line(painted(line, output.stream))
+
+
+async def _follow(client: HttpsClient, namespace: str, name: str) -> None:
+    from remuda.kube.clock import SYSTEM_CLOCK, rfc3339
+    from remuda.kube.errors import ApiError
+
+    from ..remote import clusters
+    from ..views import cluster_tree
+    from ..views.screen import Screen
+
+    screen = Screen(sys.stdout)
+    found = await clusters.find(client, namespace, name)
+    sight, told, trouble = None, dict[str, str](), ""
+    while True:
+        try:
+            sight, trouble = await clusters.look(client, found), ""
+        except ApiError as error:
+            if error.is_not_found:
+                click.echo(f"cluster {name} is gone")
+                return
+            # A server that is away comes back.
+            if error.code < 500 and error.code != 429:
+                raise
+            if not screen.live and not trouble:
+                click.echo(f"remuda: {error.message}; trying again", err=True)
+            trouble = error.message
+        if screen.live:
+            picture = [] if sight is None else cluster_tree.drawn(cluster_tree.of_cluster(sight, _now()))
+            screen.show([*picture, *([(cluster_tree.Piece(f"{trouble}; trying again", "red"),)] if trouble else [])])
+        elif sight is not None:
+            facts = cluster_tree.facts(sight)
+            for line in cluster_tree.news(told, facts):
+                click.echo(f"{rfc3339(_now())} {line}")
+            sys.stdout.flush()
+            told = facts
+        await SYSTEM_CLOCK.sleep(_PAUSE_SECONDS)
+
+
+def _now() -> float:
+    from remuda.kube.clock import SYSTEM_CLOCK
+
+    return SYSTEM_CLOCK.time()
+
+
+@command.command("registration-command")
+@cluster_argument
+@click.option("--etcd", "roles", flag_value="etcd", multiple=True, help="It keeps a part of the cluster's state.")
+@click.option("--controlplane", "roles", flag_value="controlplane", multiple=True, help="It serves the cluster's API.")
+@click.option("--worker", "roles", flag_value="worker", multiple=True, help="It runs pods.")
+@click.option("--all-roles", is_flag=True, help="All three; so it is without any.")
+@click.option("--insecure", is_flag=True, help="For hosts that don't know the server's CA; its checksum is still compared.")
+@click.option("--node-name", default="", metavar="NAME", help="What the node is called.  [default: the host's name]")
+@click.option("--address", default="", metavar="ADDRESS", help="The host's public address, or an interface that has it.")
+@click.option("--internal-address", default="", metavar="ADDRESS", help="Its address among the nodes, or an interface.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label of the node; may be given several times.")
+@click.option(
+    "--taint", "taints", multiple=True, metavar="KEY=VALUE:EFFECT", help="A taint of the node; may be given several times."
+)
+@remote_options
+def registration_command(
+    name: str,
+    namespace: str,
+    roles: tuple[str, ...],
+    all_roles: bool,
+    insecure: bool,
+    node_name: str,
+    address: str,
+    internal_address: str,
+    labels: tuple[str, ...],
+    taints: tuple[str, ...],
+    remote: Remote,
+) -> None:
+    """Print the command that registers a host with a cluster.
+
+    Run it on the host, as a user that may use sudo. For a cluster that is there already it is the kubectl command that connects
+    it. The command has a token in it: whoever has it can add hosts.
+    """
+    from ..remote import clusters, registration_commands
+    from ..views import states
+
+    details = registration_commands.Details(() if all_roles else roles, node_name, address, internal_address, labels, taints)
+    try:
+        arguments = details.arguments()
+    except registration_commands.Unfit as unfit:
+        raise click.UsageError(str(unfit)) from None
+    wanted = remote.run(lambda client: clusters.find(client, namespace, name))
+    identifier = states.identifier_of(wanted)
+    if states.is_administrated(wanted):
+        field = "insecureNodeCommand" if insecure else "nodeCommand"
+        click.echo(f"{registration_commands.commands(remote, identifier, name, field)} {arguments}")
+        return
+    if all_roles or details != registration_commands.Details():
+        raise Failure(f"cluster {name} takes no hosts: it is not made by this server")
+    click.echo(registration_commands.commands(remote, identifier, name, "insecureCommand" if insecure else "command"))

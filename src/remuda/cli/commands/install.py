@@ -1,0 +1,190 @@
+"""`remuda install --systemd`: the server as a service of this machine. What is done is in :mod:`remuda.cli.systemd`.
+
+What comes after `--` is for `remuda serve`. It is looked at here, with the server's own rules: a service that can't start because
+of a word would be found out much later.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from socket import gethostname
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from ..exit_codes import Code, Failure
+from ..options.locations import Listen, parse_listen
+
+if TYPE_CHECKING:
+    from ..systemd.program import Program
+    from ..systemd.unit import Service
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
+# Engines of the driver `container`: whoever is in such a group may use them.
+_ENGINES = ("docker", "podman")
+
+
+def name_option(function: _Function) -> _Function:
+    return click.option(
+        "--name", metavar="NAME", default="remuda", show_default=True, help="The service, and its directory in /var/lib."
+    )(function)
+
+
+def check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise click.BadParameter(f"{name!r} is no name of small letters, digits and dashes", param_hint="--name")
+
+
+def need_root(what: str) -> None:
+    if os.geteuid() != 0:
+        raise Failure(f"{what} needs root: sudo remuda {what} …", Code.NOT_ALLOWED)
+
+
+@click.command()
+@click.option("--systemd", is_flag=True, help="As a service of systemd.")
+@name_option
+@click.option(
+    "--user", metavar="NAME", default="remuda", show_default=True, help="Whom it runs as; made if there is no such user."
+)
+@click.option(
+    "--local-machines",
+    is_flag=True,
+    help="For machines of the drivers local and container: they stay while the server restarts, and are not shut in with it.",
+)
+@click.option("--dry-run", is_flag=True, help="Print the unit and change nothing.")
+@click.option("--no-start", is_flag=True, help="Write the unit, but neither enable nor start it.")
+@click.option("--uninstall", "away", is_flag=True, help="Take the service away; the state stays. As `remuda uninstall`.")
+@click.argument("serve_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- OPTIONS OF SERVE]")
+def command(
+    systemd: bool,
+    name: str,
+    user: str,
+    local_machines: bool,
+    dry_run: bool,
+    no_start: bool,
+    away: bool,
+    serve_options: tuple[str, ...],
+) -> None:
+    """Install the server as a service of this machine.
+
+    Makes a user for it, writes the unit, enables and starts it, and waits until it serves. Done again, it brings the service
+    up to date and says what changed. What comes after -- is for remuda serve.
+    """
+    if not systemd:
+        raise click.UsageError("say --systemd: there is no other kind of service")
+    check_name(name)
+    if away:
+        if serve_options:
+            raise click.UsageError("--uninstall takes no options of serve")
+        from .uninstall import take_away
+
+        take_away(name, purge=False)
+        return
+    from ..systemd.program import this_program
+    from ..systemd.unit import unit_file
+
+    program = this_program()
+    given = _given(serve_options)
+    service = _service(program, name, user, local_machines, serve_options, given)
+    if dry_run:
+        click.echo(unit_file(service), nl=False)
+        return
+    need_root("install")
+    _check_program(program, service)
+    _install(service, start=not no_start)
+    if not no_start:
+        click.echo(ways_in(service.data_dir, given))
+
+
+def ways_in(data_dir: Path, given: dict[str, Any]) -> str:
+    """How to use what has been installed: as root, and as anybody else, since nobody else can read the kubeconfig."""
+    from remuda.access.users.first_user import FILE
+
+    own = data_dir / "kubeconfig"
+    if given.get("only") or "-access" in str(given.get("wanted", "")).split(","):
+        others = f"sudo remuda kubeconfig --data-dir {data_dir} --output FILE, to be given to whoever may do everything"
+    else:
+        listen = given.get("listen") or parse_listen("")
+        host = gethostname() if listen.host in ("0.0.0.0", "::") else listen.host
+        url = f"https://{Listen(host, listen.port)}"
+        others = f"remuda login {url} --username admin, with the password of: sudo cat {data_dir / FILE}"
+    return f"Try:     sudo kubectl --kubeconfig {own} get namespaces\nOthers:  {others}"
+
+
+def _install(service: Service, *, start: bool) -> None:
+    from remuda.machines.runner import jail
+
+    from ..systemd.service import InstallError, install, runs_here
+
+    if start and not runs_here():
+        raise Failure("systemd does not run this machine: --no-start writes the unit, --dry-run prints it")
+    if service.user != "root" and not jail.version():
+        click.echo(
+            "remuda: this kernel has no Landlock, so Jobs that make machines can read the server's files: "
+            "with --user root they get users of their own",
+            err=True,
+        )
+    try:
+        install(service, click.echo, start=start)
+    except InstallError as error:
+        raise Failure(str(error)) from error
+
+
+def _service(
+    program: Program, name: str, user: str, local_machines: bool, options: tuple[str, ...], given: dict[str, Any]
+) -> Service:
+    """`given` is what the options of serve say."""
+    from ..systemd.unit import Service
+
+    data_dir = given.get("data_dir") or Path("/var/lib") / name
+    named = [path for key, path in given.items() if isinstance(path, Path) and key in ("data_dir", "pki_dir")]
+    return Service(
+        name=name,
+        program=program.words,
+        options=options,
+        user=user,
+        data_dir=data_dir,
+        port=given["listen"].port if "listen" in given else 8443,
+        writable=tuple(str(path) for path in named if path != Path("/var/lib") / name),
+        groups=_engines() if local_machines and user != "root" else (),
+        local_machines=local_machines,
+        at_home=program.at_home,
+    )
+
+
+def _given(options: tuple[str, ...]) -> dict[str, Any]:
+    """What the options of serve say, by name; raises UsageError as serve would, and for what a service can't have."""
+    from ..programs import serve
+
+    if any(word in ("--help", "-h") for word in options):
+        raise click.UsageError("--help is no option for a service: remuda serve --help")
+    context = serve.command.make_context("remuda serve", list(options))
+    source = click.core.ParameterSource.COMMANDLINE
+    found = {key: value for key, value in context.params.items() if context.get_parameter_source(key) is source}
+    if "token" in found:
+        raise click.BadParameter("would be in a file that everybody can read: give --token-file", param_hint="--token")
+    for key, value in found.items():
+        if isinstance(value, Path) and not value.is_absolute():
+            flag = f"--{key.replace('_', '-')}"
+            raise click.BadParameter(f"{value} has to begin with /: a service has no directory of yours", param_hint=flag)
+    return found
+
+
+def _engines() -> tuple[str, ...]:
+    import grp
+
+    return tuple(each.gr_name for each in grp.getgrall() if each.gr_name in _ENGINES)
+
+
+def _check_program(program: Program, service: Service) -> None:
+    advice = "install it where every user can read it, such as /opt/remuda"
+    if service.user != "root" and (closed := program.closed) is not None:
+        raise Failure(
+            f"the user {service.user} could not run {program.words[0]}, since {closed} is closed to other users: {advice}"
+        )
+    if not service.local_machines and (place := program.temporary) is not None:
+        raise Failure(f"a service has a /tmp of its own and would not see {place}: {advice}")

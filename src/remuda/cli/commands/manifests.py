@@ -1,0 +1,108 @@
+"""`remuda manifests`: what puts Remuda onto another Kubernetes, printed for `kubectl apply -f -`."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from ..views.output import YAML, Output
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?(:\d{1,5})?")
+_TYPES = ("ClusterIP", "LoadBalancer", "NodePort")
+_COUNT = click.IntRange(1, 20)
+
+
+@click.command()
+@click.option("--image", metavar="IMAGE", required=True, help="The image of this program, where the cluster's nodes can pull it.")
+@click.option("--hostname", default="", metavar="HOST[:PORT]", help="How users, hosts and agents reach the gateway (server-url).")
+@click.option("--namespace", metavar="NAME", default="remuda-system", show_default=True, help="Where everything is put.")
+@click.option(
+    "--replicas",
+    metavar="COUNT",
+    type=_COUNT,
+    default=2,
+    show_default=True,
+    help="How many of the controllers run; one works at a time.",
+)
+@click.option(
+    "--gateway-replicas",
+    metavar="COUNT",
+    type=_COUNT,
+    default=1,
+    show_default=True,
+    help="How many gateways run; more than one needs --tls-secret.",
+)
+@click.option(
+    "--tls-san",
+    "tls_sans",
+    multiple=True,
+    metavar="NAME[,NAME…]",
+    help="More names of the gateway, for the certificate that its own CA signs.",
+)
+@click.option(
+    "--tls-secret", default="", metavar="NAME", help="A Secret of type kubernetes.io/tls with the gateway's certificate."
+)
+@click.option("--private-ca", is_flag=True, help="That Secret has a ca.crt, which clients and agents are told to trust.")
+@click.option("--service-type", type=click.Choice(_TYPES), default=_TYPES[0], show_default=True, help="Of the gateway's Service.")
+@click.option("--storage-class", default="", metavar="NAME", help="For the gateway's volume.  [default: the cluster's]")
+@click.option("--pull-secret", default="", metavar="NAME", help="A Secret that lets nodes pull the image.")
+@click.option("--crds", is_flag=True, help="Also the definitions of kinds, which the programs install themselves otherwise.")
+def command(
+    image: str,
+    hostname: str,
+    namespace: str,
+    replicas: int,
+    gateway_replicas: int,
+    tls_sans: tuple[str, ...],
+    tls_secret: str,
+    private_ca: bool,
+    service_type: str,
+    storage_class: str,
+    pull_secret: str,
+    crds: bool,
+) -> None:
+    """Print manifests that put Remuda onto another Kubernetes.
+
+    The controllers and the gateway, each with an account that may do what it needs, for kubectl apply -f -. Without --tls-secret
+    the gateway keeps a CA of its own on a volume.
+    """
+    from remuda.app.manifests import Wishes, manifests
+
+    _check(hostname, _HOST, "--hostname", "HOST or HOST:PORT, without https://")
+    for value, option in ((namespace, "--namespace"), (tls_secret, "--tls-secret"), (pull_secret, "--pull-secret")):
+        _check(value, _NAME, option, "a name of small letters, digits and dashes")
+    if gateway_replicas > 1 and not tls_secret:
+        raise click.BadParameter(
+            "more than one would each have a CA of its own: give them one certificate with --tls-secret",
+            param_hint="--gateway-replicas",
+        )
+    if private_ca and not tls_secret:
+        raise click.BadParameter("goes with --tls-secret", param_hint="--private-ca")
+    if tls_secret and tls_sans:
+        raise click.BadParameter("is not for --tls-secret, whose certificate has its names", param_hint="--tls-san")
+    wishes = Wishes(
+        image=image,
+        hostname=hostname,
+        namespace=namespace,
+        replicas=replicas,
+        gateway_replicas=gateway_replicas,
+        tls_sans=tuple(name.strip() for text in tls_sans for name in text.split(",") if name.strip()),
+        tls_secret=tls_secret,
+        private_ca=private_ca,
+        service_type=service_type,
+        storage_class=storage_class,
+        pull_secret=pull_secret,
+        crds=crds,
+    )
+    output = Output(YAML)
+    for number, obj in enumerate(manifests(wishes)):
+        if number:
+            output.line("---")
+        output.value(obj)
+
+
+def _check(value: str, pattern: re.Pattern[str], option: str, wanted: str) -> None:
+    if value and not pattern.fullmatch(value):
+        raise click.BadParameter(f"{value!r} is not {wanted}", param_hint=option)

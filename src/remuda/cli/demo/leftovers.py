@@ -1,0 +1,81 @@
+"""Whether the demo has left something behind: looked for where it would be, and not where the demo believes that it is.
+
+Processes by the marks of hosts, and because they are below the demo's own; addresses in the notes that all hosts of a user share,
+and because somebody listens there; files because they are there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from remuda.hosts import addresses, processes
+from remuda.hosts.environment import MARK
+from remuda.hosts.host_record import Record
+from remuda.hosts.hosts import IDENTITY, Hosts
+
+
+@dataclass(slots=True)
+class Seen:
+    """Every host that there was, also those that have gone since."""
+
+    directory: Path
+    records: dict[str, Record] = field(default_factory=dict)
+
+    @property
+    def hosts(self) -> Path:
+        return self.directory / "hosts"
+
+    def look(self) -> None:
+        for host in Hosts(self.hosts).all():
+            self.records[host.record.id] = host.record
+
+
+def of_hosts(seen: Seen) -> list[str]:
+    """What there still is of hosts; a sentence for each."""
+    return [*_processes(seen.records.values()), *_addresses(seen), *_files(seen.hosts)]
+
+
+def of_all(seen: Seen) -> list[str]:
+    """What there still is of anything, once the server has stopped and the directory was removed."""
+    found = [*_processes(seen.records.values()), *_below(), *_addresses(seen)]
+    if seen.directory.exists():
+        found.append(f"{seen.directory} is there")
+    return found
+
+
+def _processes(records: Iterable[Record]) -> Iterator[str]:
+    for record in records:
+        for pid in sorted(processes.marked(MARK, record.id)):
+            yield f"process {pid} of host {record.name} runs: {_command(pid)}"
+
+
+def _below() -> Iterator[str]:
+    for pid in sorted(processes.descendants(os.getpid())):
+        yield f"process {pid} runs: {_command(pid)}"
+
+
+def _addresses(seen: Seen) -> Iterator[str]:
+    listening = addresses.listeners()
+    for record in seen.records.values():
+        if record.address not in listening:
+            continue
+        # What was given back may be the address of a host of somebody else by now; one that has just gone listens no more.
+        holder = addresses.holder(record.address)
+        if (holder is None or holder.parent == seen.hosts.absolute()) and record.address in addresses.listeners():
+            yield f"somebody listens on {record.address}:{listening[record.address]}, which was host {record.name}'s"
+    for address in addresses.held_below(seen.hosts):
+        yield f"the address {address} is still noted as a host's"
+
+
+def _files(directory: Path) -> Iterator[str]:
+    yield from (f"{path} is there" for path in sorted(directory.glob("*")) if path.name != IDENTITY)
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()[:120]
+    except OSError:
+        return "it has just ended"

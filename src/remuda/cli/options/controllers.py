@@ -1,0 +1,150 @@
+"""The options of Cluster API's core, the same for `serve` and `controllers`: names and defaults of upstream's manager."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from .locations import parse_interval
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_CHECKS = ("All", "KubeadmVersionSkew", "KubernetesVersionSkew", "ControlPlaneIsStable", "ControlPlaneVersionSkew", "None")
+
+
+def _checks(text: str | frozenset[str]) -> frozenset[str]:
+    if isinstance(text, frozenset):
+        return text
+    found = frozenset(part.strip() for part in text.split(",") if part.strip())
+    if unknown := sorted(found - set(_CHECKS)):
+        raise click.BadParameter(f"{unknown[0]!r} is no check; there are {', '.join(_CHECKS)}")
+    return found - {"None"}
+
+
+def _patterns(text: str | tuple[re.Pattern[str], ...]) -> tuple[re.Pattern[str], ...]:
+    if isinstance(text, tuple):
+        return text
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        try:
+            found.append(re.compile(part))
+        except re.error as error:
+            raise click.BadParameter(f"{part!r} is not a regular expression: {error}") from error
+    return tuple(found)
+
+
+_OPTIONS = (
+    click.option(
+        "--namespace",
+        metavar="NAMESPACE",
+        default="",
+        help="Look after Cluster API's objects of this namespace only.  [default: all]",
+    ),
+    click.option(
+        "--watch-filter", metavar="VALUE", default="", help="Only objects whose label cluster.x-k8s.io/watch-filter says this."
+    ),
+    click.option(
+        "--sync-period",
+        type=parse_interval,
+        metavar="DURATION",
+        default="10m",
+        show_default=True,
+        help="Look at everything this often.",
+    ),
+    click.option(
+        "--concurrency",
+        metavar="COUNT",
+        type=click.IntRange(1, 1000),
+        default=10,
+        show_default=True,
+        help="How many objects of a kind are worked on at a time.",
+    ),
+    click.option(
+        "--machineset-preflight-checks",
+        type=_checks,
+        metavar="LIST",
+        default="All",
+        show_default=True,
+        help="What must hold before machines are made: All, None, or some of "
+        + ", ".join(check for check in _CHECKS if check not in ("All", "None"))
+        + ".",
+    ),
+    click.option(
+        "--additional-sync-machine-labels",
+        type=_patterns,
+        metavar="REGEXES",
+        default="",
+        help="Labels of Machines that their nodes get as well.",
+    ),
+    click.option(
+        "--additional-sync-machine-annotations",
+        type=_patterns,
+        metavar="REGEXES",
+        default="",
+        help="Annotations of Machines that their nodes get as well.",
+    ),
+    click.option(
+        "--remote-connection-grace-period",
+        type=parse_interval,
+        metavar="DURATION",
+        default="50s",
+        show_default=True,
+        help="How long a cluster may be silent before its connection counts as down.",
+    ),
+    click.option(
+        "--remote-conditions-grace-period",
+        type=parse_interval,
+        metavar="DURATION",
+        default="5m",
+        show_default=True,
+        help="How long what is known of its nodes stays true after that.",
+    ),
+)
+
+
+def core_options(function: _Function) -> Callable[..., Any]:
+    """Adds them; the function gets one `options: remuda.capi.controller_context.Options`."""
+
+    @functools.wraps(function)
+    def with_options(
+        *args: Any,
+        namespace: str,
+        watch_filter: str,
+        sync_period: float,
+        concurrency: int,
+        machineset_preflight_checks: frozenset[str],
+        additional_sync_machine_labels: tuple[re.Pattern[str], ...],
+        additional_sync_machine_annotations: tuple[re.Pattern[str], ...],
+        remote_connection_grace_period: float,
+        remote_conditions_grace_period: float,
+        **others: Any,
+    ) -> Any:
+        from remuda.capi.controller_context import Options
+
+        # As upstream has it: a node must not be called unknown before its cluster is.
+        if remote_conditions_grace_period <= max(remote_connection_grace_period, 119.0):
+            raise click.BadParameter(
+                "must be at least 2m and longer than --remote-connection-grace-period",
+                param_hint="--remote-conditions-grace-period",
+            )
+        options = Options(
+            namespace=namespace,
+            watch_filter=watch_filter,
+            sync_period=sync_period,
+            concurrency=concurrency,
+            preflight_checks=machineset_preflight_checks,
+            additional_sync_labels=additional_sync_machine_labels,
+            additional_sync_annotations=additional_sync_machine_annotations,
+            remote_connection_grace=remote_connection_grace_period,
+            remote_conditions_grace=remote_conditions_grace_period,
+        )
+        return function(*args, options=options, **others)
+
+    found: Callable[..., Any] = with_options
+    for option in reversed(_OPTIONS):
+        found = option(found)
+    return found

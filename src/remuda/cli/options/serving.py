@@ -1,0 +1,60 @@
+"""`--tls-san` for the certificate that our own CA signs, or `--tls-cert-file` and its companions for one that others did."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from remuda.gateway.server.serving_certificate import Files
+
+F = TypeVar("F", bound=Callable[..., Any])
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+def tls_options(function: F) -> F:
+    """Adds the options; the command gets `tls`: the files, or None for a certificate of our own CA."""
+
+    @click.option("--tls-cert-file", type=_FILE, metavar="FILE", help="Certificate (with its chain) to serve.")
+    @click.option("--tls-private-key-file", type=_FILE, metavar="FILE", help="Its private key. A change of either is noticed.")
+    @click.option("--tls-ca-file", type=_FILE, metavar="FILE", help="The CA that signed it, if clients don't know it.")
+    @functools.wraps(function)
+    def with_tls(
+        *args: Any, tls_cert_file: Path | None, tls_private_key_file: Path | None, tls_ca_file: Path | None, **options: Any
+    ) -> Any:
+        return function(*args, tls=_files(tls_cert_file, tls_private_key_file, tls_ca_file), **options)
+
+    return with_tls  # type: ignore[return-value]
+
+
+def tls_san_option(what: str) -> Callable[[F], F]:
+    """`--tls-san` for this kind of listener; the command gets all names that were said, however they were put together."""
+
+    def names(context: click.Context, parameter: click.Parameter, said: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name.strip() for text in said for name in text.split(",") if name.strip())
+
+    return click.option(
+        "--tls-san",
+        multiple=True,
+        metavar="NAME[,NAME…]",
+        envvar="REMUDA_TLS_SAN",
+        callback=names,
+        help=f"More names and addresses by which clients reach this {what}, for its certificate.",
+    )
+
+
+def _files(certificate: Path | None, key: Path | None, ca: Path | None) -> Files | None:
+    if certificate is None and key is None:
+        if ca is not None:
+            raise click.BadParameter("goes with --tls-cert-file", param_hint="--tls-ca-file")
+        return None
+    if certificate is None or key is None:
+        missing = "--tls-cert-file" if certificate is None else "--tls-private-key-file"
+        raise click.BadParameter("a certificate and its key go together", param_hint=missing)
+    from remuda.gateway.server.serving_certificate import Files
+
+    return Files(certificate.absolute(), key.absolute(), ca.absolute() if ca is not None else None)

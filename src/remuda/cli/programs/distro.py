@@ -1,0 +1,279 @@
+"""The `remuda` distribution's own commands, as k3s has them: `server`, `agent`, `etcd-snapshot`, `certificate` and so on.
+
+On a host of a cluster this is what `remuda` is. The options are those of the configuration files, so that they are read there
+(:mod:`remuda.lab.distro.config.arguments`) and not by click.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..exit_codes import Code, Failure
+from .event_loop import collect_seldom, loop_factory, raise_file_limit
+from .sd_notify import tell
+from .signals import stop_on_signals
+
+if TYPE_CHECKING:
+    from remuda.lab.distro.config.arguments import Line
+    from remuda.lab.distro.config.settings import Settings
+    from remuda.lab.distro.etcd.client import EtcdClient
+
+_USAGE = """\
+Usage: remuda distro COMMAND [OPTION]...
+
+  Run a host of the remuda distribution.
+
+Commands:
+  server                                       run a server (--cluster-reset makes one member of many)
+  agent                                        run a node
+  etcd-snapshot save|ls|delete|prune [NAME…]   keep etcd's state in files
+  certificate rotate|check                     make certificates anew, or look at them
+  secrets-encrypt status|prepare|rotate|reencrypt|rotate-keys
+  token                                        print the tokens by which hosts join
+
+Options are those of the configuration file, such as --data-dir, --token, --server, --node-ip, --root.
+"""
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []},
+    add_help_option=False,
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def command(arguments: tuple[str, ...]) -> int:
+    """Run a host of the remuda distribution."""
+    return run(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """What `remuda` is on a host."""
+    from ..exit_codes import run as run_command
+
+    return run_command(command, arguments)
+
+
+def run(arguments: Sequence[str]) -> int:
+    from remuda.lab.distro.config import arguments as parsing
+    from remuda.lab.distro.config.sources import ConfigError
+
+    from . import logs
+
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        click.echo(_USAGE, nl=False)
+        return Code.OK if arguments else Code.USAGE
+    try:
+        line = parsing.parse(arguments)
+        logs.set_up("text", 1 if "debug" in line.values else 0)
+        return _dispatch(line)
+    except ConfigError as error:
+        raise Failure(str(error), Code.USAGE) from None
+
+
+def _dispatch(line: Line) -> int:
+    from remuda.lab.distro.config.settings import load
+
+    name, rest = (line.words[0], line.words[1:]) if line.words else ("", ())
+    known: dict[str, Callable[[Settings, tuple[str, ...]], int]] = {
+        "server": _server,
+        "agent": _agent,
+        "etcd-snapshot": _etcd_snapshot,
+        "certificate": _certificate,
+        "secrets-encrypt": _secrets_encrypt,
+        "token": _token,
+    }
+    if name not in known:
+        raise Failure(f"there is no command {name!r}: see remuda distro --help", Code.USAGE)
+    return known[name](load(line), rest)
+
+
+def _unknown(name: str, words: tuple[str, ...], known: str) -> Failure:
+    return Failure(f"{name} {' '.join(words)} is not known: say {known}", Code.USAGE)
+
+
+# --- roles ------------------------------------------------------------------------------------------------------------------
+
+
+def _server(settings: Settings, words: tuple[str, ...]) -> int:
+    if settings.cluster_reset:
+        return _reset(settings)
+
+    async def work() -> None:
+        from remuda.lab.distro import means
+        from remuda.lab.distro.server import ServerRole
+
+        stop = asyncio.Event()
+        stop_on_signals(stop)
+        await ServerRole(settings, means.real(tell)).run(stop)
+
+    raise_file_limit()
+    collect_seldom()
+    return _finished(work())
+
+
+def _reset(settings: Settings) -> int:
+    from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
+    from remuda.lab.distro.data_lock import alone
+    from remuda.lab.distro.etcd import restore
+
+    async def work() -> None:
+        with alone(settings):
+            await restore.reset(settings, SYSTEM_CLOCK, Rng(), Entropy())
+        click.echo(restore.DONE)
+
+    return _finished(work())
+
+
+def _agent(settings: Settings, words: tuple[str, ...]) -> int:
+    async def work() -> None:
+        from remuda.lab.distro import means
+        from remuda.lab.distro.agent import AgentRole
+
+        stop = asyncio.Event()
+        stop_on_signals(stop)
+        await AgentRole(settings, means.real(tell)).run(stop)
+
+    raise_file_limit()
+    collect_seldom()
+    return _finished(work())
+
+
+# --- on a host that runs ----------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _etcd(settings: Settings) -> AsyncIterator[EtcdClient]:
+    """The etcd of this host, or the one that this host knows of."""
+    from remuda.kube.clock import SYSTEM_CLOCK, Rng
+    from remuda.lab.distro.etcd import endpoints
+    from remuda.lab.distro.etcd.client import EtcdClient, config_for
+
+    urls = [settings.etcd_url()] if settings.has_etcd else endpoints.noted(settings.paths)
+    client = EtcdClient(config_for(urls, settings.paths.etcd_tls), SYSTEM_CLOCK, Rng())
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def _etcd_snapshot(settings: Settings, words: tuple[str, ...]) -> int:
+    from remuda.kube.clock import SYSTEM_CLOCK, rfc3339
+    from remuda.lab.distro.etcd import snapshots
+
+    what, names = (words[0] if words else "save"), words[1:]
+    options = settings.snapshots
+    if options.s3:
+        click.echo("snapshots are kept on this host only: copying them to S3 is not supported", err=True)
+    if what in ("ls", "list", "l"):
+        click.echo("Name Location Size Created")
+        for each in snapshots.listed(options.directory):
+            click.echo(f"{each.name} {each.location} {each.size} {rfc3339(each.created)}")
+        return Code.OK
+    if what in ("delete", "prune"):
+        prefix = str(settings.values.get("name") or snapshots.ON_DEMAND)
+        found = (
+            snapshots.prune(options, prefix, settings.node_name)
+            if what == "prune"
+            else snapshots.delete(options.directory, names)
+        )
+        for name in found:
+            click.echo(f"Snapshot {name} deleted.")
+        if what == "delete" and (missing := [name for name in names if name not in found]):
+            raise Failure(f"there is no snapshot {missing[0]}", Code.NOT_FOUND)
+        return Code.OK
+    if what != "save":
+        raise _unknown("etcd-snapshot", words, "save, ls, delete or prune")
+
+    async def save() -> None:
+        name = str(settings.values.get("name") or snapshots.ON_DEMAND)
+        async with _etcd(settings) as client:
+            made = await snapshots.save(client, options, name, settings.node_name, SYSTEM_CLOCK)
+        click.echo(f"Snapshot {made.name} saved.")
+        snapshots.prune(options, name, settings.node_name)
+
+    if not settings.has_etcd:
+        raise Failure("this server has no etcd: save a snapshot on one that has")
+    return _finished(save())
+
+
+def _certificate(settings: Settings, words: tuple[str, ...]) -> int:
+    from remuda.kube.clock import SYSTEM_CLOCK
+    from remuda.lab.distro.config.sources import separated
+    from remuda.lab.distro.pki import certificate_rotation
+
+    services = separated(settings.values.get("service"))
+    if words[:1] == ("check",):
+        click.echo("\n".join(certificate_rotation.check(settings, services)))
+        return Code.OK
+    if words[:1] != ("rotate",):
+        raise _unknown("certificate", words, "rotate or check")
+    rotated = certificate_rotation.rotate(settings, services, SYSTEM_CLOCK)
+    click.echo(
+        f"Successfully backed up certificates: {', '.join(rotated) or 'none'}. Please restart the server or agent to renew them."
+    )
+    return Code.OK
+
+
+def _secrets_encrypt(settings: Settings, words: tuple[str, ...]) -> int:
+    from remuda.kube.clock import SYSTEM_CLOCK, Entropy
+    from remuda.lab.distro.pki.encryption_rotation import Rotation
+    from remuda.lab.distro.pki.server_identity import server_token
+
+    what = words[0] if words else "status"
+
+    async def work() -> None:
+        async with _etcd(settings) as client:
+            rotation = Rotation(client, server_token(settings, Entropy()).password, SYSTEM_CLOCK, Entropy())
+            steps = {
+                "prepare": (rotation.prepare, "prepare completed successfully"),
+                "rotate": (rotation.rotate, "rotate completed successfully"),
+                "reencrypt": (rotation.reencrypt, "reencryption finished"),
+                "rotate-keys": (rotation.rotate_keys, "keys rotated, reencryption finished"),
+            }
+            if what == "status":
+                click.echo((await rotation.standing()).text())
+                return
+            if what not in steps:
+                raise _unknown("secrets-encrypt", words, "status, prepare, rotate, reencrypt or rotate-keys")
+            step, words_after = steps[what]
+            await step()
+            click.echo(words_after)
+
+    return _finished(work())
+
+
+def _token(settings: Settings, words: tuple[str, ...]) -> int:
+    paths = settings.paths
+    if not paths.token.exists():
+        raise Failure(f"this host has no token at {paths.token}: it is not a server", Code.NOT_FOUND)
+    click.echo(f"server {paths.token.read_text().strip()}")
+    click.echo(f"agent  {paths.agent_token.read_text().strip()}")
+    return Code.OK
+
+
+def _finished(work: Coroutine[Any, Any, None]) -> int:
+    """Run it to its end; what goes wrong is one sentence."""
+    from remuda.apiserver.keys.encryption import EncryptionError
+    from remuda.apiserver.storage.store import StoreError
+    from remuda.kube.certificates import PkiError
+    from remuda.lab.distro.errors import DistroError
+
+    try:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(work)
+    except Exception as error:
+        found = _innermost(error)
+        if isinstance(found, DistroError | EncryptionError | PkiError | StoreError | OSError):
+            raise Failure(str(found)) from error
+        raise
+    return Code.OK
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

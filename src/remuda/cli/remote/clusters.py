@@ -1,0 +1,168 @@
+"""Reading what there is to be seen of clusters from a server, as whoever is logged in there.
+
+The cluster itself has to be there and readable. What is beside it is shown as far as it is: a reader who may not see machines
+still sees the cluster, and a Kubernetes without a gateway before it knows nothing of hosts and waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from remuda.api import cluster_x_k8s_io as capi
+from remuda.api import management_cattle_io as management
+from remuda.api import provisioning_cattle_io as provisioning
+from remuda.api import rke_cattle_io as rke
+from remuda.capi.well_known import CLUSTER_NAME
+from remuda.client.interface import Client
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import Key, dig, labels_of, name_of, namespace_of
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.provisioning.well_known import SECRETS, plan_name
+
+from ..views import states
+from ..views.cluster_snapshot import Said, Sight
+
+Obj = dict[str, Any]
+_T = TypeVar("_T")
+
+_PROGRESS, _WAITS = "/v3/connect/progress", "/v1-remuda/waits"
+# Whose plans are read to explain a cluster: of many that wait, the first say enough.
+_MOST_PLANS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All clusters that somebody sees; machines None where they are not for them to see."""
+
+    wanted: tuple[Obj, ...]
+    managed: Mapping[str, Obj]
+    planes: Mapping[Key, Obj]
+    machines: Mapping[Key, list[Obj]] | None
+
+    def rows(self) -> Iterable[tuple[Obj, Obj | None, Obj | None, list[Obj] | None]]:
+        for each in self.wanted:
+            key = Key.of(each)
+            of_it = None if self.machines is None else self.machines.get(key, [])
+            yield each, self.managed.get(states.identifier_of(each)), self.planes.get(key), of_it
+
+
+async def overview(client: Client, namespace: str = "") -> Overview:
+    wanted, managed, planes, machines = await asyncio.gather(
+        client.list(provisioning.CLUSTERS, namespace),
+        _if_any(client.list(management.CLUSTERS)),
+        _if_any(client.list(rke.RKE_CONTROL_PLANES, namespace)),
+        _if_any(client.list(capi.MACHINES, namespace)),
+    )
+    by_cluster: dict[Key, list[Obj]] = {}
+    for machine in _items(machines):
+        by_cluster.setdefault(Key(namespace_of(machine), dig(machine, "spec", "clusterName") or ""), []).append(machine)
+    found = sorted(_items(wanted), key=lambda each: (name_of(each), namespace_of(each)))
+    return Overview(
+        tuple(found),
+        {name_of(each): each for each in _items(managed)},
+        {Key.of(each): each for each in _items(planes)},
+        None if machines is None else by_cluster,
+    )
+
+
+async def find(client: Client, namespace: str, name: str) -> Obj:
+    """The provisioning Cluster of that name in a workspace, or of that id in any. Raises ApiError."""
+    try:
+        return await client.get(provisioning.CLUSTERS, name, namespace)
+    except ApiError as error:
+        if not error.is_not_found:
+            raise
+        managed = await _if_any(client.get(management.CLUSTERS, name))
+        ref = dig(managed or {}, "status", "info", "provisioningClusterRef") or {}
+        if not ref.get("name"):
+            # Else it is the kind that is not there.
+            if f'"{name}"' in error.message:
+                error.message = f"cluster {name} was not found in the workspace {namespace}: remuda cluster ls lists them"
+            raise error from None
+        return await client.get(provisioning.CLUSTERS, ref["name"], ref.get("namespace") or "")
+
+
+async def look(client: Client, wanted: Obj) -> Sight:
+    """At a cluster that :func:`find` gave, as it is now. Raises ApiError, also when it is gone."""
+    namespace, name = Key.of(wanted)
+    fresh = await client.get(provisioning.CLUSTERS, name, namespace)
+    identifier = states.identifier_of(fresh)
+    managed, cluster, plane, machines, said, waits = await asyncio.gather(
+        _if_any(client.get(management.CLUSTERS, identifier)) if identifier else _nothing(),
+        _if_any(client.get(capi.CLUSTERS, name, namespace)),
+        _if_any(client.get(rke.RKE_CONTROL_PLANES, name, namespace)),
+        _if_any(machines_of(client, fresh)),
+        _if_any(client.raw("GET", _PROGRESS, query={"cluster": f"{namespace}/{name}"})),
+        _if_any(client.raw("GET", _WAITS, query={"cluster": f"{namespace}/{name}"})),
+    )
+    leader = states.one_line(str(waits.get("leader") or "")) if isinstance(waits, dict) else ""
+    return Sight(fresh, managed, cluster, plane, tuple(machines or ()), said_in(said), waits_in(waits), leader)
+
+
+async def machines_of(client: Client, wanted: Obj) -> list[Obj]:
+    """Raises ApiError."""
+    namespace, name = key = Key.of(wanted)
+    listed = await client.list(capi.MACHINES, namespace, labels=f"{CLUSTER_NAME}={name}")
+    return sorted((each for each in _items(listed) if _is_of(each, key)), key=name_of)
+
+
+async def with_plans(client: Client, sight: Sight, wanted: Callable[[Obj], bool]) -> Sight:
+    """With the plan Secrets of some machines, as far as they are for this reader."""
+    chosen = [each for each in sight.machines if wanted(each)][:_MOST_PLANS]
+    names = {name_of(each): plan_name(str(dig(each, "spec", "bootstrap", "configRef", "name") or "")) for each in chosen}
+    namespace = namespace_of(sight.wanted)
+    found = await asyncio.gather(*(_if_any(client.get(SECRETS, secret, namespace)) for secret in names.values()))
+    return replace(sight, plans={name: each for name, each in zip(names, found, strict=True) if each is not None})
+
+
+async def _if_any(asking: Awaitable[_T]) -> _T | None:
+    """None for what is not there, and for what is not for this reader."""
+    try:
+        return await asking
+    except ApiError as error:
+        if error.code in (403, 404, 405):
+            return None
+        raise
+
+
+async def _nothing() -> None:
+    return None
+
+
+def _items(listed: Obj | None) -> list[Obj]:
+    return list((listed or {}).get("items") or ())
+
+
+def _is_of(machine: Obj, cluster: Key) -> bool:
+    said = dig(machine, "spec", "clusterName") or labels_of(machine).get(CLUSTER_NAME)
+    return (namespace_of(machine), said) == cluster
+
+
+def said_in(answer: Any) -> dict[str, Said]:
+    found = answer.get("machines") if isinstance(answer, dict) else None
+    return {
+        name: Said(str(line.get("time") or ""), states.one_line(str(line.get("text") or "")))
+        for name, line in (found or {}).items()
+        if isinstance(line, dict)
+    }
+
+
+def waits_in(answer: Any) -> tuple[Wait, ...] | None:
+    """None when the server does not know: an older one, or one whose controllers work elsewhere."""
+    if not isinstance(answer, dict) or answer.get("complete") is not True:
+        return None
+    return tuple(wait for each in answer.get("waits") or () if (wait := _wait(each)) is not None)
+
+
+def _wait(said: Obj) -> Wait | None:
+    try:
+        code, actor = Code(said["code"]), Actor(said["actor"])
+        on = Ref(**said["on"]) if said.get("on") else None
+        evidence = states.one_line(str(said.get("evidence") or ""))
+        return Wait(code, Ref(**said["subject"]), actor, on, evidence, str(said.get("since") or ""))
+    except (KeyError, TypeError, ValueError):
+        # Of a newer server; its conditions say it in words.
+        return None

@@ -1,0 +1,134 @@
+"""Asking a Remuda server from the command line: by a login, or as whoever a kubeconfig makes one.
+
+In this order: `--kubeconfig`, `--login`, the current login, and on the server's own machine its data directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import click
+
+from ..exit_codes import Code, Failure
+from ..options.locations import default_data_dir
+from .login_file import Login, Logins, complete_names, known
+
+if TYPE_CHECKING:
+    from remuda.client.https import HttpsClient
+    from remuda.client.kubeconfig import Target
+
+Obj = dict[str, Any]
+_T = TypeVar("_T")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A server, and who one is there."""
+
+    target: Target
+    login: str = ""
+
+    def run(self, work: Callable[[HttpsClient], Awaitable[_T]]) -> _T:
+        from remuda.client.https import HttpsClient
+        from remuda.kube.errors import ApiError
+
+        async def with_client() -> _T:
+            async with HttpsClient(self.target) as client:
+                return await work(client)
+
+        try:
+            return asyncio.run(with_client())
+        except ApiError as error:
+            if error.code != 401 or not self.login:
+                raise
+            server = self.target.server
+            raise Failure(f"the session at {server} has ended: remuda login {server}", Code.NOT_ALLOWED) from None
+
+    def ask(self, method: str, path: str, body: Any = None, **query: str) -> Any:
+        """One request; what came back, as JSON where it is."""
+        return self.run(lambda client: client.raw(method, path, query=query, body=body))
+
+
+def target_of(login: Login) -> Target:
+    from remuda.client.kubeconfig import Target
+
+    return Target(server=login.server, ca=login.ca.encode(), insecure=login.insecure, token=login.token)
+
+
+def remote_of(kubeconfig: Path | None, login: str) -> Remote:
+    from remuda.client.kubeconfig import load, select
+
+    if kubeconfig is not None and login:
+        raise click.UsageError("--kubeconfig and --login exclude each other")
+    if kubeconfig is not None:
+        if not kubeconfig.exists():
+            raise Failure(f"{kubeconfig} does not exist", Code.NOT_FOUND)
+        return Remote(select(load([kubeconfig])))
+    found = known(login) if login else Logins().get()
+    if found is not None:
+        return Remote(target_of(found), found.name)
+    own = Path(os.environ.get("REMUDA_DATA_DIR") or default_data_dir()) / "kubeconfig"
+    if os.access(own, os.R_OK):
+        return Remote(select(load([own])))
+    # Whoever has just started a server elsewhere, or as another user, meets this.
+    why = "is not there" if _is_missing(own) else "this user can't read"
+    raise Failure(
+        "you are not logged in: remuda login URL, or say --kubeconfig FILE; "
+        f"that of a server here would be {own} (REMUDA_DATA_DIR), which {why}",
+        Code.NOT_FOUND,
+    )
+
+
+def _is_missing(path: Path) -> bool:
+    try:
+        path.stat()
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
+    return False
+
+
+def remote_options(function: _Function) -> _Function:
+    """`--kubeconfig` and `--login`; the function gets a `remote: Remote`."""
+    import functools
+
+    @functools.wraps(function)
+    def called(*args: Any, kubeconfig: Path | None, login: str, **options: Any) -> Any:
+        return function(*args, remote=remote_of(kubeconfig, login), **options)
+
+    named = click.option("--login", default="", metavar="NAME", shell_complete=complete_names, help="The login to use.")
+    by_file = click.option(
+        "--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="The server's kubeconfig, in place of a login."
+    )
+    return cast("_Function", by_file(named(called)))
+
+
+# --- what is asked of a person -------------------------------------------------------------------------------------------------
+
+
+def read_line(stream: Any) -> str:
+    """A line of stdin without its end."""
+    return str(stream.readline(4096)).rstrip("\r\n")
+
+
+def ask_hidden(question: str) -> str:
+    """Something that is typed and not shown."""
+    import sys
+
+    if not sys.stdin.isatty():
+        raise Failure("there is no terminal to ask for the password: give it with --password-stdin")
+    return str(click.prompt(question, hide_input=True, err=True))
+
+
+def ask_new_password(whose: str = "") -> str:
+    """A new password, typed twice."""
+    while True:
+        first = ask_hidden(f"New password{f' for {whose}' if whose else ''}")
+        if ask_hidden("The same again") == first:
+            return first
+        click.echo("They differ.", err=True)

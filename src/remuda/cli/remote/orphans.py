@@ -1,0 +1,146 @@
+"""Asking providers what they have of ours: with the credentials and in the places that machines and their templates name."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from remuda.access.settings.settings import OUTBOUND, Settings
+from remuda.api.management_cattle_io import SETTINGS
+from remuda.client.interface import Client
+from remuda.kube.errors import ApiError
+from remuda.kube.network.outbound import Policy
+from remuda.kube.objects import GroupVersionResource, Key, dig, name_of
+from remuda.machines import credential_variables, driver_registry
+from remuda.machines.driver import Driver, DriverError, Surroundings
+from remuda.machines.drivers.local import HOSTS_VARIABLE, Local
+from remuda.machines.machineprovision.job_arguments import instance_name
+from remuda.machines.orphans import Place, Search, found_at, place_of, without_machine
+from remuda.machines.secretfields.vault import opened
+from remuda.provisioning.graph.names import MACHINE_API_VERSION, resource_of
+from remuda.provisioning.references.cloud_credentials import GLOBAL, SECRETS
+
+from ..exit_codes import Code, Failure
+
+Obj = dict[str, Any]
+
+_NAMESPACES = GroupVersionResource("", "v1", "namespaces")
+
+
+async def search(client: Client, chosen: str, elsewhere: Place | None, here: Mapping[str, str]) -> Search:
+    """Of all drivers in Python, or the `chosen` one; and `elsewhere`, where no machine leads. `here` is the environment that
+    drivers have on this machine. Raises ApiError, and Failure."""
+    result = Search()
+    owner = str(dig(await client.get(_NAMESPACES, "kube-system"), "metadata", "uid") or "")
+    served = await _served(client)
+    if chosen and chosen not in served:
+        known = f"there are {', '.join(served)}" if served else "there are none"
+        raise Failure(f"there is no node driver {chosen} that is active: {known}", Code.NOT_FOUND)
+    for name in served:
+        if chosen and name != chosen:
+            continue
+        try:
+            driver = driver_registry.find(name)
+        except DriverError as error:
+            result.problems.append(str(error))
+            continue
+        if driver is not None:
+            await _of_driver(client, driver, owner, elsewhere, result, here)
+        elif chosen or await _listed(client, name, "MachineTemplate"):
+            result.problems.append(f"{name}: only rancher-machine has this driver, and it lists nothing")
+    return result
+
+
+def with_hosts(*data_dirs: Path | None) -> dict[str, str]:
+    """The environment, and where the driver `local` has its machines: below the first of these that is a server's data directory
+    and that this user can look into."""
+    servers = [each.absolute() for each in data_dirs if each is not None and os.access(each / "kubeconfig", os.R_OK)]
+    return {**({HOSTS_VARIABLE: str(servers[0] / "hosts")} if servers else {}), **os.environ}
+
+
+async def _listed(client: Client, driver: str, suffix: str) -> list[Obj]:
+    kind = driver[:1].upper() + driver[1:] + suffix
+    return list((await client.list(resource_of(MACHINE_API_VERSION, kind))).get("items") or ())
+
+
+async def _served(client: Client) -> list[str]:
+    """The drivers that there are kinds of."""
+    try:
+        found = await client.raw("GET", f"/apis/{MACHINE_API_VERSION}")
+    except ApiError as error:
+        if error.is_not_found:
+            return []
+        raise
+    kinds = {str(each.get("kind") or "") for each in found.get("resources") or ()}
+    return sorted(kind.removesuffix("Machine").lower() for kind in kinds if kind.endswith("Machine"))
+
+
+async def _of_driver(
+    client: Client, driver: type[Driver], owner: str, elsewhere: Place | None, result: Search, here: Mapping[str, str]
+) -> None:
+    if driver is Local and HOSTS_VARIABLE not in here:
+        where = "in the server's data directory: run this on its machine as its user, with --data-dir DIR"
+        result.problems.append(f"{driver.name}: its hosts are {where}")
+        return
+    machines, templates = [await _listed(client, driver.name, suffix) for suffix in ("Machine", "MachineTemplate")]
+    places = set[Place]()
+    for each in (*machines, *templates):
+        try:
+            places.add(place_of(driver, await opened(client, each, driver.file_fields), GLOBAL))
+        except ApiError as error:
+            result.problems.append(f"{driver.name}: the sealed fields of {name_of(each)} can't be read: {error.message}")
+    if elsewhere is not None and elsewhere.driver == driver.name:
+        places.add(elsewhere)
+    if not driver.private_fields and not places:
+        # It needs no credential, so there is one place.
+        places.add(Place(driver.name))
+    known = {instance_name(each) for each in machines}
+    found = []
+    for place in sorted(places, key=lambda each: (str(each.credential), each.fields)):
+        try:
+            environ = await _environment(client, place)
+            around = Surroundings(environ={**here, **environ}, outbound=await _outbound(client, here))
+            found += await found_at(driver, place, environ, owner, around)
+        except DriverError as error:
+            result.problems.append(f"{driver.name}: {error}")
+        except ApiError as error:
+            result.problems.append(f"{driver.name}: the cloud credential {place.credential} can't be read: {error.message}")
+    result.orphans += without_machine(driver.name, found, known)
+
+
+async def _outbound(client: Client, here: Mapping[str, str]) -> Policy:
+    """Which addresses may be connected to: those that the server may. The machines whose options are read here are tenants'."""
+    try:
+        return Settings([await client.get(SETTINGS, OUTBOUND)], here).outbound()
+    except ApiError as error:
+        if not error.is_not_found and error.code != 403:
+            raise
+        return Settings(environment=here).outbound()
+
+
+async def _environment(client: Client, place: Place) -> dict[str, str]:
+    if place.credential is None:
+        return {}
+    secret = await client.get(SECRETS, place.credential.name, place.credential.namespace)
+    data = {key: base64.b64decode(value).decode() for key, value in (secret.get("data") or {}).items()}
+    return credential_variables.environment(place.driver, data)
+
+
+def elsewhere_of(driver: str, credential: str, options: tuple[str, ...]) -> Place | None:
+    """What somebody says on the command line. Raises ValueError."""
+    if not driver:
+        if credential or options:
+            raise ValueError("--credential and --set are for one --driver")
+        return None
+    if not credential and not options:
+        return None
+    said = dict(each.partition("=")[::2] for each in options)
+    if any("=" not in each for each in options):
+        raise ValueError("--set takes FIELD=VALUE, as in region=us-west-2")
+    namespace, colon, name = credential.partition(":")
+    key = (Key(namespace, name) if colon else Key(GLOBAL, credential)) if credential else None
+    return Place(driver, key, json.dumps(said, sort_keys=True))

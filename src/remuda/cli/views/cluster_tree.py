@@ -1,0 +1,191 @@
+"""A cluster as a tree of lines, and as facts of which one tells the changes. Pure; :mod:`.screen` shows either.
+
+A line is made of pieces, each with the colour it has where there are colours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from remuda.kube.duration import human_age
+from remuda.kube.objects import dig, metadata, name_of, namespace_of
+
+from . import states
+from .cluster_snapshot import Sight
+from .states import State
+
+Obj = dict[str, Any]
+
+
+class Piece(NamedTuple):
+    text: str
+    colour: str = ""
+
+
+Line = tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """`more` are lines of the same thing, below it."""
+
+    line: Line
+    more: tuple[Line, ...] = ()
+    below: tuple[Branch, ...] = ()
+
+
+def drawn(branch: Branch) -> list[Line]:
+    """With the lines that show what belongs to what."""
+    return [branch.line, *_hung(branch)]
+
+
+def _hung(branch: Branch) -> Iterable[Line]:
+    through = Piece("│  " if branch.below else "   ", "dim")
+    for line in branch.more:
+        yield (through, *line)
+    for at, each in enumerate(branch.below):
+        last = at == len(branch.below) - 1
+        yield (Piece("└─ " if last else "├─ ", "dim"), *each.line)
+        for line in _hung(each):
+            yield (Piece("   " if last else "│  ", "dim"), *line)
+
+
+def plain(line: Line) -> str:
+    return "".join(piece.text for piece in line).rstrip()
+
+
+# --- a cluster as a tree ------------------------------------------------------------------------------------------------------
+
+
+def of_cluster(sight: Sight, now: float, *, metered: bool = False) -> Branch:
+    """`metered` shows how far each machine has come, in the place of its node's name."""
+    wanted = sight.wanted
+    state = states.of_cluster(wanted, sight.managed, sight.plane)
+    facts = [states.version_of(wanted, sight.managed), states.identifier_of(wanted), f"in {namespace_of(wanted)}"]
+    line = (*_headed("cluster", name_of(wanted), state), *_dim([*facts, _age(wanted, now)]))
+    below = [*_control_plane(sight), *([_machines(sight, now, metered)] if states.is_administrated(wanted) else [])]
+    # What its control plane says is told there.
+    own = _said(state) if sight.plane is None or states.of_plane(sight.plane).message != state.message else ()
+    return Branch(line, own, tuple(below))
+
+
+def _control_plane(sight: Sight) -> Iterable[Branch]:
+    if sight.plane is not None:
+        state = states.of_plane(sight.plane)
+        yield Branch(_headed("control plane", "", state), _said(state))
+
+
+def _machines(sight: Sight, now: float, metered: bool) -> Branch:
+    found = sorted(sight.machines, key=_order)
+    line = (Piece("machines ", "bold"), Piece(states.count(sight.wanted, sight.managed, found)))
+    rows = [_metered(each) if metered else _cells(each) for each in found]
+    widths = [max((len(text) for text in column), default=0) for column in zip(*rows, strict=True)]
+    return Branch(line, (), tuple(_machine(sight, each, row, widths, now) for each, row in zip(found, rows, strict=True)))
+
+
+def _machine(sight: Sight, machine: Obj, row: Sequence[str], widths: Sequence[int], now: float) -> Branch:
+    state = states.of_machine(machine)
+    cells = [f"{text.ljust(width)}  " for text, width in zip(row, widths, strict=True) if width]
+    colours = ("bold", state.colour, *("dim",) * len(cells))
+    pieces = [*map(Piece, cells, colours), Piece(_age(machine, now), "dim")]
+    more = list(_said(state))
+    # A machine that is done has nothing to tell: its last word may be long past.
+    said = sight.said.get(name_of(machine)) if state.word != states.READY else None
+    if said is not None:
+        more.append((Piece(f"{human_age(said.time, now)} ago: ", "dim"), Piece(said.text)))
+    return Branch(tuple(pieces), tuple(more))
+
+
+def _cells(machine: Obj) -> tuple[str, ...]:
+    roles = ",".join(states.roles_of(machine)) or "no role"
+    word = states.of_machine(machine).word
+    return name_of(machine), word, roles, states.node_of(machine) or "no node", states.kubelet_of(machine)
+
+
+def _metered(machine: Obj) -> tuple[str, ...]:
+    steps, most = states.progress_of(machine)
+    name, word, roles, _, version = _cells(machine)
+    return name, f"{'▰' * steps}{'▱' * (most - steps)} {word}", roles, version
+
+
+def _order(machine: Obj) -> tuple[Any, ...]:
+    """Servers first, in the order in which they are configured."""
+    roles = states.roles_of(machine)
+    return "etcd" not in roles, "controlplane" not in roles, name_of(machine)
+
+
+def _headed(kind: str, name: str, state: State) -> Line:
+    named = (Piece(f"{kind} "), Piece(f"{name}  ", "bold")) if name else (Piece(f"{kind}  ", "bold"),)
+    return (*named, Piece(f"{state.word}  ", state.colour))
+
+
+def _said(state: State) -> tuple[Line, ...]:
+    return ((Piece(state.message),),) if state.message else ()
+
+
+def _dim(facts: Iterable[str]) -> Iterable[Piece]:
+    for fact in facts:
+        if fact.strip():
+            yield Piece(f"{fact}  ", "dim")
+
+
+def _age(obj: Obj, now: float) -> str:
+    return human_age(metadata(obj).get("creationTimestamp"), now)
+
+
+# --- what changes -------------------------------------------------------------------------------------------------------------
+
+
+def facts(sight: Sight) -> dict[str, str]:
+    """What there is to be told, by what it is about. Without ages: they always change."""
+    wanted = sight.wanted
+    about = f"cluster {name_of(wanted)}"
+    state = states.of_cluster(wanted, sight.managed, sight.plane)
+    told = {about: _sentence(state, states.version_of(wanted, sight.managed))}
+    if sight.plane is not None:
+        plane = states.of_plane(sight.plane)
+        told["control plane"] = _sentence(plane)
+        if plane.message == state.message:
+            told[about] = _sentence(state._replace(message=""), states.version_of(wanted, sight.managed))
+    for machine in sorted(sight.machines, key=_order):
+        name, node = name_of(machine), states.node_of(machine)
+        known = (",".join(states.roles_of(machine)), f"node {node}" if node else "", states.kubelet_of(machine))
+        told[f"machine {name}"] = _sentence(states.of_machine(machine), *known)
+        if name in sight.said:
+            told[f"host of {name}"] = sight.said[name].text
+    return told
+
+
+def _sentence(state: State, *known: str) -> str:
+    about = f" ({', '.join(filter(None, known))})" if any(known) else ""
+    return f"{state.word}{about}" + (f": {state.message}" if state.message else "")
+
+
+def news(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    """A line for each fact that is new or another one, and for each that is no more."""
+    changed = [f"{about}: {said}" for about, said in after.items() if before.get(about) != said]
+    return changed + [f"{about}: gone" for about in before if about not in after and not about.startswith("host of ")]
+
+
+# --- for programs -------------------------------------------------------------------------------------------------------------
+
+
+def data(sight: Sight) -> Obj:
+    machines = []
+    for machine in sorted(sight.machines, key=_order):
+        said = sight.said.get(name_of(machine))
+        last = {"time": said.time, "text": said.text} if said is not None else None
+        machines.append({**states.machine_data(machine), "lastLine": last})
+    found = states.cluster_data(sight.wanted, sight.managed, sight.plane, sight.machines)
+    plane = None
+    if sight.plane is not None:
+        state = states.of_plane(sight.plane)
+        plane = {
+            "name": name_of(sight.plane),
+            "state": state.word,
+            "message": state.message,
+            "initialized": dig(sight.plane, "status", "initialization", "controlPlaneInitialized") is True,
+        }
+    return {**found, "controlPlane": plane, "machines": machines}

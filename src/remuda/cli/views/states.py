@@ -1,0 +1,211 @@
+"""How a cluster or a machine is, in one word and a sentence. Pure.
+
+Words have no spaces, so that a column of them can be cut. A cluster that can be used and is being changed is `updating`, not
+`provisioning`; one that nothing but a user can bring on says so in its word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from remuda.kube import conditions
+from remuda.kube.objects import dig, is_being_deleted, labels_of, metadata, name_of, namespace_of
+from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE, WORKER_ROLE
+
+Obj = dict[str, Any]
+
+ACTIVE, PROVISIONING, UPDATING, REMOVING, ERROR = "active", "provisioning", "updating", "removing", "error"
+WAITING_FOR_MACHINES, WAITING_FOR_AGENT, DISCONNECTED = "waiting-for-machines", "waiting-for-agent", "disconnected"
+READY, NOT_READY, CONFIGURING, FAILED, WAITING = "ready", "not-ready", "configuring", "failed", "waiting"
+
+_COLOURS = {
+    **dict.fromkeys((ACTIVE, READY), "green"),
+    **dict.fromkeys((ERROR, FAILED, DISCONNECTED, NOT_READY), "red"),
+}
+_ROLES = ((ETCD_ROLE, "etcd"), (CONTROL_PLANE_ROLE, "controlplane"), (WORKER_ROLE, "worker"))
+# How the planner says that hosts are missing, and that a plan has failed; whoever waits for others says so.
+_NO_MACHINES, _PLAN_FAILED = "waiting for at least one", "failure while applying plan"
+_AGENT = "waiting for its agent to connect: run the command of `remuda cluster registration-command`"
+
+
+class State(NamedTuple):
+    word: str
+    message: str = ""
+
+    @property
+    def colour(self) -> str:
+        return _COLOURS.get(self.word, "yellow")
+
+
+def is_administrated(wanted: Obj) -> bool:
+    """Whether its machines are ours to look after."""
+    return dig(wanted, "spec", "rkeConfig") is not None
+
+
+# --- clusters -----------------------------------------------------------------------------------------------------------------
+
+
+def of_cluster(wanted: Obj, managed: Obj | None, plane: Obj | None = None) -> State:
+    if is_being_deleted(wanted):
+        return State(REMOVING, _message(wanted, "Removed"))
+    if conditions.is_true(wanted, "Stalled"):
+        return State(ERROR, _message(wanted, "Stalled"))
+    if not is_administrated(wanted):
+        return _in_use(managed) if dig(wanted, "status", "ready") else State(WAITING_FOR_AGENT, _AGENT)
+    ready = conditions.get(wanted, "Ready") or {}
+    if ready.get("status") == conditions.TRUE and not conditions.is_true(wanted, "Reconciling"):
+        return _in_use(managed)
+    message = said_by(ready) or _message(wanted, "Reconciling")
+    if ready.get("status") == conditions.FALSE and ready.get("reason") == "Error":
+        return State(ERROR, message)
+    if message.startswith(_NO_MACHINES):
+        return State(WAITING_FOR_MACHINES, message)
+    return State(UPDATING if _was_done(wanted, plane) else PROVISIONING, message)
+
+
+def _in_use(managed: Obj | None) -> State:
+    connected = conditions.get(managed or {}, "Connected")
+    if connected is None or connected.get("status") == conditions.TRUE:
+        return State(ACTIVE)
+    return State(DISCONNECTED, said_by(connected) or "its agent is not connected")
+
+
+def _was_done(wanted: Obj, plane: Obj | None) -> bool:
+    """Whether all that was asked for had been done once; where the control plane can't be seen, whether it was ever in use."""
+    return bool(dig(wanted, "status", "ready")) if plane is None else dig(plane, "status", "appliedSpec") is not None
+
+
+def of_plane(plane: Obj) -> State:
+    ready = conditions.get(plane, "Ready") or {}
+    message = said_by(ready)
+    if ready.get("status") == conditions.TRUE:
+        return State(READY)
+    if ready.get("reason") == "Error":
+        return State(ERROR, message)
+    return State(UPDATING if _was_done({}, plane) else PROVISIONING, message)
+
+
+def version_of(wanted: Obj, managed: Obj | None) -> str:
+    """What is asked for; of a cluster that is not administrated here, what it says of itself."""
+    said = dig(wanted, "spec", "kubernetesVersion") if is_administrated(wanted) else None
+    return str(said or dig(managed or {}, "status", "version", "gitVersion") or "")
+
+
+def identifier_of(wanted: Obj) -> str:
+    return str(dig(wanted, "status", "clusterName") or "")
+
+
+def count(wanted: Obj, managed: Obj | None, machines: Iterable[Obj] | None) -> str:
+    """Machines that are ready, and how many are wanted; of a cluster without machines, its nodes. "" if nobody knows."""
+    if not is_administrated(wanted):
+        found = dig(managed or {}, "status", "nodeCount")
+        return str(found) if found is not None else ""
+    if machines is None:
+        return ""
+    staying = [machine for machine in machines if not is_being_deleted(machine)]
+    ready = sum(of_machine(machine).word == READY for machine in staying)
+    pools = dig(wanted, "spec", "rkeConfig", "machinePools") or []
+    asked = sum(int(pool.get("quantity") or 0) for pool in pools) if pools else len(staying)
+    return f"{ready}/{asked}"
+
+
+# --- machines -----------------------------------------------------------------------------------------------------------------
+
+
+def of_machine(machine: Obj) -> State:
+    if is_being_deleted(machine):
+        return State(REMOVING, _message(machine, "Deleting"))
+    reconciled = conditions.get(machine, "Reconciled")
+    if reconciled is None:
+        return State(WAITING, _before_its_plan(machine))
+    message = said_by(reconciled)
+    if reconciled.get("status") == conditions.TRUE:
+        return State(READY) if conditions.is_true(machine, "Ready") else State(NOT_READY, _message(machine, "Ready"))
+    if message.startswith(_PLAN_FAILED) or reconciled.get("reason") == "Error":
+        return State(FAILED, message)
+    return State(CONFIGURING, message)
+
+
+def progress_of(machine: Obj) -> tuple[int, int]:
+    """How many steps to a ready machine are done, and of how many: asked for, there, told what to do, a node, ready."""
+    passed = (
+        True,
+        conditions.is_true(machine, "InfrastructureReady"),
+        conditions.get(machine, "Reconciled") is not None,
+        bool(node_of(machine)),
+        of_machine(machine).word == READY,
+    )
+    return passed.index(False) if False in passed else len(passed), len(passed)
+
+
+def _before_its_plan(machine: Obj) -> str:
+    for kind in ("BootstrapConfigReady", "InfrastructureReady"):
+        if not conditions.is_true(machine, kind):
+            return _message(machine, kind) or f"waiting for {kind}"
+    return "waiting for the control plane to look at it"
+
+
+def roles_of(machine: Obj) -> list[str]:
+    labels = labels_of(machine)
+    return [word for label, word in _ROLES if labels.get(label) == "true"]
+
+
+def node_of(machine: Obj) -> str:
+    return str(dig(machine, "status", "nodeRef", "name") or "")
+
+
+def kubelet_of(machine: Obj) -> str:
+    return str(dig(machine, "status", "nodeInfo", "kubeletVersion") or "")
+
+
+def address_of(machine: Obj, kind: str) -> str:
+    found = dig(machine, "status", "addresses") or ()
+    return next((str(each.get("address") or "") for each in found if each.get("type") == kind), "")
+
+
+# --- for programs -------------------------------------------------------------------------------------------------------------
+
+
+def cluster_data(wanted: Obj, managed: Obj | None, plane: Obj | None, machines: Iterable[Obj] | None) -> Obj:
+    state = of_cluster(wanted, managed, plane)
+    return {
+        "name": name_of(wanted),
+        "namespace": namespace_of(wanted),
+        "id": identifier_of(wanted),
+        "state": state.word,
+        "message": state.message,
+        "version": version_of(wanted, managed),
+        "ready": count(wanted, managed, machines),
+        "created": metadata(wanted).get("creationTimestamp"),
+    }
+
+
+def machine_data(machine: Obj) -> Obj:
+    state = of_machine(machine)
+    return {
+        "name": name_of(machine),
+        "namespace": namespace_of(machine),
+        "state": state.word,
+        "message": state.message,
+        "roles": roles_of(machine),
+        "node": node_of(machine),
+        "version": kubelet_of(machine),
+        "internalAddress": address_of(machine, "InternalIP"),
+        "externalAddress": address_of(machine, "ExternalIP"),
+        "created": metadata(machine).get("creationTimestamp"),
+    }
+
+
+def _message(obj: Obj, kind: str) -> str:
+    return said_by(conditions.get(obj, kind))
+
+
+def said_by(condition: Obj | None) -> str:
+    return one_line(str((condition or {}).get("message") or ""))
+
+
+def one_line(text: str) -> str:
+    """Cluster API's sums over many conditions are lists; and hosts may say anything, which no terminal must obey."""
+    line = "; ".join(line.strip().removeprefix("* ") for line in text.splitlines() if line.strip())
+    return "".join(each if each.isprintable() else " " for each in line)

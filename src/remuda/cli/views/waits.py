@@ -1,0 +1,177 @@
+"""What a cluster and its objects wait for: as controllers tell it, and where nobody does, read off conditions. Pure.
+
+Typed waits come from the controllers (`/v1-remuda/waits`). For want of those, and for objects that only others look after, the
+texts of conditions are a closed list (ui.md appendix A), so a code can be found for each. :mod:`.wait_chain` makes a chain of
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from remuda.api import cluster_x_k8s_io as capi
+from remuda.api import management_cattle_io as management
+from remuda.api import provisioning_cattle_io as provisioning
+from remuda.api import rke_cattle_io as rke
+from remuda.kube import conditions
+from remuda.kube.objects import Key, is_being_deleted
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.provisioning.operations.last_etcd import LAST_ETCD
+from remuda.provisioning.planner import waits as texts
+
+from . import states
+from .cluster_snapshot import Sight
+
+Obj = dict[str, Any]
+
+# What a text says, by a part of it; the first that fits counts. A machine's own words stand at the end of its cluster's.
+_MEANINGS: Final = (
+    (texts.PLAN_FAILED, Code.PLAN_FAILED, Actor.MACHINE),
+    (texts.QUORUM, Code.QUORUM, Actor.USER),
+    (texts.ASKING, Code.STEP, Actor.MACHINE),
+    (LAST_ETCD, Code.LAST_ETCD, Actor.USER),
+    ("not offered yet", Code.UNSUPPORTED, Actor.USER),
+    ("release data", Code.RELEASE, Actor.USER),
+    (texts.NO_CLUSTER, Code.REFERENCE, Actor.REMUDA),
+    (texts.PAUSED, Code.PAUSED, Actor.USER),
+    (texts.INFRASTRUCTURE, Code.PROVISIONING, Actor.PROVIDER),
+    ("waiting for at least one", Code.ROLES, Actor.USER),
+    (texts.ETCD_GOING, Code.DELETION, Actor.REMUDA),
+    (texts.ETCD_REPLACED, Code.RESTORE, Actor.USER),
+    (texts.INIT_NODE, Code.INIT_NODE, Actor.USER),
+    (texts.JOIN_URL, Code.JOIN_URL, Actor.REMUDA),
+    (texts.CHECK_IN, Code.CHECK_IN, Actor.USER),
+    (texts.UNCORDON, Code.UNCORDON, Actor.REMUDA),
+    (texts.KUBELET, Code.KUBELET, Actor.MACHINE),
+    (texts.PRE_BOOTSTRAP, Code.PRE_BOOTSTRAP, Actor.REMUDA),
+    (texts.CLUSTER_AGENT, Code.CLUSTER_AGENT, Actor.USER),
+    ("waiting for probes", Code.PROBES, Actor.MACHINE),
+    ("its turn", Code.TURN, Actor.REMUDA),
+    ("not changed, since", Code.TURN, Actor.USER),
+    ("drain", Code.DRAIN, Actor.REMUDA),
+    (texts.PLAN, Code.PLAN, Actor.MACHINE),
+    (texts.BOOTSTRAP_ETCD, Code.TIER, Actor.REMUDA),
+    (texts.ETCD, Code.TIER, Actor.REMUDA),
+    (texts.CONTROL_PLANE, Code.TIER, Actor.REMUDA),
+    ("electing ", Code.STEP, Actor.REMUDA),
+    ("making the tokens", Code.STEP, Actor.REMUDA),
+    (" machine(s) ", Code.MACHINES, Actor.PROVIDER),
+    (" node(s) ", Code.STEP, Actor.REMUDA),
+)
+# Whatever else is said is said to whoever can make sense of it.
+_SOMETHING_ELSE: Final = (Code.MALFORMED, Actor.USER)
+# Whoever says these waits for other machines, so no cluster waits because of them.
+FOR_OTHERS: Final = frozenset({Code.TIER, Code.TURN})
+# What follows when an object is not done for another reason: infrastructure, nodes and connections come with a host's plan.
+EFFECTS: Final = frozenset({Code.PROVISIONING, Code.CONNECTION, Code.NODE})
+
+
+def all_waits(sight: Sight) -> list[Wait]:
+    """Those that are told, and for objects of which nothing is told, those that their conditions speak of."""
+    told = list(sight.waits or ())
+    known = {wait.subject for wait in told}
+    found = told + [wait for wait in read_off(sight) if wait.subject not in known]
+    plane = Ref(rke.GROUP, "RKEControlPlane", *Key.of(sight.wanted))
+    if not any(wait.subject == plane for wait in found):
+        return found
+    # A cluster that is not up yet has nobody who could connect.
+    return [replace(wait, on=plane) if _misses_its_agent(wait) else wait for wait in found]
+
+
+def _misses_its_agent(wait: Wait) -> bool:
+    about = wait.code in (Code.CONNECTION, Code.CLUSTER_AGENT) and wait.on is None
+    return about and (wait.subject.group, wait.subject.kind) == (management.GROUP, "Cluster")
+
+
+def read_off(sight: Sight) -> list[Wait]:
+    of_machines = [wait for each in sight.machines for wait in _of_machine(each)]
+    acting = [wait for wait in of_machines if wait.code not in FOR_OTHERS]
+    return [*_of_wanted(sight), *_of_plane(sight, acting), *of_machines]
+
+
+def _of_wanted(sight: Sight) -> Iterable[Wait]:
+    ref = cluster_ref(sight.wanted)
+    for kind, status, code, actor in (
+        ("Stalled", conditions.TRUE, Code.MALFORMED, Actor.USER),
+        ("RKECluster", conditions.UNKNOWN, Code.REFERENCE, Actor.USER),
+        ("Removed", conditions.UNKNOWN, Code.DELETION, Actor.REMUDA),
+    ):
+        found = conditions.get(sight.wanted, kind)
+        if found is not None and found.get("status") == status:
+            yield _wait(ref, code, actor, found)
+    state = states.of_cluster(sight.wanted, sight.managed, sight.plane)
+    if state.word in (states.WAITING_FOR_AGENT, states.DISCONNECTED):
+        connected = conditions.get(sight.managed or {}, "Connected") or {}
+        managed = Ref(management.GROUP, "Cluster", "", states.identifier_of(sight.wanted))
+        yield _wait(managed, Code.CLUSTER_AGENT, Actor.USER, {**connected, "message": state.message})
+
+
+def _of_plane(sight: Sight, machines: list[Wait]) -> Iterable[Wait]:
+    ready = conditions.get(sight.plane or {}, "Ready")
+    if sight.plane is None or ready is None or ready.get("status") == conditions.TRUE:
+        return
+    text = states.said_by(ready)
+    code, actor = meaning(text)
+    named = [wait for wait in machines if wait.subject.name in text]
+    first = next((wait for wait in named or machines if code in (wait.code, Code.STEP)), None)
+    if first is not None:
+        # Of several machines that are configured at once only the names are told.
+        code, actor = first.code, first.actor
+    ref = Ref(rke.GROUP, "RKEControlPlane", *Key.of(sight.plane))
+    yield _wait(ref, code, actor, ready, first.subject if first is not None else None)
+
+
+def _of_machine(machine: Obj) -> Iterable[Wait]:
+    ref, state = machine_ref(machine), states.of_machine(machine)
+    if is_being_deleted(machine):
+        yield _wait(ref, Code.DELETION, Actor.REMUDA, {**(conditions.get(machine, "Deleting") or {}), "message": state.message})
+        return
+    reconciled = conditions.get(machine, "Reconciled")
+    if reconciled is not None and reconciled.get("status") != conditions.TRUE:
+        yield _wait(ref, *meaning(states.said_by(reconciled)), _with_time(machine, reconciled))
+        return
+    if state.word == states.WAITING:
+        kind = "InfrastructureReady" if conditions.is_true(machine, "BootstrapConfigReady") else "BootstrapConfigReady"
+        yield _wait(ref, Code.PROVISIONING, Actor.PROVIDER, {**(conditions.get(machine, kind) or {}), "message": state.message})
+    elif state.word == states.NOT_READY:
+        found = conditions.get(machine, "Ready") or {}
+        yield _wait(ref, Code.NODE, Actor.MACHINE, {**found, "message": state.message})
+
+
+def _with_time(machine: Obj, found: Obj) -> Obj:
+    """With the time since which it says just that, which the older set of conditions has."""
+    legacy = conditions.get(machine, found["type"], conditions.LEGACY) or {}
+    same = legacy.get("message") == found.get("message") and legacy.get("lastTransitionTime")
+    return {**found, "lastTransitionTime": same} if same else found
+
+
+def meaning(text: str) -> tuple[Code, Actor]:
+    """What a text of the planner says."""
+    return next(((code, actor) for part, code, actor in _MEANINGS if part in text), _SOMETHING_ELSE)
+
+
+def _wait(subject: Ref, code: Code, actor: Actor, condition: Obj, on: Ref | None = None) -> Wait:
+    # Rancher's kind has a time that moves with the words, too.
+    since = condition.get("lastUpdateTime") or condition.get("lastTransitionTime")
+    return Wait(code, subject, actor, on, states.said_by(condition), str(since or ""))
+
+
+def cluster_ref(wanted: Obj) -> Ref:
+    return Ref(provisioning.GROUP, "Cluster", *Key.of(wanted))
+
+
+def machine_ref(machine: Obj) -> Ref:
+    return Ref(capi.GROUP, "Machine", *Key.of(machine))
+
+
+def in_order(sight: Sight) -> Iterable[Ref]:
+    """What brings the others on comes first."""
+    key = Key.of(sight.wanted)
+    yield cluster_ref(sight.wanted)
+    yield Ref(rke.GROUP, "RKECluster", *key)
+    yield Ref(rke.GROUP, "RKEControlPlane", *key)
+    yield Ref(capi.GROUP, "Cluster", *key)
+    yield Ref(management.GROUP, "Cluster", "", states.identifier_of(sight.wanted))
+    yield from (machine_ref(each) for each in sight.machines)

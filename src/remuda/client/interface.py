@@ -1,0 +1,156 @@
+"""The one `Client` that controllers know: a Kubernetes API, wherever it is.
+
+Two implementations: :mod:`remuda.apiserver.inprocess` (the embedded API, no serialisation; objects are shared, read-only) and
+:mod:`remuda.client.https` (any Kubernetes). Both raise :class:`remuda.kube.errors.ApiError` with the same reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple, Protocol
+
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import GroupVersionResource, name_of
+
+Obj = dict[str, Any]
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+
+class WatchEvent(NamedTuple):
+    type: str  # ADDED, MODIFIED, DELETED, BOOKMARK; errors are raised
+    object: Obj
+
+
+def named(obj: Obj) -> str:
+    """The name of an object that is to be written to where it is."""
+    name = name_of(obj)
+    if not name:
+        raise ApiError(400, "BadRequest", "name is required")
+    return name
+
+
+class Client(Protocol):
+    # Whether a connection, which may break, is between here and the server.
+    remote: bool
+
+    async def get(
+        self,
+        resource: GroupVersionResource,
+        name: str,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        resource_version: str = "",
+    ) -> Obj: ...
+
+    async def list(
+        self,
+        resource: GroupVersionResource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        limit: int = 0,
+        continue_: str = "",
+        resource_version: str = "",
+        resource_version_match: str = "",
+        metadata_only: bool = False,
+    ) -> Obj:
+        """One page, as a `List` object: `items` (which say what they are) and `metadata.resourceVersion/continue`.
+
+        With `metadata_only` an item has its metadata and little else; its kind may be PartialObjectMetadata.
+        """
+
+    def watch(
+        self,
+        resource: GroupVersionResource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        resource_version: str = "",
+        bookmarks: bool = True,
+        send_initial_events: bool = False,
+        timeout_seconds: int = 0,
+        metadata_only: bool = False,
+    ) -> AsyncIterator[WatchEvent]:
+        """Changes until the server ends the watch. Raises ApiError (410 Expired) when the revision is too old."""
+
+    async def create(
+        self,
+        resource: GroupVersionResource,
+        obj: Obj,
+        namespace: str = "",
+        *,
+        name: str = "",
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+    ) -> Obj: ...
+
+    async def update(
+        self,
+        resource: GroupVersionResource,
+        obj: Obj,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+    ) -> Obj: ...
+
+    async def patch(
+        self,
+        resource: GroupVersionResource,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        *,
+        patch_type: str = MERGE_PATCH,
+        subresource: str = "",
+        dry_run: bool = False,
+        field_manager: str = "",
+        force: bool = False,
+    ) -> Obj: ...
+
+    async def apply(
+        self,
+        resource: GroupVersionResource,
+        obj: Obj,
+        *,
+        field_manager: str,
+        force: bool = False,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Obj: ...
+
+    async def delete(
+        self,
+        resource: GroupVersionResource,
+        name: str,
+        namespace: str = "",
+        *,
+        propagation: str = "",
+        grace_seconds: int | None = None,
+        uid: str = "",
+        resource_version: str = "",
+        dry_run: bool = False,
+    ) -> Obj: ...
+
+    async def delete_collection(
+        self,
+        resource: GroupVersionResource,
+        namespace: str = "",
+        *,
+        labels: str = "",
+        fields: str = "",
+        propagation: str = "",
+    ) -> Obj: ...
+
+    async def raw(self, method: str, path: str, *, query: dict[str, str] | None = None, body: Any = None) -> Any:
+        """Any path of the API (discovery, /version, /readyz); JSON in and out, text where it is not JSON."""
+
+    async def close(self) -> None: ...

@@ -1,0 +1,162 @@
+"""The controller that keeps a cluster's agent as its manifest would be now.
+
+A registration token is replaced in time, an image or a proxy is set, the server moves: whoever applied the manifest should not
+have to do it again. So it is applied through the tunnel, and the new agent takes over before the old one goes. Only what came
+from a manifest of ours is touched: an agent that runs as a plain process somewhere is left to who started it. An old token stays
+in the cluster only until the agents with the new one are there. Clusters that we provision get the manifest by their plans, with
+the taints of their machines; there only what is left over is taken away, unless somebody asks for more.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from remuda.access.agent_objects import AGENT, CREDENTIALS_PREFIX, MADE_FOR, NAMESPACE, STAMP
+from remuda.access.clusters.well_known import DEFAULT_TOKEN
+from remuda.access.downstreams import Downstreams
+from remuda.access.health.agents import while_working
+from remuda.access.health.cluster_conditions import is_administrated
+from remuda.api.management_cattle_io import CLUSTERS, SETTINGS
+from remuda.client.field_ownership import apply_owned
+from remuda.client.idempotent import discard, find
+from remuda.client.interface import Client
+from remuda.kube.clock import deadline
+from remuda.kube.objects import GroupVersionKind, GroupVersionResource, Key, annotations_of, dig, is_being_deleted, name_of
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
+
+from ..registration.agent_manifest import TOLD, objects
+from ..registration.import_manifest import wanted
+from ..registration.registration_tokens import SECRETS, Registrations
+from ..server.dependencies import Services
+
+log = logger(__name__)
+
+Obj = dict[str, Any]
+
+CONTROLLER: Final = "cluster-deploy"
+FORCE: Final = "io.cattle.agent.force.deploy"
+DEPLOYMENTS: Final = GroupVersionResource("apps", "v1", "deployments")
+_SECONDS: Final = 45.0
+_PLURALS = {"PodDisruptionBudget": "poddisruptionbudgets", "PriorityClass": "priorityclasses"}
+
+
+class AgentDeployment:
+    def __init__(self, manager: Manager, services: Services, registrations: Registrations, downstreams: Downstreams) -> None:
+        self._manager = manager
+        self._services = services
+        self._registrations = registrations
+        self._downstreams = downstreams
+        self._clusters = manager.informers.of(CLUSTERS)
+        self.controller = Controller(
+            CONTROLLER,
+            CLUSTERS,
+            watches=(Watch(SETTINGS, self._connected, _setting_matters),),
+            when=_matters,
+            concurrency=4,
+            lane=lambda key: key,
+        )
+        while_working(
+            manager,
+            lambda: registrations.on_change(self._look),
+            lambda: downstreams.on_change(self._look),
+            lambda: services.on_trust(self._look_at_all),
+        )
+
+    def _connected(self, _: Obj) -> list[Key]:
+        """The others are looked at when they come."""
+        return [Key.of(each) for each in self._clusters.objects() if self._downstreams.is_connected(name_of(each))]
+
+    def _look_at_all(self) -> None:
+        for each in self._clusters.objects():
+            self._look(name_of(each))
+
+    def _look(self, cluster: str) -> None:
+        working = self._manager.working(CONTROLLER)
+        if working is not None:
+            working.queue.add(Key("", cluster))
+
+    async def reconcile(self, key: Key) -> Result:
+        await synced(self._clusters)
+        cluster = self._clusters.get(*key)
+        downstream = self._downstreams.get(key.name)
+        if cluster is None or is_being_deleted(cluster) or dig(cluster, "spec", "internal") or downstream is None:
+            return DONE
+        token = self._registrations.token_of(key.name, DEFAULT_TOKEN)
+        if not token:
+            return DONE
+        try:
+            async with deadline(self._manager.clock, _SECONDS):
+                await self._keep(cluster, downstream.client, token)
+        except OSError as error:
+            # It is told again when the cluster is back.
+            log.info("could not look at the agent: %s", error)
+        return DONE
+
+    async def _keep(self, cluster: Obj, client: Client, token: str) -> None:
+        found = await find(client, DEPLOYMENTS, AGENT, NAMESPACE)
+        if found is None or annotations_of(found).get(MADE_FOR) != name_of(cluster):
+            return
+        forced = annotations_of(cluster).get(FORCE) == "true"
+        if is_administrated(cluster) and not forced:
+            if _has_arrived(found):
+                await _forget_old_tokens(client, found, name_of(cluster))
+            await self._say(cluster, found, forced)
+            return
+        made = objects(await wanted(self._services, cluster, token, _server_of(found)))
+        (deployment,) = (each for each in made if each["kind"] == "Deployment")
+        if forced or annotations_of(found).get(STAMP) != annotations_of(deployment)[STAMP]:
+            await _apply(client, made)
+            log.info("the cluster agent was deployed anew")
+        elif _has_arrived(found):
+            await _forget_old_tokens(client, deployment, name_of(cluster))
+        await self._say(cluster, deployment, forced)
+
+    async def _say(self, cluster: Obj, deployment: Obj, forced: bool) -> None:
+        image = dig(deployment, "spec", "template", "spec", "containers", 0, "image")
+        variables = dig(cluster, "spec", "agentEnvVars") or []
+        patch: Obj = {}
+        status = cluster.get("status") or {}
+        if status.get("agentImage") != image or (status.get("appliedAgentEnvVars") or []) != variables:
+            patch["status"] = {"agentImage": image, "appliedAgentEnvVars": variables}
+        if forced:
+            patch["metadata"] = {"annotations": {FORCE: None}}
+        if patch:
+            await self._manager.client.patch(CLUSTERS, name_of(cluster), patch, field_manager=CONTROLLER)
+
+
+def _server_of(deployment: Obj) -> str:
+    """Where the agent was told to connect to."""
+    listed = dig(deployment, "spec", "template", "spec", "containers", 0, "env") or []
+    return next((str(each.get("value") or "") for each in listed if each.get("name") == "CATTLE_SERVER"), "")
+
+
+def _has_arrived(deployment: Obj) -> bool:
+    status = deployment.get("status") or {}
+    replicas = dig(deployment, "spec", "replicas", default=1)
+    counted = {status.get(name) for name in ("replicas", "updatedReplicas", "availableReplicas")}
+    return counted == {replicas} and bool(status.get("observedGeneration") == dig(deployment, "metadata", "generation"))
+
+
+async def _apply(client: Client, made: list[Obj]) -> None:
+    for obj in made:
+        group, version, kind = GroupVersionKind.of(obj)
+        resource = GroupVersionResource(group, version, _PLURALS.get(kind, f"{kind.lower()}s"))
+        await apply_owned(client, resource, obj, CONTROLLER)
+
+
+async def _forget_old_tokens(client: Client, deployment: Obj, cluster: str) -> None:
+    used = dig(deployment, "spec", "template", "spec", "volumes", 0, "secret", "secretName")
+    for secret in (await client.list(SECRETS, NAMESPACE, metadata_only=True))["items"]:
+        name = name_of(secret)
+        if name.startswith(CREDENTIALS_PREFIX) and name != used and annotations_of(secret).get(MADE_FOR) == cluster:
+            await discard(client, SECRETS, name, NAMESPACE)
+
+
+def _matters(new: Obj | None, old: Obj | None) -> bool:
+    if new is None or old is None:
+        return True
+    return new.get("spec") != old.get("spec") or annotations_of(new).get(FORCE) != annotations_of(old).get(FORCE)
+
+
+def _setting_matters(new: Obj | None, old: Obj | None) -> bool:
+    return name_of(new or old or {}) in TOLD and (new or {}).get("value") != (old or {}).get("value")

@@ -1,0 +1,326 @@
+"""`/v3/connect` and `/v3/connect/register`: who may open a tunnel, as which cluster, and what is kept of what they say.
+
+Two kinds come (protocols.md §8.7): the tunnel to a cluster's API, with `X-API-Tunnel-Token` and what the agent says of its
+cluster in `X-API-Tunnel-Params`, known as `<cluster>`; and the agent's own, with `Authorization: Bearer stv-cluster-<token>`,
+known as `stv-cluster-<cluster>`, which answers `/ping`. Both need a registration token that is no node's. A session lasts as
+long as its token and its cluster do.
+
+Refusals say `cluster not found` for everything that is wrong with a token; the audit log says what it was. :mod:`.agent_claims`
+has the rule of first contact, :mod:`.agent_verification` what it takes to change anything later, :mod:`.credential_store` what
+is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiohttp import web
+
+from remuda.api.management_cattle_io import CLUSTERS
+from remuda.kube.clock import Clock
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import dig, name_of
+from remuda.tunnel import Refused, Session
+
+from ..registration.registration_tokens import Registration, Registrations, digest
+from ..server.dependencies import Services
+from ..server.rate_limit import Buckets
+from ..server.request_context import Asked
+from ..server.routing import Who
+from .agent_claims import IMPORT_LIKE, BadParams, Change, Params, change_of, parse_params
+from .agent_verification import Unproven, prove
+from .credential_store import CredentialKeeper, Known
+from .tunnel_probe import ping
+
+log = logging.getLogger(__name__)
+
+Obj = dict[str, Any]
+
+NOT_FOUND: Final = "cluster not found"
+AGENT_PREFIX: Final = "stv-cluster-"
+# Replicas of an agent, each with one that has come back before its old line was noticed to be dead.
+MOST_SESSIONS: Final = 16
+SWEEP: Final = 15.0
+_BURST, _PER_SECOND = 20, 0.5
+_BEARER = re.compile(r"Bearer +stv-cluster-([!-~]{1,256})", re.IGNORECASE | re.ASCII)
+_PINGS, _PING_SECONDS = 3, 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Let:
+    """Who was let in: under which key, by which token."""
+
+    key: str
+    mark: bytes
+    registration: Registration
+    params: Params | None = None
+
+
+class OneAtATime:
+    """One at a time for each name. What is kept of a name goes with the last who has it or waits for it, and not before: a lock
+    that nobody holds in this moment may be somebody's who has been waiting for it."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._locks)
+
+    @contextlib.asynccontextmanager
+    async def at(self, name: str) -> AsyncIterator[None]:
+        lock, wanting = self._locks.get(name) or (asyncio.Lock(), 0)
+        self._locks[name] = lock, wanting + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            _, wanting = self._locks[name]
+            if wanting == 1:
+                del self._locks[name]
+            else:
+                self._locks[name] = lock, wanting - 1
+
+
+class Tunnels:
+    def __init__(self, services: Services, registrations: Registrations) -> None:
+        self._services = services
+        self._clock: Clock = services.clock
+        self._registrations = registrations
+        self._clusters = services.informers.of(CLUSTERS)
+        self._keeper = CredentialKeeper(services.client, services.clock, services.entropy)
+        self._paces = Buckets(services.clock, _BURST, _PER_SECOND)
+        self._proving = OneAtATime()
+        # Set where several gateways stand before one API: then the one takes tunnels whose controllers work (:meth:`own`).
+        self.takes_turns = False
+        self._turns = 0
+        for path in ("/v3/connect", "/v3/connect/register"):
+            services.routes.add("GET", path, self.answer, Who.ANYBODY, largest=0)
+        registrations.on_change(self._tokens_changed)
+        self._clusters.on_change(self._cluster_changed)
+        services.beside.append(self._sweep)
+
+    # --- letting in -----------------------------------------------------------------------------------------------------
+
+    async def answer(self, asked: Asked) -> web.StreamResponse:
+        if not (self._clusters.synced.is_set() and self._registrations.informer.synced.is_set()):
+            return _turned_away(asked, 503, "not ready yet", "asked before the caches were filled")
+        if self.takes_turns and not self._turns:
+            return _turned_away(asked, 503, "another server has the tunnels", "another server has the tunnels")
+        try:
+            let = self._authorize(asked)
+        except Refused as refusal:
+            return web.Response(status=400, text=str(refusal))
+        if let is None:
+            return _turned_away(asked, 401, "failed authentication", "no registration token was shown")
+        asked.cluster = let.registration.cluster
+        if not self._paces.take(let.registration.cluster):
+            return _turned_away(asked, 429, "too many connections, please try again later", "it connects too often")
+        if len(self._services.tunnels.sessions(let.key)) >= MOST_SESSIONS:
+            return _turned_away(asked, 429, "too many sessions for this cluster", f"it has {MOST_SESSIONS} sessions already")
+        admit = None
+        if let.params is not None:
+            known = await self._keeper.known(let.registration.cluster)
+            if _says_something_new(known, let.params):
+                admit = self._admission(asked, let.registration.cluster, let.params)
+            elif known is not None:
+                await self._note_trust(known, let.params)
+        return await self._services.tunnels.accept(asked.request, let.key, mark=let.mark, admit=admit)
+
+    def _authorize(self, asked: Asked) -> _Let | None:
+        """By the first kind of credential that is good; raises what the first one was refused for."""
+        refusal: Refused | None = None
+        for authorizer in (self._by_tunnel_token, self._by_bearer):
+            try:
+                let = authorizer(asked)
+            except Refused as error:
+                refusal = refusal or error
+                continue
+            if let is not None:
+                asked.why = ""
+                return let
+        if refusal is not None:
+            raise refusal
+        return None
+
+    def _by_tunnel_token(self, asked: Asked) -> _Let | None:
+        headers = asked.request.headers
+        tokens = headers.getall("X-API-Tunnel-Token", [])
+        if not tokens:
+            return None
+        if len(tokens) > 1 or len(headers.getall("X-API-Tunnel-Params", [])) > 1:
+            asked.why = "a tunnel's headers came more than once"
+            raise Refused(NOT_FOUND)
+        registration = self._registration(asked, tokens[0])
+        try:
+            params = parse_params(headers.get("X-API-Tunnel-Params", ""))
+        except BadParams as error:
+            asked.cluster, asked.why = registration.cluster, str(error)
+            raise Refused(str(error)) from None
+        return _Let(registration.cluster, digest(tokens[0]), registration, params)
+
+    def _by_bearer(self, asked: Asked) -> _Let | None:
+        values = asked.request.headers.getall("Authorization", [])
+        matched = _BEARER.fullmatch(values[0]) if len(values) == 1 else None
+        if matched is None:
+            return None
+        registration = self._registration(asked, matched[1])
+        return _Let(AGENT_PREFIX + registration.cluster, digest(matched[1]), registration)
+
+    def _registration(self, asked: Asked, token: str) -> Registration:
+        found = self._registrations.cluster_of(token)
+        if found is None:
+            asked.why = "the registration token is unknown or has expired"
+            raise Refused(NOT_FOUND)
+        asked.cluster = found.cluster
+        if found.is_node_token:
+            asked.why = "a node's registration token opens no tunnel"
+            raise Refused(NOT_FOUND)
+        cluster = self._clusters.get("", found.cluster)
+        if cluster is None or dig(cluster, "spec", "internal"):
+            asked.why = "the registration token's cluster is not there, or is this one"
+            raise Refused(NOT_FOUND)
+        return found
+
+    # --- what the agent says of its cluster -----------------------------------------------------------------------------
+
+    async def _note_trust(self, known: Known, params: Params) -> None:
+        try:
+            await self._keeper.note_trust(known, params.trusts)
+        except ApiError as error:
+            # It is said again with the next connection; until then the agent counts as one that trusts less than it does.
+            log.warning("which CA the agent of %s trusts is not stored: %s", name_of(known.cluster), error.message)
+
+    def _admission(self, asked: Asked, cluster: str, params: Params) -> Callable[[Session], Any]:
+        async def admit(session: Session) -> None:
+            try:
+                async with self._proving.at(cluster):
+                    await self._take(session, cluster, params)
+            except Refused as refusal:
+                asked.why = str(refusal)
+                raise
+            except ApiError as error:
+                log.warning("what the agent of %s says could not be stored: %s", cluster, error.message)
+                asked.why = "what it says could not be stored"
+                raise Refused(asked.why) from None
+
+        return admit
+
+    async def _take(self, session: Session, cluster: str, params: Params) -> None:
+        # Read again: another session may have been first in the meantime.
+        known = await self._keeper.known(cluster)
+        if known is None:
+            raise Refused(NOT_FOUND)
+        change = change_of(known.stored, params)
+        if known.driver not in IMPORT_LIKE or change is Change.SAME:
+            return
+        if change is not Change.FIRST and known.stored is not None:
+            try:
+                await prove(session, self._clock, change, known.stored, params, known.keys)
+            except Unproven as error:
+                why = f"{params.endpoint} is not taken for this cluster's API: {error}"
+                await self._keeper.refused(known, why)
+                raise Refused(why) from None
+        await self._keeper.store(known, params)
+        log.info("%s: %s is the API of %s now", change.value, params.endpoint, cluster)
+
+    async def own(self) -> None:
+        """Take tunnels until cancelled, then send everybody to the next one. A tunnel is of use only where controllers work: what
+        one gateway has, the others don't."""
+        self._turns += 1
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._turns -= 1
+            if self.takes_turns and not self._turns:
+                for key in self._services.tunnels.clients():
+                    self._services.tunnels.drop(key, "another server has the tunnels now")
+
+    # --- throwing out ---------------------------------------------------------------------------------------------------
+
+    def _cluster_changed(self, new: Obj | None, old: Obj | None) -> None:
+        if new is None and old is not None:
+            for key in keys_of(name_of(old)):
+                self._services.tunnels.drop(key, "the cluster was removed")
+
+    def _tokens_changed(self, cluster: str) -> None:
+        for key in keys_of(cluster):
+            self._check(key)
+
+    def _check(self, key: str) -> None:
+        for session in self._services.tunnels.sessions(key):
+            if isinstance(session.mark, bytes) and not self._still_good(key, session.mark):
+                session.end("its registration token is good no more")
+
+    def _still_good(self, key: str, mark: bytes) -> bool:
+        found = self._registrations.by_digest(mark)
+        return found is not None and not found.is_node_token and key.removeprefix(AGENT_PREFIX) == found.cluster
+
+    async def _sweep(self) -> None:
+        """Tokens also end by time alone."""
+        while True:
+            await self._clock.sleep(SWEEP)
+            for key in self._services.tunnels.clients():
+                self._check(key)
+
+
+def _says_something_new(known: Known | None, params: Params) -> bool:
+    return known is None or (known.driver in IMPORT_LIKE and change_of(known.stored, params) is not Change.SAME)
+
+
+def keys_of(cluster: str) -> tuple[str, str]:
+    """The client keys of a cluster's two tunnels."""
+    return cluster, AGENT_PREFIX + cluster
+
+
+def _turned_away(asked: Asked, status: int, text: str, why: str) -> web.Response:
+    asked.why = why
+    headers = {"Retry-After": "5"} if status in (429, 503) else {}
+    return web.Response(status=status, text=text, headers=headers)
+
+
+class TunnelAgents:
+    """What :mod:`remuda.access.health` asks of the agents (its `Agents`)."""
+
+    def __init__(self, services: Services) -> None:
+        self._tunnels = services.tunnels
+        self._clock = services.clock
+        self._handlers: list[Callable[[str], None]] = []
+        self._tunnels.add_listener(self)
+
+    def is_connected(self, cluster: str) -> bool:
+        return self._tunnels.has_session(AGENT_PREFIX + cluster)
+
+    async def ping(self, cluster: str) -> str:
+        """Empty when one of its agents answers, else what is wrong with one that did not."""
+        sessions = sorted(self._tunnels.sessions(AGENT_PREFIX + cluster), key=lambda session: -session.heard_at)[:_PINGS]
+        if not sessions:
+            return "Cluster agent is not connected"
+        # All at once: one of them may be a line that nobody has noticed to be dead.
+        problems = await asyncio.gather(*(ping(session, self._clock, _PING_SECONDS) for session in sessions))
+        return "" if "" in problems else problems[0]
+
+    def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
+        """`handler` gets the name of a cluster when one of its sessions comes or goes."""
+        self._handlers.append(handler)
+
+        def stop() -> None:
+            if handler in self._handlers:
+                self._handlers.remove(handler)
+
+        return stop
+
+    def session_added(self, key: str, number: int) -> None:
+        self._tell(key)
+
+    def session_removed(self, key: str, number: int, reason: str) -> None:
+        self._tell(key)
+
+    def _tell(self, key: str) -> None:
+        for handler in list(self._handlers):
+            handler(key.removeprefix(AGENT_PREFIX))

@@ -1,0 +1,264 @@
+"""Kubeconfigs for the clusters behind us: a context per cluster through the gateway, and more where one can be reached directly.
+
+`POST /v3/clusters/<id>?action=generateKubeconfig` is Rancher's, for one cluster, with a token that is good for that one only.
+Without an id it is for all clusters that the caller may see (or those in `clusters`), with a token that is good for all of them,
+or for the only one that was named.
+A cluster with an authorised endpoint gets contexts that do not lead through us, too: they work while we are down. Whoever owns a
+cluster says where those lead, so what is shown there is a token for that cluster and never another.
+
+Names of clusters are chosen by people whom the reader need not know. They stand in YAML as text, and nowhere else.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from remuda.api.management_cattle_io import CLUSTERS, GROUP, NODES, VERSION
+from remuda.kube.authorization.actions import Action
+from remuda.kube.encoding import yamlio
+from remuda.kube.errors import bad_request, not_found
+from remuda.kube.objects import dig, is_being_deleted, name_of, namespace_of
+
+from ..server import norman
+from ..server.dependencies import Services
+from ..server.norman import told
+from ..server.request_context import Asked
+from ..server.routing import Who
+from ..server.serving_certificate import ca_text
+from .tokens import Sessions
+from .tokens_api import TokenApi
+
+Obj = dict[str, Any]
+
+ACTION = "generatekubeconfig"
+DIRECT_PORT = 6443
+_BY_CLUSTER = "cluster"
+_MOST_WANTED = 10_000
+# A name or an address, with a port or without.
+_ENDPOINT = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One way to a cluster's API; `ca` is PEM, "" for what everybody trusts already. `direct`: not through us."""
+
+    context: str
+    server: str
+    ca: str
+    direct: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What the user of a kubeconfig shows: a token, or a program that knows one."""
+
+    token: str = field(default="", repr=False)
+    login: str = ""
+
+    def manifest(self) -> Obj:
+        if self.token:
+            return {"token": self.token}
+        plugin = {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": "remuda",
+            "args": ["token", "credential", "--server", self.login],
+            "interactiveMode": "Never",
+            "provideClusterInfo": False,
+        }
+        return {"exec": plugin}
+
+
+def context_names(clusters: Iterable[Obj]) -> dict[str, str]:
+    """A context's name for each cluster's: what people call it, with its id where two are called the same.
+
+    No two are ever the same: whoever names a cluster must not be able to take another's place in somebody's kubeconfig.
+    """
+    shown = {name_of(cluster): str(dig(cluster, "spec", "displayName") or name_of(cluster)) for cluster in clusters}
+    ambiguous = _ambiguous(shown)
+    told = {identity: f"{name}-{identity}" if identity in ambiguous else name for identity, name in shown.items()}
+    ambiguous = _ambiguous(told)
+    return {identity: identity if identity in ambiguous else name for identity, name in told.items()}
+
+
+def _ambiguous(names: Mapping[str, str]) -> set[str]:
+    """The clusters whose names others have, too, or are others' ids."""
+    counted = Counter(names.values())
+    return {identity for identity, name in names.items() if name != identity and (counted[name] > 1 or name in names)}
+
+
+def endpoints(cluster: Obj, context: str, base: str, ca: str, nodes: Sequence[Obj] = ()) -> list[Endpoint]:
+    """All ways to a cluster: through the gateway first, then those that its authorised endpoint gives."""
+    found = [Endpoint(context, f"{base}/k8s/clusters/{name_of(cluster)}", ca)]
+    direct = dig(cluster, "spec", "localClusterAuthEndpoint") or {}
+    if not isinstance(direct, dict) or direct.get("enabled") is not True:
+        return found
+    if fqdn := direct.get("fqdn"):
+        if _ENDPOINT.fullmatch(str(fqdn)):
+            found.append(Endpoint(f"{context}-fqdn", f"https://{fqdn}", str(direct.get("caCerts") or ""), True))
+        return found
+    own = _decoded(dig(cluster, "status", "caCert"))
+    for node in sorted(nodes, key=name_of):
+        address = _address(node)
+        if dig(node, "spec", "controlPlane") is True and address and not is_being_deleted(node):
+            named = str(dig(node, "status", "nodeName") or name_of(node))
+            shown = f"[{address}]" if ":" in address else address
+            found.append(Endpoint(f"{context}-{named}", f"https://{shown}:{DIRECT_PORT}", own, True))
+    return found
+
+
+def _address(node: Obj) -> str:
+    """The address that others reach a node by: the external one where it has one."""
+    listed = dig(node, "status", "internalNodeStatus", "addresses") or []
+    by_type = {str(entry.get("type")): str(entry.get("address") or "") for entry in reversed(listed) if isinstance(entry, dict)}
+    return by_type.get("ExternalIP") or by_type.get("InternalIP") or ""
+
+
+def _decoded(text: object) -> str:
+    try:
+        return base64.b64decode(str(text or ""), validate=True).decode("ascii")
+    except ValueError:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An endpoint, and who one is there."""
+
+    endpoint: Endpoint
+    user: str
+    credential: Credential
+
+
+def kubeconfig(entries: Sequence[Entry]) -> Obj:
+    """The first entry's context is the current one."""
+    clusters: list[Obj] = []
+    users: dict[str, Obj] = {}
+    contexts: list[Obj] = []
+    ours = {entry.endpoint.context for entry in entries if not entry.endpoint.direct}
+    for entry in entries:
+        context = entry.endpoint.context
+        if entry.endpoint.direct:
+            if context in ours:
+                # Its owner chose the name of another's context.
+                continue
+            ours.add(context)
+        cluster: Obj = {"server": entry.endpoint.server}
+        if entry.endpoint.ca.strip():
+            cluster["certificate-authority-data"] = base64.b64encode(entry.endpoint.ca.encode()).decode()
+        clusters.append({"name": context, "cluster": cluster})
+        users[entry.user] = entry.credential.manifest()
+        contexts.append({"name": context, "context": {"cluster": context, "user": entry.user}})
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": clusters,
+        "users": [{"name": name, "user": user} for name, user in users.items()],
+        "contexts": contexts,
+        "current-context": entries[0].endpoint.context if entries else "",
+    }
+
+
+class Kubeconfigs:
+    def __init__(self, services: Services, tokens: TokenApi, sessions: Sessions) -> None:
+        self._services = services
+        self._tokens = tokens
+        self._sessions = sessions
+        self._clusters = services.informers.of(CLUSTERS)
+        self._nodes = services.informers.of(NODES)
+        self._nodes.add_index(_BY_CLUSTER, lambda node: (namespace_of(node),))
+        add, body = services.routes.add, norman.LARGEST_BODY
+        add("POST", "/v3/clusters", told(self.for_several), Who.USER, largest=body)
+        add("POST", "/v3/clusters/{id}", told(self.for_one), Who.USER, largest=body)
+
+    async def for_one(self, asked: Asked) -> web.StreamResponse:
+        self._check_action(asked)
+        identity = asked.parameters["id"]
+        asked.cluster = identity
+        cluster = self._clusters.get("", identity)
+        if cluster is None or not await self._may_see(asked, identity):
+            raise not_found(GROUP, CLUSTERS.resource, identity)
+        base = norman.base_url(asked, self._services)
+        found = self._endpoints(cluster, context_names([cluster])[identity], base)
+        credential = await self._credential(asked, base, identity)
+        # A program that knows a session's token must not show it to whoever the cluster's owner names.
+        kept = [endpoint for endpoint in found if credential.token or not endpoint.direct]
+        return _answer([Entry(endpoint, found[0].context, credential) for endpoint in kept])
+
+    async def for_several(self, asked: Asked) -> web.StreamResponse:
+        self._check_action(asked)
+        body = await norman.body_of(asked)
+        wanted = body.get("clusters")
+        if wanted is not None and not (isinstance(wanted, list) and all(isinstance(name, str) for name in wanted)):
+            raise norman.invalid("clusters must be a list of names")
+        found = await self._visible(asked)
+        if wanted is not None:
+            found = _chosen(found, wanted[:_MOST_WANTED])
+        alone = wanted is not None and len(found) == 1
+        return _answer(await self._entries(asked, found, norman.flag_of(body, "direct") is True, alone=alone))
+
+    @staticmethod
+    def _check_action(asked: Asked) -> None:
+        if norman.action_of(asked) != ACTION:
+            raise bad_request("there is no such action")
+
+    async def _may_see(self, asked: Asked, name: str) -> bool:
+        return await self._services.access.allowed(Action(asked.user, "get", GROUP, VERSION, CLUSTERS.resource, name=name))
+
+    async def _visible(self, asked: Asked) -> list[Obj]:
+        everything = sorted(self._clusters.objects(), key=name_of)
+        if await self._may_see(asked, ""):
+            return everything
+        return [cluster for cluster in everything if await self._may_see(asked, name_of(cluster))]
+
+    def _endpoints(self, cluster: Obj, context: str, base: str) -> list[Endpoint]:
+        nodes = self._nodes.indexed(_BY_CLUSTER, name_of(cluster))
+        ca = ca_text(self._services.settings().text("cacerts") or self._services.authority.ca)
+        return endpoints(cluster, context, base, ca, nodes)
+
+    async def _entries(self, asked: Asked, clusters: list[Obj], direct: bool, *, alone: bool) -> list[Entry]:
+        base = norman.base_url(asked, self._services)
+        named = context_names(clusters)
+        credential = await self._credential(asked, base, name_of(clusters[0]) if alone else "")
+        # The name says whose it is, so that the kubeconfigs of two people, or of two servers, can be merged; and for what, where
+        # that is one cluster.
+        user = named[name_of(clusters[0])] if alone else f"{asked.user.name}@{base.removeprefix('https://')}"
+        entries: list[Entry] = []
+        for cluster in clusters:
+            first, *others = self._endpoints(cluster, named[name_of(cluster)], base)
+            entries.append(Entry(first, user, credential))
+            if direct and others and credential.token:
+                bound = credential if alone else await self._credential(asked, base, name_of(cluster))
+                # By its id, which can't be made to look like anybody's name.
+                entries += [Entry(endpoint, name_of(cluster), bound) for endpoint in others]
+        return entries
+
+    async def _credential(self, asked: Asked, base: str, bound: str) -> Credential:
+        settings = self._services.settings()
+        if not settings.flag("kubeconfig-generate-token"):
+            return Credential(login=base)
+        parent = self._tokens.shown_token(asked)
+        _, new = await self._sessions.derive(parent, 0, "Kubeconfig token", bound, kubeconfig=True)
+        return Credential(token=new.presented.text)
+
+
+def _answer(entries: Sequence[Entry]) -> web.Response:
+    kind = "generateKubeConfigOutput"
+    return norman.shown({"type": kind, "baseType": kind, "config": yamlio.dumps(kubeconfig(entries))})
+
+
+def _chosen(visible: list[Obj], wanted: list[str]) -> list[Obj]:
+    """Those of these names, which may be ids or what people call them."""
+    found: list[Obj] = []
+    for name in dict.fromkeys(wanted):
+        by_name = [cluster for cluster in visible if name_of(cluster) == name or dig(cluster, "spec", "displayName") == name]
+        if not by_name:
+            raise not_found(GROUP, CLUSTERS.resource, name)
+        found += [cluster for cluster in by_name if cluster not in found]
+    return found

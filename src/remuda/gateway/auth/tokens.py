@@ -1,0 +1,195 @@
+"""Tokens as they are given out and taken back: for how long, by which parent, and seen by the door before the answer leaves.
+
+Times come from settings: a session lasts so many minutes at most, a token that was made with another one is clamped to a
+maximum, and never ends later than a parent that was itself made so. (A session may make tokens that outlast it: that is what
+they are for. A token that was made to end must not be able to make itself a successor.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+from remuda.access.settings.settings import Settings
+from remuda.access.users.controllers import user_of_token
+from remuda.access.users.tokens import NewToken, Wish, ends_at, make_token
+from remuda.access.users.user_objects import identity_of
+from remuda.api.management_cattle_io import TOKENS
+from remuda.client.idempotent import remove
+from remuda.kube.clock import deadline
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import name_of, resource_version_of
+
+from ..server.dependencies import Services
+from ..server.norman import Refused, invalid
+from .login_providers import Principal
+
+Obj = dict[str, Any]
+
+BY_USER = "user"
+KUBECONFIG = "kubeconfig"
+SESSION_KIND = "session"
+SESSION_TTL, MAX_TTL, KUBECONFIG_TTL = (
+    "auth-user-session-ttl-minutes",
+    "auth-token-max-ttl-minutes",
+    "kubeconfig-default-token-ttl-minutes",
+)
+# Nobody needs more; without a bound one user could fill the store. Of sessions the oldest ends when another begins, since a
+# program that logs in each minute must not lock its user out.
+MOST_TOKENS = 1000
+MOST_SESSIONS = 200
+_TRIES = 5
+_SEEN_SECONDS = 5.0
+
+
+def session_seconds(settings: Settings, wished: float) -> float:
+    """How long a session lasts: what was wished for, at most what the setting says."""
+    longest = 60.0 * settings.number(SESSION_TTL)
+    return min(wished, longest) if wished else longest
+
+
+def derived_seconds(settings: Settings, wished: float, parent: Obj | None, now: float, usual: str = MAX_TTL) -> float:
+    """How long a token lasts that is made with `parent`, 0 for ever; `usual` is the setting for who wishes nothing."""
+    longest = 60.0 * settings.number(MAX_TTL)
+    seconds = wished or 60.0 * settings.number(usual)
+    if longest:
+        seconds = min(seconds, longest) if seconds else longest
+    ends = ends_at(parent) if parent is not None and parent.get("isDerived") is not False else None
+    if ends is None:
+        return seconds
+    left = max(ends - now, 1.0)
+    return min(seconds, left) if seconds else left
+
+
+class Sessions:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self.tokens = services.informers.of(TOKENS)
+        self.tokens.add_index(BY_USER, user_of_token)
+        # Who waits to see a token gone, by its name.
+        self._leaving: dict[str, asyncio.Event] = {}
+        self.tokens.on_change(self._changed)
+
+    def of(self, user: str) -> list[Obj]:
+        """A user's tokens, as far as is known here."""
+        return self.tokens.indexed(BY_USER, user)
+
+    # --- giving ---------------------------------------------------------------------------------------------------------
+
+    async def begin(self, principal: Principal, wished: float, description: str) -> tuple[Obj, NewToken]:
+        """A session for somebody who has just logged in."""
+        seconds = session_seconds(self._services.settings(), wished)
+        wish = Wish(
+            user=identity_of(principal.user),
+            ttl=seconds,
+            kind=SESSION_KIND,
+            description=description,
+            derived=False,
+            provider=principal.provider,
+            principal=principal.manifest(),
+            groups=principal.groups,
+        )
+        await self._make_room(wish.user)
+        return await self._create(wish)
+
+    async def _make_room(self, user: str) -> None:
+        sessions = [token for token in self.of(user) if token.get("isDerived") is False]
+        sessions.sort(key=lambda token: (str(token["metadata"].get("creationTimestamp") or ""), name_of(token)))
+        for token in sessions[: max(0, len(sessions) + 1 - MOST_SESSIONS)]:
+            await self.end(token)
+
+    async def for_kubeconfig(self, principal: Principal, wished: float, description: str, cluster: str) -> tuple[Obj, NewToken]:
+        """A token for a program, for somebody who has just logged in."""
+        now = self._services.clock.time()
+        wish = Wish(
+            user=identity_of(principal.user),
+            ttl=derived_seconds(self._services.settings(), wished, None, now, KUBECONFIG_TTL),
+            kind=KUBECONFIG,
+            description=description,
+            provider=principal.provider,
+            principal=principal.manifest(),
+            groups=principal.groups,
+            cluster=cluster,
+            name=self._kubeconfig_name(identity_of(principal.user)),
+        )
+        return await self._create(wish)
+
+    async def derive(
+        self, parent: Obj, wished: float, description: str, cluster: str, *, kubeconfig: bool = False
+    ) -> tuple[Obj, NewToken]:
+        """A token for whoever shows `parent`: as the same user in the same groups, for the same cluster if it is for one."""
+        bound = str(parent.get("clusterName") or "")
+        if bound and cluster and cluster != bound:
+            raise Refused(403, "Forbidden", "a token for one cluster can't make one for another")
+        user = str(parent.get("userId") or "")
+        usual = KUBECONFIG_TTL if kubeconfig else MAX_TTL
+        wish = Wish(
+            user=user,
+            ttl=derived_seconds(self._services.settings(), wished, parent, self._services.clock.time(), usual),
+            kind=KUBECONFIG if kubeconfig else "",
+            description=description,
+            provider=str(parent.get("authProvider") or ""),
+            principal=parent.get("userPrincipal"),
+            groups=tuple(parent.get("groupPrincipals") or ()),
+            cluster=bound or cluster,
+            name=self._kubeconfig_name(user) if kubeconfig else "",
+        )
+        return await self._create(wish)
+
+    def _kubeconfig_name(self, user: str) -> str:
+        return f"{KUBECONFIG}-{user}-{self._services.entropy.token_text(5)}"
+
+    async def _create(self, wish: Wish) -> tuple[Obj, NewToken]:
+        if wish.derived and sum(token.get("isDerived") is not False for token in self.of(wish.user)) >= MOST_TOKENS:
+            raise Refused(409, "TooManyTokens", f"a user can have at most {MOST_TOKENS} tokens: remove some first")
+        for _ in range(_TRIES):
+            try:
+                new = make_token(wish, self._services.clock.time(), self._services.entropy)
+            except ValueError as error:
+                raise invalid(str(error)) from None
+            try:
+                made = await self._services.client.create(TOKENS, new.manifest)
+            except ApiError as error:
+                # Five characters are few enough to meet twice.
+                if not error.is_already_exists or wish.name:
+                    raise
+                continue
+            await self.seen(self.tokens.reach(resource_version_of(made)))
+            return made, new
+        raise Refused(503, "ServiceUnavailable", "no free name was found for the token: try again", retry_after=1)
+
+    # --- taking back ----------------------------------------------------------------------------------------------------
+
+    async def end(self, token: Obj) -> None:
+        """Once this returns the token lets nobody in here, not even who copied it."""
+        await remove(self._services.client, TOKENS, token)
+        await self.seen(self._gone(token))
+
+    async def end_others(self, user: str, current: str) -> int:
+        """End a user's sessions but the current one, after a new password. What was made for programs stays."""
+        found = [token for token in self.of(user) if token.get("isDerived") is False and name_of(token) != current]
+        for token in found:
+            await self.end(token)
+        return len(found)
+
+    async def _gone(self, token: Obj) -> None:
+        name = name_of(token)
+        waiting = self._leaving.setdefault(name, asyncio.Event())
+        try:
+            while self.tokens.get("", name) is not None:
+                await waiting.wait()
+        finally:
+            self._leaving.pop(name, None)
+
+    def _changed(self, new: Obj | None, old: Obj | None) -> None:
+        if new is None and old is not None and (waiting := self._leaving.get(name_of(old))) is not None:
+            waiting.set()
+
+    async def seen(self, happening: Awaitable[None]) -> None:
+        """Let the caches that the door looks at catch up; a slow watch must not keep an answer for ever."""
+        try:
+            async with deadline(self._services.clock, _SEEN_SECONDS):
+                await happening
+        except TimeoutError:
+            return

@@ -1,0 +1,270 @@
+"""`/v3/users`: who one is, one's own password, and other users for whoever may manage them.
+
+Permissions are those of the management API on `users`. One rule comes on top: a user sets the password of, disables or removes
+only users who hold nothing that they do not hold themselves (:meth:`..Holdings.may_stand_for`). Else who may manage users would
+be an administrator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from remuda.access.users.first_user import FirstUser
+from remuda.access.users.password_secrets import PasswordSecrets
+from remuda.access.users.passwords import Busy, Hashing, PasswordError, check_new
+from remuda.access.users.user_objects import is_enabled, meant_by, name_problem, text_problem, user_id, user_manifest
+from remuda.api.management_cattle_io import GROUP, USERS, VERSION
+from remuda.kube.authorization.actions import Action
+from remuda.kube.errors import ApiError, bad_request, not_found, unavailable
+from remuda.kube.objects import labels_of, metadata, name_of, resource_version_of
+
+from ..server import norman
+from ..server.dependencies import Services
+from ..server.norman import Refused, told
+from ..server.request_context import Asked
+from ..server.routing import Who
+from .local_provider import LocalProvider
+from .tokens import Sessions
+
+Obj = dict[str, Any]
+
+MIN_LENGTH = "password-min-length"
+_TRIES = 5
+
+
+class UserApi:
+    def __init__(self, services: Services, sessions: Sessions, local: LocalProvider, hashing: Hashing, first: FirstUser) -> None:
+        self._services = services
+        self._sessions = sessions
+        self._local = local
+        self._hashing = hashing
+        self._first = first
+        self._passwords = PasswordSecrets(services.client)
+        self._users = services.informers.of(USERS)
+        add, body = services.routes.add, norman.LARGEST_BODY
+        # Asking who one is, and changing one's password, is what newcomers are let in for.
+        add("GET", "/v3/users", told(self.listed), Who.NEWCOMER, largest=0)
+        add("POST", "/v3/users", told(self.act), Who.NEWCOMER, largest=body)
+        add("GET", "/v3/users/{name}", told(self.get), Who.USER, largest=0)
+        add("PUT", "/v3/users/{name}", told(self.update), Who.USER, largest=body)
+        add("POST", "/v3/users/{name}", told(self.act_on), Who.USER, largest=body)
+        add("DELETE", "/v3/users/{name}", told(self.remove), Who.USER, largest=body)
+
+    # --- reading --------------------------------------------------------------------------------------------------------
+
+    async def listed(self, asked: Asked) -> web.StreamResponse:
+        parameters = norman.parameters_of(asked)
+        itself = f"{norman.base_url(asked, self._services)}/v3/users"
+        if parameters.get("me") == "true":
+            own = self._users.get("", asked.user.name)
+            found = [] if own is None else [own]
+        else:
+            self._check_settled(asked)
+            await self._check(asked, "list")
+            found = sorted(self._users.objects(), key=name_of)
+            if "username" in parameters:
+                found = [user for user in found if user.get("username") == parameters["username"]]
+        return norman.shown(norman.collection("user", [self._resource(asked, user) for user in found], itself))
+
+    async def get(self, asked: Asked) -> web.StreamResponse:
+        return norman.shown(self._resource(asked, await self._reached(asked, "get")))
+
+    async def _reached(self, asked: Asked, verb: str) -> Obj:
+        """The user of the path. Who may not learn of others learns the same of those who are not there."""
+        name = asked.parameters["name"]
+        if verb != "get" or name != asked.user.name:
+            await self._check(asked, verb, name)
+        try:
+            # As it is now: somebody has perhaps just made it.
+            return await self._services.client.get(USERS, name)
+        except ApiError as error:
+            if error.is_not_found:
+                raise not_found(GROUP, USERS.resource, name) from None
+            raise
+
+    async def _check(self, asked: Asked, verb: str, name: str = "") -> None:
+        await norman.check(self._services, Action(asked.user, verb, GROUP, VERSION, USERS.resource, name=name))
+
+    @staticmethod
+    def _check_settled(asked: Asked) -> None:
+        assert asked.caller is not None
+        if asked.caller.must_change_password:
+            raise Refused(403, "Forbidden", "the password must be changed first")
+
+    def _resource(self, asked: Asked, user: Obj) -> Obj:
+        itself = f"{norman.base_url(asked, self._services)}/v3/users/{name_of(user)}"
+        return {
+            "id": name_of(user),
+            "type": "user",
+            "baseType": "user",
+            **norman.created_fields(metadata(user)),
+            "username": str(user.get("username") or ""),
+            "name": str(user.get("displayName") or ""),
+            "description": str(user.get("description") or ""),
+            "enabled": user.get("enabled") is not False,
+            "state": "active" if is_enabled(user) else "inactive",
+            "mustChangePassword": user.get("mustChangePassword") is True,
+            "principalIds": list(user.get("principalIds") or ()),
+            "labels": labels_of(user),
+            "me": name_of(user) == asked.user.name,
+            "links": {"self": itself, "remove": itself, "update": itself},
+            "actions": {"setpassword": f"{itself}?action=setpassword"},
+        }
+
+    # --- one's own password ---------------------------------------------------------------------------------------------
+
+    async def act(self, asked: Asked) -> web.StreamResponse:
+        match norman.action_of(asked):
+            case "changepassword":
+                return await self._change(asked)
+            case "":
+                self._check_settled(asked)
+                return await self._create(asked)
+        raise bad_request("there is no such action")
+
+    async def _change(self, asked: Asked) -> web.StreamResponse:
+        assert asked.caller is not None
+        body = await norman.body_of(asked)
+        current, new = norman.text_of(body, "currentPassword"), norman.text_of(body, "newPassword")
+        user = self._users.get("", asked.user.name)
+        if user is None or asked.caller.presented is None:
+            raise Refused(403, "Forbidden", "only users of this server have a password to change")
+        # A stolen session must not do for guessing the password: this is throttled as logins are.
+        try:
+            await self._local.prove(user, current, str(user.get("username") or name_of(user)), asked.address)
+        except Refused as error:
+            if error.code == 401:
+                raise Refused(422, "InvalidBodyContent", "the current password is wrong", error.why) from None
+            raise
+        self._check_new(new, user)
+        if new == current:
+            raise norman.invalid("the new password must be another one")
+        await self._set(user, new, asked.caller.presented.name, must_change=False)
+        return web.Response(status=200)
+
+    def _check_new(self, password: str, user: Obj) -> None:
+        try:
+            check_new(password, str(user.get("username") or ""), self._services.settings().number(MIN_LENGTH))
+        except PasswordError as error:
+            raise norman.invalid(str(error)) from None
+
+    async def _set(self, user: Obj, password: str, current: str, *, must_change: bool) -> None:
+        """A new password, the end of every other session, and then the end of being a newcomer: in this order, so that whoever
+        is cut off in between can do it again."""
+        await self._passwords.put(user, await self._hashed(password))
+        await self._sessions.end_others(name_of(user), current)
+        await self._first.forget(user)
+        changed = await self._services.client.patch(USERS, name_of(user), {"mustChangePassword": must_change})
+        await self._sessions.seen(self._users.reach(resource_version_of(changed)))
+
+    async def _hashed(self, password: str) -> str:
+        try:
+            return await self._hashing.hashed(password)
+        except Busy as error:
+            raise unavailable(str(error), retry_after=3) from None
+
+    # --- others ---------------------------------------------------------------------------------------------------------
+
+    async def _create(self, asked: Asked) -> web.StreamResponse:
+        await self._check(asked, "create")
+        body = await norman.body_of(asked)
+        username, password = norman.text_of(body, "username"), norman.text_of(body, "password")
+        name, description = norman.text_of(body, "name"), norman.text_of(body, "description")
+        problem = name_problem(username) or text_problem("the name", name) or text_problem("the description", description)
+        if problem:
+            raise norman.invalid(problem)
+        self._check_new(password, {"username": username})
+        await self._check_free(username)
+        hashed = await self._hashed(password)
+        enabled, must_change = norman.flag_of(body, "enabled"), norman.flag_of(body, "mustChangePassword")
+        user = await self._created(username, name, description, must_change=bool(must_change), enabled=enabled is not False)
+        try:
+            await self._passwords.put(user, hashed)
+        except BaseException:
+            # Nobody could log in as them, and the name would be taken.
+            await self._services.client.delete(USERS, name_of(user))
+            raise
+        await self._sessions.seen(self._users.reach(resource_version_of(user)))
+        return norman.shown(self._resource(asked, user), 201)
+
+    async def _check_free(self, username: str) -> None:
+        """Two at the same moment both find it free; then it means the first of them (:func:`..people.meant_by`)."""
+        users = (await self._services.client.list(USERS))["items"]
+        if meant_by(user for user in users if user.get("username") == username) is not None:
+            raise Refused(422, "NotUnique", "there is a user of that name already")
+
+    async def _created(self, username: str, name: str, description: str, *, must_change: bool, enabled: bool) -> Obj:
+        for _ in range(_TRIES):
+            manifest = user_manifest(
+                user_id(self._services.entropy),
+                username,
+                display_name=name,
+                description=description,
+                must_change_password=must_change,
+                enabled=enabled,
+            )
+            try:
+                return await self._services.client.create(USERS, manifest)
+            except ApiError as error:
+                if not error.is_already_exists:
+                    raise
+        raise unavailable("no free id was found for the user: try again", retry_after=1)
+
+    async def update(self, asked: Asked) -> web.StreamResponse:
+        user = await self._reached(asked, "update")
+        body = await norman.body_of(asked)
+        change: Obj = {}
+        for field, kept in (("name", "displayName"), ("description", "description")):
+            if body.get(field) is not None:
+                change[kept] = norman.text_of(body, field)
+                if problem := text_problem(f"the {field}", change[kept]):
+                    raise norman.invalid(problem)
+        for field in ("enabled", "mustChangePassword"):
+            if (flag := norman.flag_of(body, field)) is not None:
+                change[field] = flag
+        if change.get("enabled") is False:
+            self._check_other(asked, "disable")
+        if "enabled" in change or "mustChangePassword" in change:
+            await self._check_not_above(asked, user)
+        if body.get("password") is not None or norman.text_of(body, "username", user.get("username") or "") != user.get(
+            "username"
+        ):
+            raise norman.invalid("the user name stays as it is, and a password is set by the action setpassword")
+        changed = await self._services.client.patch(USERS, name_of(user), change) if change else user
+        # Whoever was disabled is let in no more once this is answered.
+        await self._sessions.seen(self._users.reach(resource_version_of(changed)))
+        return norman.shown(self._resource(asked, changed))
+
+    async def act_on(self, asked: Asked) -> web.StreamResponse:
+        if norman.action_of(asked) != "setpassword":
+            raise bad_request("there is no such action")
+        assert asked.caller is not None
+        user = await self._reached(asked, "update")
+        await self._check_not_above(asked, user)
+        body = await norman.body_of(asked)
+        password = norman.text_of(body, "newPassword")
+        self._check_new(password, user)
+        current = asked.caller.presented.name if asked.caller.presented is not None else ""
+        await self._set(user, password, current, must_change=norman.flag_of(body, "mustChangePassword") is True)
+        return norman.shown(self._resource(asked, await self._services.client.get(USERS, name_of(user))))
+
+    async def remove(self, asked: Asked) -> web.StreamResponse:
+        user = await self._reached(asked, "delete")
+        self._check_other(asked, "remove")
+        await self._check_not_above(asked, user)
+        shown = self._resource(asked, user)
+        await self._services.client.delete(USERS, name_of(user))
+        return norman.shown(shown)
+
+    @staticmethod
+    def _check_other(asked: Asked, what: str) -> None:
+        if asked.parameters["name"] == asked.user.name:
+            raise norman.invalid(f"you can't {what} yourself")
+
+    async def _check_not_above(self, asked: Asked, user: Obj) -> None:
+        name, held = name_of(user), self._services.holdings
+        may = name == asked.user.name if held is None else held.may_stand_for(asked.user, name)
+        if not may:
+            raise Refused(403, "Forbidden", "the user may do more than you", f"{name} may do more than {asked.user.name}")

@@ -1,0 +1,294 @@
+"""The gateway put together: what runs when somebody says `access`.
+
+:class:`Gateway` is what every server has: the door with its routes, the caches behind them, the tunnels. It is made before
+anything listens and runs as long as the server does. :class:`AccessControllers` are those of one server at a time.
+:func:`admitted_types` are the rules of the kinds, which the embedded API takes in-process and a real one as webhooks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from remuda.access import CONTROLLERS, clusters
+from remuda.access.clusters import ManagedClusters, RegistrationTokens, Server
+from remuda.access.clusters.admission import admitted as admitted_clusters
+from remuda.access.clusters.cluster_auth import ClusterAuth
+from remuda.access.downstreams import Downstreams
+from remuda.access.health.agents import Agents, while_working
+from remuda.access.roles.holdings import Holdings
+from remuda.access.settings.controller import Choices
+from remuda.access.settings.controller import admitted as admitted_choices
+from remuda.access.users.admission import admitted as admitted_identity
+from remuda.access.users.controllers import TokenController, UserController
+from remuda.apiserver.auth.authenticator import Authenticator
+from remuda.apiserver.http.connection_limits import DEFAULT_ROOM, Lines, Room
+from remuda.app import health_controllers as health
+from remuda.app import role_controllers as roles
+from remuda.app.readiness import all_there, first_objects
+from remuda.capi.workload_clusters import Connector
+from remuda.client.interface import Client
+from remuda.fleet.fleetworkspace import FleetWorkspaces
+from remuda.fleet.fleetworkspace import standing as workspaces
+from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng
+from remuda.kube.network.outbound import Policy
+from remuda.kube.object_reader import ObjectSource
+from remuda.machines.admission import admitted as admitted_machines
+from remuda.machines.nodedrivers.admission import admitted as admitted_drivers
+from remuda.machines.nodedrivers.credential_admission import admitted as admitted_credentials
+from remuda.machines.secretfields.admission import admitted as admitted_sealing
+from remuda.machines.secretfields.vault import Vault
+from remuda.provisioning.admission.clusters import admitted as admitted_wishes
+from remuda.provisioning.admission.provider_objects import admitted as admitted_providers
+from remuda.provisioning.admission.references import admitted as admitted_references
+from remuda.provisioning.cluster import ManagementMirror, WantedClusters
+from remuda.provisioning.nodes.host_registration import Hosts
+from remuda.runtime import Informers, Manager, Pauses, Reconciler, Registry
+from remuda.runtime.admitted_types import AdmittedType, merged
+from remuda.tunnel import TunnelServer
+
+from .agents.agent_deployment import AgentDeployment
+from .agents.tunnels import TunnelAgents, Tunnels
+from .auth.authenticator import Callers, TokenAuthenticator
+from .auth.identity import Identity
+from .proxy.cluster_connector import DownstreamConnector
+from .proxy.cluster_proxy import Proxy
+from .proxy.impersonation import Impersonation
+from .proxy.machine_access import MachineAccessApi
+from .proxy.tunnel_downstreams import TunnelDownstreams
+from .registration.agent_downloads import AgentFiles
+from .registration.import_manifest import Importing
+from .registration.node_credentials import WrongTokens
+from .registration.node_progress import Progress
+from .registration.node_registration import Joining
+from .registration.registration_tokens import Registrations
+from .registration.registration_tokens_api import RegistrationApi
+from .server.audit_log import AuditLog
+from .server.backend import Behind
+from .server.dependencies import Access, Authority, Services
+from .server.handler import Auditing, Door, Unaudited
+from .server.image_registry import ImageRegistry
+from .server.public_endpoints import Facts
+from .server.settings_cache import Live
+from .server.waits_api import Waits
+
+log = logging.getLogger(__name__)
+
+_AGAIN_SECONDS = 5.0
+# The definitions may come a moment after the caches are asked for.
+_PAUSES = Pauses(first=0.05, longest=5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a gateway stands on. `client` acts as the gateway itself; `data_dir` None: nothing is kept, so there is no audit log.
+
+    `names` gives the names of the certificate that is served at the moment; `former` what `authority` has taken over from.
+    `certificates` knows those who show one of theirs.
+    `healthz`: that path is the gateway's own. `takes_turns`: others may stand before the same API.
+    """
+
+    client: Client
+    clock: Clock
+    rng: Rng
+    entropy: Entropy
+    access: Access
+    authority: Authority
+    environment: Mapping[str, str]
+    holdings: Holdings | None = None
+    data_dir: Path | None = None
+    names: Callable[[], Iterable[str]] = tuple
+    former: Callable[[], Sequence[str]] = tuple
+    certificates: Authenticator | None = None
+    healthz: bool = False
+    takes_turns: bool = False
+    room: Room = DEFAULT_ROOM
+    say: Callable[[str], None] = lambda text: None
+
+
+async def _nobody(request: web.Request) -> str | None:
+    """Who opens a tunnel is judged by :mod:`.agents.tunnels`, not by the server of tunnels itself."""
+    return None
+
+
+class Gateway:
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+        clock, rng = ground.clock, ground.rng
+        self.registry = Registry()
+        informers = Informers(ground.client, clock, rng, registry=self.registry, pauses=_PAUSES)
+        live = Live(informers, ground.environment)
+        self.services = Services(
+            client=ground.client,
+            informers=informers,
+            clock=clock,
+            rng=rng,
+            entropy=ground.entropy,
+            access=ground.access,
+            authority=ground.authority,
+            tunnels=TunnelServer(_nobody, clock, rng),
+            environment=ground.environment,
+            holdings=ground.holdings,
+            settings=live.settings,
+            features=live.features,
+            data_dir=ground.data_dir,
+            former=ground.former,
+            say=ground.say,
+        )
+        self.lines = Lines(clock, room=ground.room)
+        self.audit = AuditLog(ground.data_dir / "audit" / "audit.log", clock) if ground.data_dir is not None else None
+        self.callers = Callers(self.services, ground.certificates)
+        self.authenticator = TokenAuthenticator(self.callers)
+        self._add_parts()
+
+    def _add_parts(self) -> None:
+        services = self.services
+        self.registrations = Registrations(services)
+        Facts(services, self.registrations, healthz=self.ground.healthz)
+        self.identity = Identity(services)
+        Importing(services, self.registrations)
+        RegistrationApi(services, self.registrations)
+        ImageRegistry(services)
+        AgentFiles(services)
+        hosts = Hosts(services.client, services.informers, services.clock, services.environment)
+        wrong = WrongTokens(services.clock)
+        Joining(services, self.registrations, hosts, wrong)
+        self.progress = Progress(services, hosts, wrong)
+        MachineAccessApi(services)
+        self.waits = Waits(services)
+        self.tunnels = Tunnels(services, self.registrations)
+        self.tunnels.takes_turns = self.ground.takes_turns
+        self.agents = TunnelAgents(services)
+        self.downstreams = TunnelDownstreams(services)
+        self.impersonation = Impersonation(services, self.downstreams)
+        self.proxy = Proxy(services, self.downstreams, self.impersonation)
+
+    def outbound(self) -> Policy:
+        """Which addresses are connected to for tenants, at this moment."""
+        return self.services.settings().outbound()
+
+    def connector(self, otherwise: Connector) -> Connector:
+        """How Cluster API's controllers reach a cluster that is behind a tunnel."""
+        return DownstreamConnector(self.services, self.downstreams, self.impersonation, self.callers.of_token, otherwise)
+
+    def door(self, behind: Behind) -> Door:
+        """What the listener calls, with :attr:`lines` as its watchman."""
+        self.proxy.behind = behind
+        auditing: Auditing = self.audit if self.audit is not None else Unaudited()
+        return Door(self.services, self.callers, behind, auditing, self.lines, self.ground.names)
+
+    async def run(self) -> None:
+        """Until cancelled. Tunnels are cut and the audit log is closed at the end."""
+        beside = [self.lines.watch]
+        if self.audit is not None:
+            beside.append(self.audit.keep_forced)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.services.informers.run(), name="the gateway's caches")
+                for run in beside:
+                    group.create_task(self._kept(run))
+                # The rest is about kinds that may not be served yet.
+                await self.callers.ready()
+                for run in self.services.beside:
+                    group.create_task(self._kept(run))
+        finally:
+            self.services.tunnels.close()
+            if self.audit is not None:
+                self.audit.close()
+
+    async def _kept(self, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """A part that fails begins anew: one that can't do its work must not take the others with it."""
+        while True:
+            try:
+                await run()
+                return
+            except Exception:
+                log.exception("a part of the gateway failed; it begins anew in %.0fs", _AGAIN_SECONDS)
+                await self.ground.clock.sleep(_AGAIN_SECONDS)
+
+
+class AccessControllers:
+    """The controllers, or `only` some of them, added to a manager that has not begun to run.
+
+    `machines`: whether Cluster API's kinds are on this server; `provisions`: whether our own providers' are. `downstreams` and
+    `agents` are the ways to clusters, where those are others than the gateway's tunnels.
+    """
+
+    def __init__(
+        self,
+        manager: Manager,
+        gateway: Gateway,
+        only: Collection[str] = CONTROLLERS,
+        *,
+        machines: bool = True,
+        provisions: bool = False,
+        downstreams: Downstreams | None = None,
+        agents: Agents | None = None,
+    ) -> None:
+        ground = gateway.ground
+        downstreams, agents = downstreams or gateway.downstreams, agents or gateway.agents
+        informers = manager.informers
+        manager.beside(gateway.tunnels.own)
+        while_working(manager, lambda: gateway.waits.follow(manager.waits))
+        server = Server(informers, ground.environment, lambda: ground.authority.ca)
+        self._informers = informers
+        self._first_user = gateway.identity.first
+        self._first_objects = first_objects(server, only)
+        if "settings" in only:
+            manager.beside(Choices(manager.client, informers, manager.clock, ground.environment).run)
+        made: list[Reconciler] = [
+            UserController(manager.client, informers),
+            TokenController(manager.client, informers, manager.clock),
+            *roles.controllers(manager, downstreams, machines=machines, provisions=provisions),
+            ManagedClusters(manager, server),
+            RegistrationTokens(manager, server, ground.entropy),
+            *clusters.standing(manager),
+            *health.controllers(manager, downstreams, agents),
+            AgentDeployment(manager, gateway.services, gateway.registrations, downstreams),
+            ClusterAuth(manager, downstreams),
+            WantedClusters(manager, server, ground.entropy),
+            ManagementMirror(manager),
+            FleetWorkspaces(manager),
+            workspaces(manager, server),
+        ]
+        for each in made:
+            if each.controller.name in only:
+                manager.add(each)
+
+    async def furnished(self) -> None:
+        """Until all is there that a new server has, also its first user, which is made beside by the gateway."""
+        await all_there(self._informers, self._first_objects)
+        await self._first_user.made.wait()
+
+
+def admitted_types(
+    source: ObjectSource, rbac: Rbac, vault: Vault, *, secrets: bool = True, clock: Clock = SYSTEM_CLOCK
+) -> tuple[AdmittedType, ...]:
+    """What is defaulted and checked of the kinds of `management.cattle.io`, `provisioning.cattle.io`, `rke.cattle.io` and of node
+    drivers.
+
+    `source` and `rbac` say who holds what: the server's own, or :class:`~remuda.access.roles.holdings.InformerSource`, which has
+    no `secrets`. `vault` keeps the secret fields of machine configs.
+    """
+    return merged(
+        (
+            *admitted_choices(),
+            *roles.admitted_types(source, rbac),
+            *admitted_identity(source, rbac),
+            *admitted_clusters(),
+            *admitted_wishes(source),
+            *admitted_providers(source),
+            *admitted_references(source, rbac, secrets=secrets),
+            *admitted_sealing(source, rbac, vault),
+            *admitted_machines(source, rbac),
+            *admitted_drivers(source, rbac),
+            *admitted_credentials(source, rbac, clock),
+        )
+    )

@@ -1,0 +1,246 @@
+"""`/v1/cluster.x-k8s.io.machines/NAMESPACE/NAME`: a machine as Rancher's pages know it, with the two links that lead into it.
+
+`?link=sshkeys` is a zip with its key, `?link=shell` a websocket with a terminal on it (protocols.md §7.6), and with `&command=`
+one command instead. Both are for whoever may update the Machine, or create `machines/shell`, which owners of clusters may. Both
+are in the audit log, as every request is; a shell twice. It ends with the token that it was begun with
+(:mod:`..auth.session_revocation`). Nothing that is said in it is kept anywhere. Machines of the driver `local` have neither:
+they are part of the server's own machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import json
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import WSMsgType, web
+
+from remuda.api import cluster_x_k8s_io as capi
+from remuda.api import provisioning_cattle_io as provisioning
+from remuda.client.idempotent import find
+from remuda.kube.authorization.actions import Action, forbidden_action
+from remuda.kube.encoding import jsonio
+from remuda.kube.errors import ApiError, bad_request, not_found
+from remuda.kube.objects import dig, name_of, namespace_of, resource_version_of
+from remuda.machines import machine_access, ssh_shell
+from remuda.machines.errors import DriverError, Reason
+from remuda.machines.machine_access import MachineAccess, NoAccess
+from remuda.machines.machineprovision.well_known import STATE_TYPE, state_name
+from remuda.provisioning.graph.names import MACHINE_GROUP
+from remuda.provisioning.well_known import SECRETS
+
+from ..server import norman
+from ..server.dependencies import Services
+from ..server.request_context import Asked
+from ..server.routing import Who
+
+if TYPE_CHECKING:
+    import asyncssh
+
+Obj = dict[str, Any]
+
+PATH = "/v1/cluster.x-k8s.io.machines/{namespace}/{name}"
+PROTOCOL = "base64.channel.k8s.io"
+FEATURE = "machine-shell"
+_TYPE = "cluster.x-k8s.io.machine"
+_STDIN, _STDOUT, _STDERR, _STATUS, _SIZE = "0", "1", "2", "3", "4"
+_LARGEST_MESSAGE = 1 << 20
+_CHUNK = 32 << 10
+_HEARTBEAT = 30.0
+_LARGEST_SIDE = 10_000
+_LONGEST_COMMAND = 8 << 10
+
+
+class MachineAccessApi:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        # A websocket's body is never held: `largest` None also says that it lasts.
+        services.routes.add("GET", PATH, self.answer, Who.USER, largest=None)
+
+    async def answer(self, asked: Asked) -> web.StreamResponse:
+        said = norman.parameters_of(asked)
+        link = said.get("link", "")
+        if link not in ("", "sshkeys", "shell"):
+            raise bad_request(f"there is no link {link[:64]}: sshkeys and shell are")
+        await (self._check_entry(asked) if link else self._check(asked, "get"))
+        machine = await self._machine(asked)
+        if not link:
+            return await self._shown(asked, machine)
+        if link == "shell" and not self._services.features().enabled(FEATURE):
+            raise ApiError(403, "Forbidden", f"{FEATURE} feature is disabled")
+        if machine_access.is_beside_the_server(machine):
+            # Whatever its state says: of this server's own machine nobody gets a shell here.
+            code, reason = (403, "Forbidden") if link == "shell" else (404, "NotFound")
+            words = "" if link == "shell" else f"{name_of(machine)} has no SSH key: "
+            raise ApiError(code, reason, f"{words}{machine_access.refusal(name_of(machine))}")
+        secret = await self._state(machine)
+        try:
+            found = machine_access.access_of(secret)
+            if link == "sshkeys":
+                return _download(found)
+            return await self._shell(asked, secret, found, said.get("command", ""))
+        except NoAccess as refusal:
+            raise ApiError(404, "NotFound", f"{name_of(machine)}: {refusal}") from None
+        except DriverError as failure:
+            code, reason = (501, "NotImplemented") if failure.reason is Reason.MISSING_PROGRAM else (502, "BadGateway")
+            raise ApiError(code, reason, f"{name_of(machine)}: {failure.message}") from None
+
+    # --- what it is about -----------------------------------------------------------------------------------------------
+
+    def _action(self, asked: Asked, verb: str, subresource: str = "") -> Action:
+        namespace, name = asked.parameters["namespace"], asked.parameters["name"]
+        return Action(asked.user, verb, *capi.MACHINES, subresource, namespace, name)
+
+    async def _check(self, asked: Asked, verb: str) -> None:
+        action = self._action(asked, verb)
+        if not await self._services.access.allowed(action):
+            raise forbidden_action(action)
+
+    async def _check_entry(self, asked: Asked) -> None:
+        """Who may update a Machine, as at Rancher's; or who was given nothing but this, as a cluster's owners are."""
+        if not await self._may_enter(asked):
+            raise forbidden_action(self._action(asked, "update"))
+
+    async def _may_enter(self, asked: Asked) -> bool:
+        ways = (self._action(asked, "update"), self._action(asked, "create", "shell"))
+        return any([await self._services.access.allowed(each) for each in ways])
+
+    async def _machine(self, asked: Asked) -> Obj:
+        namespace, name = asked.parameters["namespace"], asked.parameters["name"]
+        machine = await find(self._services.client, capi.MACHINES, name, namespace)
+        if machine is None:
+            raise not_found(capi.GROUP, capi.MACHINES.resource, name)
+        cluster = await find(self._services.client, provisioning.CLUSTERS, dig(machine, "spec", "clusterName") or "", namespace)
+        asked.cluster = str(dig(cluster, "status", "clusterName") or "")
+        return machine
+
+    async def _state(self, machine: Obj) -> Obj:
+        ref = dig(machine, "spec", "infrastructureRef") or {}
+        if ref.get("apiGroup") != MACHINE_GROUP:
+            raise ApiError(404, "NotFound", f"{name_of(machine)} was not made by a node driver: nobody here has its keys")
+        secret = await find(self._services.client, SECRETS, state_name(str(ref.get("name") or "")), namespace_of(machine))
+        # Of this type only: others may make Secrets in the namespace, and choose their names.
+        if secret is None or secret.get("type") != STATE_TYPE:
+            raise ApiError(404, "NotFound", f"{name_of(machine)}: nothing is known of the machine yet: it is still being made")
+        return secret
+
+    async def _shown(self, asked: Asked, machine: Obj) -> web.Response:
+        itself = norman.base_url(asked, self._services) + asked.target.path
+        links = {"self": itself}
+        made_here = dig(machine, "spec", "infrastructureRef", "apiGroup") == MACHINE_GROUP
+        if made_here and not machine_access.is_beside_the_server(machine) and await self._may_enter(asked):
+            links |= {link: f"{itself}?link={link}" for link in ("sshkeys", "shell")}
+        return norman.shown({"id": f"{namespace_of(machine)}/{name_of(machine)}", "type": _TYPE, "links": links, **machine})
+
+    # --- the terminal ---------------------------------------------------------------------------------------------------
+
+    async def _shell(self, asked: Asked, secret: Obj, found: MachineAccess, command: str) -> web.StreamResponse:
+        if len(command) > _LONGEST_COMMAND:
+            raise bad_request("the command is too long")
+        socket = web.WebSocketResponse(protocols=(PROTOCOL,), compress=False, max_msg_size=_LARGEST_MESSAGE, heartbeat=_HEARTBEAT)
+        if not socket.can_prepare(asked.request):
+            raise bad_request(f"a shell is a websocket, with the protocol {PROTOCOL}")
+
+        async def pin(line: str) -> None:
+            await self._pin(secret, line)
+
+        async with ssh_shell.shell(found, pin, self._services.clock, self._services.settings().outbound(), command) as process:
+            await socket.prepare(asked.request)
+            await carry(socket, process)
+        return socket
+
+    async def _pin(self, secret: Obj, line: str) -> None:
+        """The first who comes decides what the host's key is; of two at once one is told to come again."""
+        patch = {
+            "metadata": {"resourceVersion": resource_version_of(secret)},
+            "data": {machine_access.PINNED: base64.b64encode(line.encode()).decode()},
+        }
+        await self._services.client.patch(SECRETS, name_of(secret), patch, namespace_of(secret), field_manager="remuda-shell")
+
+
+def _download(found: MachineAccess) -> web.Response:
+    headers = {
+        "Content-Type": "application/zip",
+        "Cache-Control": "no-store",
+        "Content-Disposition": f'attachment; filename="{_plain(found.name)}.zip"',
+    }
+    return web.Response(body=machine_access.zipped(found), headers=headers)
+
+
+def _plain(name: str) -> str:
+    return "".join(each for each in name if each.isascii() and (each.isalnum() or each in "-._"))
+
+
+async def carry(socket: web.WebSocketResponse, process: asyncssh.SSHClientProcess[bytes]) -> None:
+    """Both ways, until the program or the client ends; then how it ended, as Kubernetes says it of a command in a pod."""
+    outward = [
+        asyncio.create_task(_tell(socket, stream, channel))
+        for channel, stream in ((_STDOUT, process.stdout), (_STDERR, process.stderr))
+    ]
+    inward = asyncio.create_task(_listen(socket, process))
+    ended = asyncio.create_task(_all(outward))
+    try:
+        await asyncio.wait([ended, inward], return_when=asyncio.FIRST_COMPLETED)
+        if ended.done() and not socket.closed:
+            await process.wait_closed()
+            await socket.send_str(_framed(_STATUS, _status(process)))
+    except ConnectionError:
+        # The client is gone; so is what it wanted.
+        return
+    finally:
+        for task in (*outward, ended, inward):
+            task.cancel()
+        await asyncio.gather(*outward, ended, inward, return_exceptions=True)
+        await socket.close()
+
+
+async def _all(tasks: list[asyncio.Task[None]]) -> None:
+    await asyncio.gather(*tasks)
+
+
+async def _tell(socket: web.WebSocketResponse, stream: asyncssh.SSHReader[bytes], channel: str) -> None:
+    while data := await stream.read(_CHUNK):
+        await socket.send_str(_framed(channel, data))
+
+
+async def _listen(socket: web.WebSocketResponse, process: asyncssh.SSHClientProcess[bytes]) -> None:
+    async for message in socket:
+        if message.type is not WSMsgType.TEXT or not message.data:
+            continue
+        channel, text = message.data[0], message.data[1:]
+        try:
+            data = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            continue
+        if channel == _STDIN and data:
+            process.stdin.write(data)
+            await process.stdin.drain()
+        elif channel == _STDIN:
+            process.stdin.write_eof()
+        elif channel == _SIZE and (size := _size(data)) is not None:
+            process.change_terminal_size(*size)
+
+
+def _size(data: bytes) -> tuple[int, int] | None:
+    try:
+        said = jsonio.loads(data)
+        width, height = said["Width"], said["Height"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    fits = all(type(each) is int and 0 < each < _LARGEST_SIDE for each in (width, height))
+    return (width, height) if fits else None
+
+
+def _status(process: asyncssh.SSHClientProcess[bytes]) -> bytes:
+    code = process.returncode
+    if code == 0:
+        return json.dumps({"metadata": {}, "status": "Success"}).encode()
+    causes = [{"reason": "ExitCode", "message": str(-1 if code is None else code)}]
+    failure = {"metadata": {}, "status": "Failure", "reason": "NonZeroExitCode", "details": {"causes": causes}}
+    return json.dumps({**failure, "message": f"command terminated with non-zero exit code: {code}"}).encode()
+
+
+def _framed(channel: str, data: bytes) -> str:
+    return channel + base64.b64encode(data).decode()

@@ -1,0 +1,318 @@
+"""One request passed on to an upstream, and its answer passed back: streamed both ways, at the pace of whoever is slower.
+
+    async with Exchange(request, pool, clock, what="cluster c-m-abcdefgh") as exchange:
+        head = await exchange.ask(target, headers)
+        return await exchange.answer(headers.from_cluster)
+
+Until the first byte of the answer is sent, whatever goes wrong is an ApiError that the client gets to see. After that the only
+honest thing is to cut the client's connection: a clean end would make half a list look like a whole one. A client that leaves
+takes its request with it, at once. The body that is sent on is framed by what was parsed here, never by what the client wrote.
+:mod:`.http1_parser` reads what comes back, :mod:`.connection_pool` keeps connections, :mod:`.connection_upgrade` takes over
+when both sides want to speak something else than HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from aiohttp import HttpVersion11, web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_protocol import RequestPayloadError
+from multidict import CIMultiDict
+
+from remuda.apiserver.http.listener import Connection
+from remuda.kube.clock import Clock, deadline
+from remuda.kube.errors import ApiError, bad_request
+from remuda.kube.network import unreadable
+
+from ..server.headers import Headers
+from .connection_pool import Line, Pool, no_upstream, why
+from .connection_upgrade import join
+from .http1_parser import LARGEST_HEAD, BadAnswer, Body, Head, UntilEnd, body_of, parse_head, request_head
+
+log = logging.getLogger(__name__)
+
+# Bodies up to this size are sent along with their head.
+_AT_ONCE = 32 * 1024
+_MOST_INTERIM = 16
+# As Go's client: an upstream that does not say Continue gets the body all the same.
+_CONTINUE_SECONDS = 1.0
+_REPEATABLE = frozenset(("GET", "HEAD", "OPTIONS"))
+_OURS = frozenset(("content-length", "expect", "connection", "upgrade", "transfer-encoding"))
+
+Clean = Callable[[Headers], list[tuple[str, str]]]
+
+
+class ClientGone(ConnectionError):
+    """The client has left; there is nobody to answer."""
+
+
+class _Together(web.StreamResponse):
+    """Sends its headers with the first of its body, not before."""
+
+    _send_headers_immediately = False
+
+
+class Exchange:
+    """One request and its answer. `noted` says afterwards what went wrong with an answer that had begun, if anything did."""
+
+    def __init__(self, request: web.BaseRequest, pool: Pool, clock: Clock, *, what: str) -> None:
+        self._request = request
+        self._pool = pool
+        self._clock = clock
+        self._what = what
+        self.noted = ""
+        self._line: Line | None = None
+        self._head: Head | None = None
+        self._body: Body = UntilEnd()
+        self._received = b""
+        self._upgrade = ""
+        self._chunked = request.headers.get("Transfer-Encoding") is not None
+        self._has_body = request.body_exists and not request.content.at_eof()
+        self._upload: asyncio.Task[None] | None = None
+        self._unreadable = ""
+        self._untaken = False
+        self._go_on: asyncio.Event | None = None
+        self._task = asyncio.current_task()
+        self._gone = False
+
+    # --- the client's comings and goings --------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        connection = self._request.protocol
+        if connection.transport is None:
+            raise ClientGone("the client has left")
+        if isinstance(connection, Connection):
+            connection.on_lost[self._left] = None
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        connection = self._request.protocol
+        if isinstance(connection, Connection):
+            connection.on_lost.pop(self._left, None)
+        self._drop()
+        if self._upload is not None:
+            await asyncio.gather(self._upload, return_exceptions=True)
+        if self._gone and isinstance(error, asyncio.CancelledError) and self._task is not None:
+            self._task.uncancel()
+            raise ClientGone("the client has left") from None
+
+    def _left(self) -> None:
+        self._gone = True
+        if self._task is not None:
+            self._task.cancel()
+
+    def _drop(self) -> None:
+        """End the connection with what is still on it."""
+        if self._upload is not None:
+            self._upload.cancel()
+        if self._line is not None:
+            self._pool.discard(self._line)
+            self._line = None
+
+    # --- asking ---------------------------------------------------------------------------------------------------------
+
+    async def ask(self, target: str, headers: list[tuple[str, str]], upgrade: str = "") -> Head:
+        """Send the request and read the head of its answer. `headers` say everything but how the body is framed.
+
+        May be called again as long as `repeatable`, for example with other credentials.
+        """
+        if upgrade and (self._has_body or self._chunked):
+            raise bad_request("a request that asks for another protocol can't have a body")
+        self._upgrade = upgrade
+        data = request_head(self._request.method, target, self._framed(headers))
+        self._drop()
+        self._received = b""
+        fresh = bool(upgrade)
+        while True:
+            line = self._line = await self._connected(fresh)
+            try:
+                await self._send(line, data)
+                head = await self._read_head(line)
+                self._body = body_of(head, self._request.method)
+            except OSError as error:
+                again = line.reused and not self._received and self.repeatable and not isinstance(error, BadAnswer)
+                self._drop()
+                if again and not fresh:
+                    # It was closed while nobody used it, which can't be told from here before using it.
+                    fresh = True
+                    continue
+                raise self._unanswered(error) from None
+            self._head = head
+            return head
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the same may be asked once more: it changes nothing, and nothing of a body is gone."""
+        return self._request.method in _REPEATABLE and not self._has_body and not self._chunked and not self._upgrade
+
+    def _framed(self, headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        request = self._request
+        framed = [pair for pair in headers if pair[0].lower() not in _OURS]
+        if self._upgrade:
+            framed += [("Connection", "Upgrade"), ("Upgrade", self._upgrade)]
+        elif self._chunked:
+            framed.append(("Transfer-Encoding", "chunked"))
+        elif request.content_length is not None:
+            framed.append(("Content-Length", str(request.content_length)))
+        if self._has_body and request.headers.get("Expect", "").lower() == "100-continue":
+            framed.append(("Expect", "100-continue"))
+            self._go_on = asyncio.Event()
+        return framed
+
+    async def _connected(self, fresh: bool) -> Line:
+        try:
+            return await self._pool.take(fresh=fresh)
+        except OSError as error:
+            raise no_upstream(self._what, error) from None
+
+    def _unanswered(self, error: OSError) -> ApiError:
+        if self._unreadable:
+            return bad_request(f"the body of the request can't be read: {self._unreadable}")
+        return ApiError(502, "BadGateway", f"{self._what} gave no answer that can be passed on: {why(error)}")
+
+    async def _send(self, line: Line, head: bytes) -> None:
+        content = self._request.content
+        if not self._has_body:
+            await line.stream.write(head + b"0\r\n\r\n" if self._chunked else head)
+        elif content.is_eof() and self._go_on is None and content.total_bytes <= _AT_ONCE:
+            body = content.read_nowait(-1)
+            await line.stream.write(head + (b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body) if self._chunked else body))
+        else:
+            await line.stream.write(head)
+            self._upload = asyncio.create_task(self._send_body(line))
+
+    async def _send_body(self, line: Line) -> None:
+        """The body as it comes. What keeps it from being sent is told by the answer, or by there being none."""
+        if self._go_on is not None:
+            await self._let_client_go_on(self._go_on)
+        stream, content = line.stream, self._request.content
+        try:
+            while True:
+                try:
+                    data = await content.readany()
+                except (RequestPayloadError, HttpProcessingError, ConnectionError, EOFError) as error:
+                    # Half a body must not look like a whole one.
+                    self._unreadable = unreadable.reason(error)
+                    stream.close()
+                    return
+                if not data:
+                    break
+                await stream.write(b"%x\r\n%s\r\n" % (len(data), data) if self._chunked else data)
+            if self._chunked:
+                await stream.write(b"0\r\n\r\n")
+        except OSError as error:
+            self._untaken = True
+            log.debug("%s took no more of a body: %s", self._what, error)
+
+    async def _let_client_go_on(self, said: asyncio.Event) -> None:
+        try:
+            async with deadline(self._clock, _CONTINUE_SECONDS):
+                await said.wait()
+        except TimeoutError:
+            pass
+        transport = self._request.transport
+        if transport is not None:
+            transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    async def _read_head(self, line: Line) -> Head:
+        for _ in range(_MOST_INTERIM):
+            head = await self._next_head(line)
+            if head.status == 101:
+                wanted = [value.lower() for value in head.values("upgrade")]
+                if not self._upgrade or wanted != [self._upgrade.lower()]:
+                    raise BadAnswer("it changed to a protocol that nobody asked for")
+                return head
+            if head.status >= 200:
+                return head
+            if head.status == 100 and self._go_on is not None:
+                self._go_on.set()
+        raise BadAnswer("it never came to the point")
+
+    async def _next_head(self, line: Line) -> Head:
+        received = self._received
+        while (end := received.find(b"\r\n\r\n")) < 0:
+            if len(received) > LARGEST_HEAD:
+                break
+            data = await line.stream.read()
+            if not data:
+                if not received:
+                    raise ConnectionResetError("it closed the connection")
+                raise BadAnswer("it closed the connection within a head")
+            self._received = received = received + data
+        if end < 0 or end > LARGEST_HEAD:
+            raise BadAnswer(f"the head of the answer is longer than {LARGEST_HEAD} bytes")
+        self._received = received[end + 4 :]
+        return parse_head(received[:end])
+
+    # --- answering ------------------------------------------------------------------------------------------------------
+
+    async def answer(self, clean: Clean) -> web.StreamResponse:
+        """Pass the answer on, with the headers that `clean` leaves of it; the response that was sent."""
+        head, line = self._head, self._line
+        assert head is not None and line is not None
+        if head.status == 101:
+            return await self._change_protocol(head, line, clean)
+        body, first = self._body, self._received
+        content = body.feed(first) if first else b""
+        headers = CIMultiDict(clean(head.headers))
+        kind = _Together if content or body.done else web.StreamResponse
+        response = kind(status=head.status, reason=head.reason or None, headers=headers)
+        if self._upload is not None and not self._upload.done():
+            # The client may still be sending what nobody will read.
+            response.force_close()
+        elif self._request.version < HttpVersion11 and response.content_length is None:
+            # It knows no chunks: the end of the answer is the end of the connection.
+            response.force_close()
+        await response.prepare(self._request)
+        whole = await self._pass_on(response, line, body, content)
+        if not whole:
+            self._cut()
+        elif head.reusable and body.left == 0 and not isinstance(body, UntilEnd) and not self._upgrade and self._sent:
+            self._pool.give_back(line)
+            self._line = None
+        return response
+
+    @property
+    def _sent(self) -> bool:
+        return self._upload is None or (self._upload.done() and not self._unreadable and not self._untaken)
+
+    async def _pass_on(self, response: web.StreamResponse, line: Line, body: Body, content: bytes) -> bool:
+        """False when the upstream's part ended before its end."""
+        read, write = line.stream.read, response.write
+        while not body.done:
+            if content:
+                await write(content)
+            try:
+                data = await read()
+                if data:
+                    content = body.feed(data)
+                else:
+                    content = b""
+                    body.end()
+            except OSError as error:
+                self.noted = f"the answer was cut off: {why(error)}"
+                return False
+        await response.write_eof(content)
+        return True
+
+    def _cut(self) -> None:
+        log.info("%s: %s", self._what, self.noted)
+        transport = self._request.transport
+        if transport is not None:
+            transport.abort()
+
+    async def _change_protocol(self, head: Head, line: Line, clean: Clean) -> web.StreamResponse:
+        headers = CIMultiDict(clean(head.headers))
+        headers.popall("Content-Length", None)
+        headers["Connection"] = "Upgrade"
+        headers["Upgrade"] = self._upgrade
+        response = web.StreamResponse(status=101, reason=head.reason or None, headers=headers)
+        response.force_close()
+        await response.prepare(self._request)
+        self.noted = await join(self._request, line.stream, self._received)
+        return response

@@ -1,0 +1,362 @@
+"""The manifest that connects a cluster: everything that one `kubectl apply` brings into it (protocols.md §10.1).
+
+Pure: what is known of the cluster, the settings and the token come in, objects go out, in Rancher's order.
+:mod:`.import_manifest` serves it. Rancher's agent copies charts out of an assets image before it starts. Ours has none to copy,
+so there is an init container only for a cluster that names an assets image, which nobody does but who deploys Rancher's own
+agent.
+
+Every object carries the id of the cluster it was made for (`MADE_FOR`), by which removal tells what is ours.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from remuda.access.agent_objects import (
+    ADMIN_BINDING,
+    ADMIN_ROLE,
+    AGENT,
+    BUDGET,
+    MADE_FOR,
+    NAMESPACE,
+    PRIORITY_CLASS,
+    PROXY_BINDING,
+    PROXY_ROLE,
+    PULL_SECRET,
+    SERVICE_ACCOUNT,
+    STAMP,
+    credentials_name,
+)
+from remuda.access.settings.settings import AGENT_REPOSITORY, Settings, registry_at
+from remuda.kube.encoding import jsonio, yamlio
+from remuda.kube.objects import dig, with_path
+
+from .kube_api_auth_manifest import authentication
+
+Obj = dict[str, Any]
+
+# The settings that a manifest follows from, with what its caller asks them for.
+TOLD: Final = frozenset(
+    {
+        "agent-image",
+        "agent-tls-mode",
+        "cacerts",
+        "cluster-agent-default-affinity",
+        "server-url",
+        "system-default-registry",
+        "system-default-registry-pull-secrets",
+    }
+)
+_CREATOR: Final = {"cattle.io/creator": "norman"}
+_APP: Final = {"app": AGENT}
+_RBAC: Final = "rbac.authorization.k8s.io/v1"
+_TOLERATIONS: Final = (
+    {"key": "node-role.kubernetes.io/controlplane", "value": "true", "effect": "NoSchedule"},
+    {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"},
+)
+# Without its agent nobody can do anything about a cluster, not even about the node that the agent was lost with. So it is not
+# waited for as long as other pods are (five minutes), once its node is known to be away.
+_AWAY_SECONDS: Final = 20
+_AWAY: Final = tuple(
+    {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _AWAY_SECONDS}
+    for key in ("not-ready", "unreachable")
+)
+_NODE_PARTS: Final = ("nodes/metrics", "nodes/proxy", "nodes/stats", "nodes/log", "nodes/spec")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a manifest is made of. `cluster` is the management Cluster; `namespace` is empty for what is applied by hand."""
+
+    cluster: Obj
+    settings: Settings
+    server: str
+    token: str
+    ca_checksum: str = ""
+    namespace: str = ""
+    version: str = ""
+    install_uuid: str = ""
+    # Of the control plane, where somebody knows it; else the usual ones are tolerated.
+    taints: tuple[Obj, ...] | None = None
+    features: Mapping[str, bool] = field(default_factory=dict)
+    # Secrets of the type kubernetes.io/dockerconfigjson: name and `.dockerconfigjson` as stored.
+    pull_secrets: tuple[tuple[str, str], ...] = ()
+
+
+def resolve_image(image: str, registry: str) -> str:
+    """The image as a private registry has it."""
+    if not image or not registry or image.startswith(f"{registry}/"):
+        return image
+    # What has no organisation on the public registry is under ours on a private one.
+    return f"{registry}/{image if '/' in image else f'rancher/{image}'}"
+
+
+def agent_image(cluster: Obj, settings: Settings, server: str) -> str:
+    """The image of the agent for this cluster. Our own is had from `server`, unless there is a registry for all images."""
+    if override := _text(cluster, "spec", "agentImageOverride"):
+        return override
+    wanted = _text(cluster, "spec", "desiredAgentImage")
+    image = wanted if wanted and wanted != "fixed" else settings.text("agent-image")
+    registry = _registry(cluster, settings)
+    if not registry and image.startswith(f"{AGENT_REPOSITORY}:"):
+        registry = registry_at(server)
+    return resolve_image(image, registry)
+
+
+def assets_image(cluster: Obj, settings: Settings) -> str:
+    if override := _text(cluster, "spec", "assetsImageOverride"):
+        return override
+    return resolve_image(_text(cluster, "spec", "desiredAssetsImage"), _registry(cluster, settings))
+
+
+def _registry(cluster: Obj, settings: Settings) -> str:
+    return _text(cluster, "spec", "clusterSecrets", "privateRegistryURL") or settings.text("system-default-registry")
+
+
+def _text(obj: Obj, *path: str) -> str:
+    found = dig(obj, *path)
+    return found if isinstance(found, str) else ""
+
+
+def render(wanted: Wanted) -> str:
+    """The manifest as text, one document after the other."""
+    return "".join(f"---\n{yamlio.dumps(each)}" for each in objects(wanted))
+
+
+def objects(wanted: Wanted) -> list[Obj]:
+    """The objects in the order in which they are to be applied. The Deployment says by a digest what all of them are."""
+    made = _objects(wanted)
+    stamp = {STAMP: hashlib.sha256(jsonio.dumps_sorted(made)).hexdigest()[:32]}
+    return [
+        with_path(each, ("metadata", "annotations"), {**each["metadata"]["annotations"], **stamp})
+        if each["kind"] == "Deployment"
+        else each
+        for each in made
+    ]
+
+
+def _objects(wanted: Wanted) -> list[Obj]:
+    customization = _customization(wanted)
+    return [
+        _marked(each, wanted)
+        for each in (
+            *_for_the_api_server(),
+            _object("v1", "Namespace", NAMESPACE),
+            _object("v1", "ServiceAccount", SERVICE_ACCOUNT, NAMESPACE),
+            _admin_binding(),
+            _credentials(wanted),
+            *(_pull_secret(name, config) for name, config in wanted.pull_secrets),
+            _admin_role(),
+            *_priority_class(customization),
+            *_budget(customization),
+            _deployment(wanted, customization),
+            *authentication(wanted.cluster, _pod(wanted, customization)),
+            _service(),
+        )
+    ]
+
+
+def _customization(wanted: Wanted) -> Obj:
+    found = dig(wanted.cluster, "spec", "clusterAgentDeploymentCustomization")
+    return found if isinstance(found, dict) else {}
+
+
+def _object(api_version: str, kind: str, name: str, namespace: str = "", **rest: Any) -> Obj:
+    metadata: Obj = {"name": name, "namespace": namespace} if namespace else {"name": name}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **rest}
+
+
+def _marked(obj: Obj, wanted: Wanted) -> Obj:
+    annotations = {**(obj["metadata"].get("annotations") or {}), MADE_FOR: _text(wanted.cluster, "metadata", "name")}
+    return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
+
+
+def _for_the_api_server() -> Iterable[Obj]:
+    """What lets the cluster's API server ask its own nodes, where its certificate alone does not."""
+    rule = {"apiGroups": [""], "resources": list(_NODE_PARTS), "verbs": ["get", "list", "watch", "create"]}
+    yield _object(_RBAC, "ClusterRole", PROXY_ROLE, rules=[rule])
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "kube-apiserver"}
+    yield _object(_RBAC, "ClusterRoleBinding", PROXY_BINDING, roleRef=_role(PROXY_ROLE), subjects=[subject])
+
+
+def _role(name: str) -> Obj:
+    return {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+
+
+def _admin_binding() -> Obj:
+    subject = {"kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": NAMESPACE}
+    made = _object(_RBAC, "ClusterRoleBinding", ADMIN_BINDING, roleRef=_role(ADMIN_ROLE), subjects=[subject])
+    return {**made, "metadata": {**made["metadata"], "labels": dict(_CREATOR)}}
+
+
+def _admin_role() -> Obj:
+    rules = [
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
+        {"nonResourceURLs": ["*"], "verbs": ["*"]},
+    ]
+    made = _object(_RBAC, "ClusterRole", ADMIN_ROLE, rules=rules)
+    return {**made, "metadata": {**made["metadata"], "labels": dict(_CREATOR)}}
+
+
+def credentials_key(server: str, token: str, namespace: str) -> str:
+    """What makes the name of the credentials change with them, so that pods are replaced."""
+    return hashlib.sha256(f"{server}.{token}.{namespace}".encode()).hexdigest()[:10]
+
+
+def _credentials(wanted: Wanted) -> Obj:
+    said = {"url": wanted.server, "token": wanted.token, "namespace": wanted.namespace}
+    data = {name: base64.b64encode(value.encode()).decode() for name, value in said.items()}
+    return _object("v1", "Secret", _credentials_of(wanted), NAMESPACE, type="Opaque", data=data)
+
+
+def _credentials_of(wanted: Wanted) -> str:
+    return credentials_name(credentials_key(wanted.server, wanted.token, wanted.namespace))
+
+
+def _pull_secret(name: str, config: str) -> Obj:
+    kind = "kubernetes.io/dockerconfigjson"
+    made = _object("v1", "Secret", name, NAMESPACE, type=kind, data={".dockerconfigjson": config})
+    return {**made, "metadata": {**made["metadata"], "labels": {PULL_SECRET: "true"}}}
+
+
+def _priority_class(customization: Obj) -> Iterable[Obj]:
+    said = dig(customization, "schedulingCustomization", "priorityClass")
+    if isinstance(said, dict):
+        rest: Obj = {"preemptionPolicy": said["preemptionPolicy"]} if said.get("preemptionPolicy") else {}
+        rest["description"] = "The cluster agent, through which the cluster is managed."
+        yield _object("scheduling.k8s.io/v1", "PriorityClass", PRIORITY_CLASS, value=int(said.get("value") or 0), **rest)
+
+
+def _budget(customization: Obj) -> Iterable[Obj]:
+    said = dig(customization, "schedulingCustomization", "podDisruptionBudget")
+    share = _share(said) if isinstance(said, dict) else None
+    if share is not None:
+        spec = {"selector": {"matchLabels": dict(_APP)}, **share}
+        yield _object("policy/v1", "PodDisruptionBudget", BUDGET, NAMESPACE, spec=spec)
+
+
+def _share(said: Obj) -> Obj | None:
+    """One of the two, as a number or a percentage; 0 is what an interface sends for the one that was not filled in."""
+    for name in ("minAvailable", "maxUnavailable"):
+        value = str(said.get(name) or "")
+        if value and value != "0":
+            return {name: int(value) if value.isdigit() else value}
+    return None
+
+
+def _deployment(wanted: Wanted, customization: Obj) -> Obj:
+    made = _object("apps/v1", "Deployment", AGENT, NAMESPACE)
+    annotations = {"management.cattle.io/scale-available": "2"}
+    spec = {
+        "selector": {"matchLabels": dict(_APP)},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+        "template": {"metadata": {"labels": dict(_APP)}, "spec": _pod(wanted, customization)},
+    }
+    return {**made, "metadata": {**made["metadata"], "annotations": annotations}, "spec": spec}
+
+
+def _pod(wanted: Wanted, customization: Obj) -> Obj:
+    charts = assets_image(wanted.cluster, wanted.settings)
+    container: Obj = {
+        "name": "cluster-register",
+        "image": agent_image(wanted.cluster, wanted.settings, wanted.server),
+        "imagePullPolicy": "IfNotPresent",
+        "env": _environment(wanted),
+        "volumeMounts": [{"name": "cattle-credentials", "mountPath": "/cattle-credentials", "readOnly": True}],
+    }
+    if requirements := customization.get("overrideResourceRequirements"):
+        container["resources"] = requirements
+    credentials = {"secretName": _credentials_of(wanted), "defaultMode": 320}
+    pod: Obj = {
+        "serviceAccountName": SERVICE_ACCOUNT,
+        "affinity": _affinity(wanted, customization),
+        "tolerations": _tolerations(wanted, customization),
+        "containers": [container],
+        "volumes": [{"name": "cattle-credentials", "secret": credentials}],
+    }
+    if dig(customization, "schedulingCustomization", "priorityClass"):
+        pod["priorityClassName"] = PRIORITY_CLASS
+    if wanted.pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name, _ in wanted.pull_secrets]
+    return _with_charts(pod, charts) if charts else pod
+
+
+def _with_charts(pod: Obj, image: str) -> Obj:
+    copy = {
+        "name": "rancher-charts-copy",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sh", "-c", "cp -r /charts/. /rancher-charts/"],
+        "volumeMounts": [{"name": "rancher-charts", "mountPath": "/rancher-charts"}],
+    }
+    (container,) = pod["containers"]
+    mount = {"name": "rancher-charts", "mountPath": "/var/lib/rancher-data/local-catalogs/v2", "readOnly": True}
+    mounted = {**container, "volumeMounts": [*container["volumeMounts"], mount]}
+    volumes = [*pod["volumes"], {"name": "rancher-charts", "emptyDir": {}}]
+    return {**pod, "initContainers": [copy], "containers": [mounted], "volumes": volumes}
+
+
+def _affinity(wanted: Wanted, customization: Obj) -> Obj:
+    if own := customization.get("overrideAffinity"):
+        return dict(own)
+    found: Obj = jsonio.loads(wanted.settings.text("cluster-agent-default-affinity").encode())
+    return found
+
+
+def _tolerations(wanted: Wanted, customization: Obj) -> list[Obj]:
+    own = [_tolerating(taint) for taint in wanted.taints] if wanted.taints is not None else [dict(each) for each in _TOLERATIONS]
+    appended = customization.get("appendTolerations") or []
+    chosen = {each.get("key") for each in (*own, *appended)}
+    return [*own, *(dict(each) for each in _AWAY if each["key"] not in chosen), *appended]
+
+
+def _tolerating(taint: Obj) -> Obj:
+    kept = {name: taint[name] for name in ("key", "value", "effect") if taint.get(name)}
+    return kept if taint.get("value") else {**kept, "operator": "Exists"}
+
+
+def _environment(wanted: Wanted) -> list[Obj]:
+    settings = wanted.settings
+    said: dict[str, str] = {}
+    if wanted.features:
+        said["CATTLE_FEATURES"] = ",".join(f"{name}={str(on).lower()}" for name, on in sorted(wanted.features.items()))
+    said |= {
+        "CATTLE_SERVER": wanted.server,
+        "CATTLE_CA_CHECKSUM": wanted.ca_checksum,
+        "CATTLE_CLUSTER": "true",
+        "CATTLE_K8S_MANAGED": "true",
+        "CATTLE_SYSTEM_DEFAULT_REGISTRY": _registry(wanted.cluster, settings),
+        "CATTLE_CREDENTIAL_NAME": _credentials_of(wanted),
+        "CATTLE_SUC_APP_NAME_OVERRIDE": "",
+    }
+    if pulled := settings.text("system-default-registry-pull-secrets"):
+        said["CATTLE_SYSTEM_DEFAULT_REGISTRY_PULL_SECRETS"] = pulled
+    if wanted.pull_secrets:
+        said["CATTLE_AGENT_PULL_SECRETS"] = ",".join(name for name, _ in wanted.pull_secrets)
+    said |= {
+        "CATTLE_SERVER_VERSION": wanted.version,
+        "CATTLE_INSTALL_UUID": wanted.install_uuid,
+        "CATTLE_INGRESS_IP_DOMAIN": "sslip.io",
+    }
+    own = _own_variables(wanted.cluster)
+    if not any(each.get("name") == "STRICT_VERIFY" for each in own):
+        own = [*own, {"name": "STRICT_VERIFY", "value": str(settings.text("agent-tls-mode") == "strict").lower()}]
+    chosen = {each.get("name") for each in own}
+    return [*({"name": name, "value": value} for name, value in said.items() if name not in chosen), *own]
+
+
+def _own_variables(cluster: Obj) -> list[Obj]:
+    found = dig(cluster, "spec", "agentEnvVars")
+    return [dict(each) for each in found if isinstance(each, dict) and each.get("name")] if isinstance(found, list) else []
+
+
+def _service() -> Obj:
+    ports = [
+        {"name": "http", "port": 80, "targetPort": 80, "protocol": "TCP"},
+        {"name": "https-internal", "port": 443, "targetPort": 444, "protocol": "TCP"},
+    ]
+    return _object("v1", "Service", AGENT, NAMESPACE, spec={"ports": ports, "selector": dict(_APP)})

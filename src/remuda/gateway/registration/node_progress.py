@@ -1,0 +1,212 @@
+"""`/v3/connect/progress`: what hosts are doing right now, line by line, for whoever watches.
+
+A host posts lines with the token of its plan; they are kept for a while in the memory of the server that got them, as many as
+there is room for, and nowhere else: not in the log, not in an object. Whoever may read a Machine may read what its host says. A
+host may say anything: secrets are taken out, and what a terminal would obey.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aiohttp import web
+
+from remuda.api import cluster_x_k8s_io as capi
+from remuda.kube.authorization.actions import Action, forbidden_action
+from remuda.kube.clock import Clock, rfc3339_micro
+from remuda.kube.errors import bad_request, too_many_requests
+from remuda.kube.objects import Key, dig
+from remuda.kube.redaction import redacted
+from remuda.provisioning.bootstrap.service_account_tokens import digest
+from remuda.provisioning.nodes.host_registration import Hosts
+
+from ..server import norman
+from ..server.dependencies import Services
+from ..server.rate_limit import Buckets
+from ..server.request_context import Asked
+from ..server.routing import Who
+from .node_credentials import WrongTokens, bearer_of
+
+Obj = dict[str, Any]
+
+PATH: Final = "/v3/connect/progress"
+MOST_LINES, LONGEST = 200, 1000
+# Of all hosts together, in characters; and for how long after its last word a host is remembered.
+MOST_IN_ALL, KEPT_SECONDS = 32 << 20, 3600.0
+_KNOWN_SECONDS, _KNOWN_MOST = 30.0, 10_000
+_BURST, _PER_SECOND = 30, 4.0
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]{0,32}[ -/]{0,8}[@-~]?|[@-_])")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    number: int
+    time: float
+    text: str
+
+    def shown(self) -> Obj:
+        return {"number": self.number, "time": rfc3339_micro(self.time), "text": self.text}
+
+
+@dataclass(slots=True)
+class _Ring:
+    cluster: str
+    last: float = 0.0
+    said: int = 0
+    size: int = 0
+    lines: deque[Line] = field(default_factory=deque)
+
+
+class Rings:
+    """The last lines of each machine; those that have been silent for longest make room."""
+
+    def __init__(self, clock: Clock, most: int = MOST_IN_ALL) -> None:
+        self._clock = clock
+        self._most = most
+        self._rings: OrderedDict[Key, _Ring] = OrderedDict()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, machine: Key, cluster: str, lines: Iterable[str]) -> None:
+        ring = self._rings.setdefault(machine, _Ring(cluster))
+        self._rings.move_to_end(machine)
+        ring.last = now = self._clock.time()
+        for text in lines:
+            ring.said += 1
+            ring.lines.append(Line(ring.said, now, text))
+            self._grow(ring, len(text))
+            if len(ring.lines) > MOST_LINES:
+                self._grow(ring, -len(ring.lines.popleft().text))
+        self._make_room(now - KEPT_SECONDS)
+
+    def of_machine(self, machine: Key, after: int = 0) -> list[Line]:
+        ring = self._rings.get(machine)
+        return [] if ring is None else [line for line in ring.lines if line.number > after]
+
+    def of_cluster(self, namespace: str, cluster: str) -> dict[str, Line]:
+        """The last line of each of its machines that said something."""
+        return {
+            key.name: ring.lines[-1]
+            for key, ring in self._rings.items()
+            if key.namespace == namespace and ring.cluster == cluster and ring.lines
+        }
+
+    def _grow(self, ring: _Ring, by: int) -> None:
+        ring.size += by
+        self._size += by
+
+    def _make_room(self, before: float) -> None:
+        while self._rings:
+            oldest = next(iter(self._rings.values()))
+            if self._size <= self._most and oldest.last > before:
+                return
+            self._size -= self._rings.popitem(last=False)[1].size
+
+
+@dataclass(frozen=True, slots=True)
+class _Speaker:
+    machine: Key
+    cluster: str
+    until: float
+
+
+class Progress:
+    def __init__(self, services: Services, hosts: Hosts, wrong: WrongTokens) -> None:
+        self._services = services
+        self._clock = services.clock
+        self._hosts = hosts
+        self._wrong = wrong
+        self.rings = Rings(services.clock)
+        self._known: OrderedDict[bytes, _Speaker] = OrderedDict()
+        self._paces = Buckets(services.clock, _BURST, _PER_SECOND)
+        services.routes.add("POST", PATH, self.heard, Who.ANYBODY, largest=norman.LARGEST_BODY, quiet=True)
+        services.routes.add("GET", PATH, self.read, Who.USER, largest=0, quiet=True)
+
+    # --- hosts ----------------------------------------------------------------------------------------------------------
+
+    async def heard(self, asked: Asked) -> web.StreamResponse:
+        token = bearer_of(asked)
+        self._wrong.check(asked)
+        speaker = await self._speaker(asked, token)
+        if not self._paces.take(str(speaker.machine)):
+            raise too_many_requests("this host says too much", 5)
+        lines = (await norman.body_of(asked)).get("lines")
+        if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+            raise bad_request("lines must be a list of text")
+        self.rings.add(speaker.machine, speaker.cluster, [clean(line) for line in lines[-MOST_LINES:]])
+        return norman.shown({})
+
+    async def _speaker(self, asked: Asked, token: str) -> _Speaker:
+        mark, now = digest(token), self._clock.monotonic()
+        known = self._known.get(mark)
+        if known is not None and now < known.until:
+            return known
+        machine = await self._hosts.of_plan_token(token)
+        if machine is None:
+            self._known.pop(mark, None)
+            raise self._wrong.refuse(asked, "this is the token of no plan")
+        found = _Speaker(Key.of(machine), str(dig(machine, "spec", "clusterName") or ""), now + _KNOWN_SECONDS)
+        self._known[mark] = found
+        self._known.move_to_end(mark)
+        if len(self._known) > _KNOWN_MOST:
+            self._known.popitem(last=False)
+        return found
+
+    # --- people ---------------------------------------------------------------------------------------------------------
+
+    async def read(self, asked: Asked) -> web.StreamResponse:
+        """`?machine=NAMESPACE/NAME`, perhaps with `&after=NUMBER`: its lines. `?cluster=NAMESPACE/NAME`: the last of each."""
+        said = norman.parameters_of(asked)
+        if "machine" in said:
+            machine, after = _key(said["machine"]), _number(said.get("after", ""))
+            await self._check(asked, "get", machine.namespace, machine.name)
+            lines = self.rings.of_machine(machine, after)
+            return norman.shown({"machine": said["machine"], "lines": [line.shown() for line in lines]})
+        cluster = _key(said.get("cluster", ""))
+        last = await self._readable(asked, cluster.namespace, self.rings.of_cluster(*cluster))
+        return norman.shown({"cluster": said["cluster"], "machines": {name: line.shown() for name, line in sorted(last.items())}})
+
+    async def _readable(self, asked: Asked, namespace: str, last: Mapping[str, Line]) -> Mapping[str, Line]:
+        """All of them for who may list machines; else those that are given to them by name, as members of a cluster have it."""
+        listing = self._action(asked, "list", namespace)
+        if await self._services.access.allowed(listing):
+            return last
+        named = {name: self._action(asked, "get", namespace, name) for name in last}
+        found = {name: last[name] for name, action in named.items() if await self._services.access.allowed(action)}
+        if not found:
+            raise forbidden_action(listing)
+        return found
+
+    async def _check(self, asked: Asked, verb: str, namespace: str, name: str = "") -> None:
+        action = self._action(asked, verb, namespace, name)
+        if not await self._services.access.allowed(action):
+            raise forbidden_action(action)
+
+    def _action(self, asked: Asked, verb: str, namespace: str, name: str = "") -> Action:
+        return Action(asked.user, verb, *capi.MACHINES, namespace=namespace, name=name)
+
+
+def clean(line: str) -> str:
+    """One line without secrets, and without what a terminal would obey."""
+    plain = _ESCAPES.sub("", line[: 2 * LONGEST]).rstrip()
+    shown = "".join(each if each.isprintable() else " " if each == "\t" else "\N{REPLACEMENT CHARACTER}" for each in plain)
+    return redacted(shown)[:LONGEST]
+
+
+def _key(text: str) -> Key:
+    namespace, slash, name = text.partition("/")
+    if not (slash and namespace and name) or "/" in name:
+        raise bad_request("machine or cluster must be NAMESPACE/NAME")
+    return Key(namespace, name)
+
+
+def _number(text: str) -> int:
+    if text and not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise bad_request("after must be a number")
+    return int(text or 0)

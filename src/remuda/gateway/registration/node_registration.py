@@ -1,0 +1,268 @@
+"""`/v3/connect/agent`: hosts come in and get the way to their plan; and two small questions that they may ask (protocols.md §3).
+
+Two kinds of tokens let in. The one in a machine's install script is for that machine and one host. A cluster's `node-token` is
+for new hosts, which become machines of that cluster. Both give the same answer again until the host has acted with it; from then
+on the host has to show the token of its plan, too (:mod:`remuda.provisioning.nodes.host_identity` judges). What they get opens
+their own plan and nothing else; what opens a tunnel (:mod:`..agents.tunnels`) registers no host.
+:mod:`remuda.provisioning.nodes.host_registration` and :mod:`remuda.provisioning.nodes.custom_host_registration` do the work,
+here is its HTTP.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Final
+
+from aiohttp import web
+
+from remuda.api import rke_cattle_io as rke
+from remuda.apiserver.limits.caller_caps import ConnectionCaps
+from remuda.client.idempotent import find
+from remuda.kube.clock import deadline
+from remuda.kube.encoding import gojson
+from remuda.kube.errors import ApiError, bad_request, forbidden, not_found, too_many_requests, unauthorized, unavailable
+from remuda.kube.objects import dig, labels_of, name_of, namespace_of
+from remuda.provisioning import host_layout as layouts
+from remuda.provisioning.cluster.mirror_caches import Views as Clusters
+from remuda.provisioning.host_layout import Layout
+from remuda.provisioning.nodes.custom_host_registration import Busy, Newcomers
+from remuda.provisioning.nodes.host_registration import Hosts, PlanAccess, Refused, UnknownToken
+from remuda.provisioning.plans import machine_plan_secret
+from remuda.provisioning.plans.plan import PlanError
+from remuda.provisioning.well_known import MACHINE_ID, SECRETS, plan_name
+
+from ..server import norman
+from ..server.dependencies import Services
+from ..server.rate_limit import Buckets
+from ..server.request_context import Asked
+from ..server.routing import Who
+from ..server.serving_certificate import ca_text
+from .node_credentials import PREFIX, WrongTokens, bearer_of, machine_id_of
+from .registration_tokens import Registrations
+
+Obj = dict[str, Any]
+
+WAIT_SECONDS: Final = 120.0
+AGAIN_SECONDS: Final = 5
+# Of what a host says, what is written down; its plan token is not.
+SAID: Final = (
+    "id",
+    "role-etcd",
+    "role-control-plane",
+    "role-worker",
+    "node-name",
+    "address",
+    "internal-address",
+    "labels",
+    "taints",
+    "layout",
+)
+PLAN_TOKEN: Final = "X-Cattle-Plan-Token"
+_LARGEST = 64 << 10
+_LOOK_SECONDS = 0.25
+_TRIES = 5
+# Hosts that wait at the same time, by cluster and in all; new ones in a row.
+_WAITING_EACH, _WAITING = 256, 4096
+_BURST, _PER_SECOND = 500, 5.0
+_CONFIG = "/config.yaml.d/50-rancher.yaml"
+
+
+class Joining:
+    def __init__(self, services: Services, registrations: Registrations, hosts: Hosts, wrong: WrongTokens) -> None:
+        self._services = services
+        self._clock = services.clock
+        self._registrations = registrations
+        self._hosts = hosts
+        self._wrong = wrong
+        self._newcomers = Newcomers(services.client, services.informers)
+        self._clusters = Clusters(services.informers)
+        self._waiting = ConnectionCaps(_WAITING_EACH, _WAITING)
+        self._paces = Buckets(services.clock, _BURST, _PER_SECOND)
+        add = services.routes.add
+        add("GET", "/v3/connect/agent", self.agent, Who.ANYBODY, largest=0)
+        add("GET", "/v3/connect/config-yaml", self.config_yaml, Who.ANYBODY, largest=0)
+        add("GET", "/v3/connect/cluster-info", self.cluster_info, Who.ANYBODY, largest=0)
+
+    # --- coming in ------------------------------------------------------------------------------------------------------
+
+    async def agent(self, asked: Asked) -> web.StreamResponse:
+        machine_id, token = machine_id_of(asked), bearer_of(asked)
+        self._wrong.check(asked)
+        if not self._registrations.informer.synced.is_set():
+            raise unavailable("not ready yet, please try again", AGAIN_SECONDS)
+        try:
+            async with deadline(self._clock, WAIT_SECONDS):
+                machine = await self._machine(asked, token, machine_id)
+                access = await self._plan_access(machine)
+        except TimeoutError:
+            raise unavailable("the machine of this host is not made yet: try again", AGAIN_SECONDS) from None
+        except Busy as error:
+            raise unavailable(str(error), AGAIN_SECONDS) from None
+        return self._connection(asked, access)
+
+    async def _machine(self, asked: Asked, token: str, machine_id: str) -> Obj:
+        registration = self._registrations.cluster_of(token)
+        if registration is None:
+            return await self._awaited(asked, token, machine_id)
+        asked.cluster = registration.cluster
+        if not registration.is_node_token:
+            asked.why = "a token that opens a tunnel registers no host"
+            raise unauthorized("this token is the cluster's own: hosts come with that of node-token")
+        return await self._newcomer(asked, registration.cluster, machine_id)
+
+    async def _awaited(self, asked: Asked, token: str, machine_id: str) -> Obj:
+        """A host that a machine waits for, by the token in its install script."""
+        layout = _layout_of(asked)
+        known_as = await self._known_as(asked, machine_id)
+        for attempt in range(_TRIES):
+            try:
+                machine = await self._hosts.by_bootstrap_token(token, machine_id, known_as)
+                if layout is not None:
+                    await self._hosts.settle(machine, layout)
+                return machine
+            except UnknownToken:
+                raise self._wrong.refuse(asked, "nobody gave out this token") from None
+            except Refused as error:
+                raise unauthorized(str(error)) from None
+            except ApiError as error:
+                # Somebody wrote at the same time; what they wrote decides now.
+                if not error.is_conflict or attempt == _TRIES - 1:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _newcomer(self, asked: Asked, cluster: str, machine_id: str) -> Obj:
+        said = _said(asked)
+        known_as = await self._known_as(asked, machine_id)
+        seat = self._waiting.enter(cluster)
+        if seat is None or not self._paces.take(cluster):
+            if seat is not None:
+                seat.leave()
+            raise too_many_requests("too many hosts come to this cluster at once: try again", AGAIN_SECONDS)
+        with seat:
+            try:
+                return await self._newcomers.admitted(cluster, said, known_as)
+            except Refused as error:
+                raise forbidden("", "", "", str(error)) from None
+
+    async def _known_as(self, asked: Asked, machine_id: str) -> Obj | None:
+        """The Machine whose plan token the host shows, if that is its own."""
+        shown = asked.request.headers.getall(PLAN_TOKEN, [])
+        if len(shown) != 1:
+            return None
+        machine = await self._hosts.of_plan_token(shown[0])
+        return machine if machine is not None and labels_of(machine).get(MACHINE_ID) == machine_id else None
+
+    async def _plan_access(self, machine: Obj) -> PlanAccess:
+        """As soon as there is one: account and token are being made."""
+        while True:
+            try:
+                access = await self._hosts.plan_access(machine)
+            except Refused as error:
+                raise forbidden("", "", "", str(error)) from None
+            except ApiError as error:
+                if not error.is_conflict:
+                    raise
+                access = None
+            if access is not None:
+                return access
+            await self._clock.sleep(_LOOK_SECONDS)
+
+    def _connection(self, asked: Asked, access: PlanAccess) -> web.Response:
+        settings = self._services.settings()
+        ca = ca_text(settings.text("cacerts") or self._services.authority.ca)
+        told = {
+            "kubeConfig": kubeconfig(norman.base_url(asked, self._services), ca, access.token),
+            "namespace": access.namespace,
+            "secretName": access.secret_name,
+        }
+        return _answer(gojson.dumps_indented(told))
+
+    # --- questions ------------------------------------------------------------------------------------------------------
+
+    async def config_yaml(self, asked: Asked) -> web.StreamResponse:
+        """The distribution's configuration in a host's plan, for who shows the plan's token: it is in the plan anyway."""
+        machine_id, token = machine_id_of(asked), bearer_of(asked)
+        self._wrong.check(asked)
+        machine = await self._hosts.of_plan_token(token)
+        if machine is None or labels_of(machine).get(MACHINE_ID) != machine_id:
+            raise self._wrong.refuse(asked, "this is no token for the plan of this host")
+        name = plan_name(dig(machine, "spec", "bootstrap", "configRef", "name") or "")
+        secret = await find(self._services.client, SECRETS, name, namespace_of(machine))
+        content = _config_in(secret) if secret is not None else None
+        if content is None:
+            raise not_found("", "secrets", name)
+        return _answer(content)
+
+    async def cluster_info(self, asked: Asked) -> web.StreamResponse:
+        """Which Kubernetes a cluster is to have, for its hosts."""
+        machine_id_of(asked)
+        token = bearer_of(asked)
+        self._wrong.check(asked)
+        fields = {value.strip().lower() for value in asked.request.headers.getall(f"{PREFIX}Field", [])}
+        version = await self._version(asked, token)
+        if fields != {"kubernetesversion"}:
+            raise bad_request("X-Cattle-Field must be kubernetesversion")
+        return _answer(gojson.dumps({"kubernetesversion": version}))
+
+    async def _version(self, asked: Asked, token: str) -> str:
+        registration = self._registrations.cluster_of(token)
+        if registration is not None:
+            asked.cluster = registration.cluster
+            managed = self._clusters.managed.get("", registration.cluster)
+            found = self._clusters.wanted_of(managed) if managed is not None else []
+            return str(dig(found[0], "spec", "kubernetesVersion") or "") if found else ""
+        machine = await self._hosts.of_plan_token(token)
+        if machine is None:
+            raise self._wrong.refuse(asked, "nobody gave out this token")
+        name = dig(machine, "spec", "clusterName") or name_of(machine)
+        plane = await find(self._services.client, rke.RKE_CONTROL_PLANES, name, namespace_of(machine))
+        return str(dig(plane or {}, "spec", "kubernetesVersion") or "")
+
+
+def kubeconfig(server: str, ca: str, token: str) -> str:
+    """As Go writes it: what reads it on a host may be no more than a few patterns."""
+    authority = f"    certificate-authority-data: {base64.b64encode(ca.encode()).decode()}\n" if ca else ""
+    return (
+        "apiVersion: v1\n"
+        "clusters:\n"
+        f"- cluster:\n{authority}    server: {server}\n  name: agent\n"
+        "contexts:\n"
+        "- context:\n    cluster: agent\n    user: agent\n  name: agent\n"
+        "current-context: agent\n"
+        "kind: Config\n"
+        "users:\n"
+        f"- name: agent\n  user:\n    token: {token}\n"
+    )
+
+
+def _said(asked: Asked) -> dict[str, list[str]]:
+    """What is written down of a host's words. Raises 400 for what can't be."""
+    headers = asked.request.headers
+    found = {key: headers.getall(f"{PREFIX}{key}") for key in SAID if f"{PREFIX}{key}" in headers}
+    if sum(len(value) for values in found.values() for value in values) > _LARGEST:
+        raise bad_request("the host says too much")
+    if any(not value.isprintable() for values in found.values() for value in values):
+        raise bad_request("what the host says is not printable")
+    return found
+
+
+def _layout_of(asked: Asked) -> Layout | None:
+    """Before its token is looked at: a host that lives nowhere must not become the machine."""
+    said = asked.request.headers.get(f"{PREFIX}Layout")
+    try:
+        return layouts.parse(said) if said else None
+    except layouts.LayoutError as error:
+        raise bad_request(str(error)) from None
+
+
+def _config_in(secret: Obj) -> bytes | None:
+    try:
+        delivered = machine_plan_secret.decode(secret)
+        files = [] if delivered is None else [each for each in delivered.plan().files if each.path.endswith(_CONFIG)]
+        return files[0].data if files else None
+    except (machine_plan_secret.PlanSecretError, PlanError):
+        return None
+
+
+def _answer(body: bytes) -> web.Response:
+    return web.Response(body=body, headers={"Content-Type": "application/json", "Cache-Control": "no-store"})

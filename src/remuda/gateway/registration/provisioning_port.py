@@ -1,0 +1,160 @@
+"""What the gateway gives to provisioning: the manifest of a cluster's agent, the install script of a machine, our own images.
+
+Fulfils the ports of :mod:`remuda.app.provisioning_controllers`. The manifest travels in the plans of control planes as a file,
+and the distribution applies it; what it is made of is what :mod:`.import_manifest` serves to imported clusters, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from remuda.access.clusters.well_known import DEFAULT_TOKEN
+from remuda.access.health.agents import while_working
+from remuda.access.settings.settings import registry_at
+from remuda.agent.install import ARCHIVE
+from remuda.api.management_cattle_io import CLUSTERS, SETTINGS
+from remuda.api.rke_cattle_io import RKE_CONTROL_PLANES
+from remuda.app.machine_controllers import MachineControllers
+from remuda.app.machine_controllers import Ports as MachinePorts
+from remuda.app.provisioning_controllers import HandedOut, Ports, ProvisioningControllers
+from remuda.capi.clustercache import ClusterCache, HttpsConnector
+from remuda.capi.workload_clusters import Workloads
+from remuda.kube.objects import dig, is_being_deleted, name_of, namespace_of
+from remuda.provisioning import CONTROLLERS
+from remuda.provisioning.admission.provider_objects import AGENT_DIRECTORY
+from remuda.provisioning.planner.render import AgentManifest, BuiltInRegistry, Taint
+from remuda.provisioning.releases.distributions import REMUDA, Runtime
+from remuda.runtime import Informers, Manager, synced
+
+from ..gateway import Gateway
+from ..server.serving_certificate import ca_checksum, ca_text
+from .agent_downloads import assets, script
+from .agent_manifest import Wanted, agent_image, render
+from .import_manifest import wanted
+
+Obj = dict[str, Any]
+
+# What a manifest is made of besides its cluster and the settings.
+_SAID = ("server", "token", "ca_checksum", "pull_secrets")
+# What install scripts are made of.
+_IN_SCRIPTS = frozenset({"server-url", "cacerts", "agent-tls-mode"})
+
+
+def add_provisioning(
+    manager: Manager,
+    gateway: Gateway,
+    workloads: Workloads | None = None,
+    only: Collection[str] = CONTROLLERS,
+    machines: MachinePorts | None = None,
+) -> None:
+    """The controllers of provisioning, or `only` some of them, for a manager that has not begun to run. Without `workloads`,
+    where somebody else's Cluster API runs, they have connections to clusters of their own. With `machines` they make machines,
+    too."""
+    ground = gateway.ground
+    if workloads is None:
+        workloads = cache = ClusterCache(manager, gateway.connector(HttpsConnector(ground.clock, policy=gateway.outbound)))
+        manager.beside(cache.run)
+    while_working(manager, lambda: gateway.waits.follow(manager.waits))
+    door = ProvisioningDoor(gateway, manager.informers)
+    ca = HandedOut(door.ca_checksum, gateway.services.on_trust)
+    ports = Ports(workloads, door, ground.access, door.script, ground.entropy, ground.environment, _IN_SCRIPTS, ca=ca)
+    ProvisioningControllers(manager, ports, only)
+    if machines is not None:
+        MachineControllers(manager, machines, ground.access, only)
+
+
+class ProvisioningDoor:
+    def __init__(self, gateway: Gateway, informers: Informers) -> None:
+        """`informers` are those of the controllers."""
+        self._services = gateway.services
+        self._registrations = gateway.registrations
+        self._clusters = informers.of(CLUSTERS)
+        self._planes = informers.of(RKE_CONTROL_PLANES)
+        # By cluster: what its manifest was made of, and the manifest.
+        self._manifests: dict[str, tuple[tuple[Any, ...], AgentManifest]] = {}
+
+    # --- clusters ---------------------------------------------------------------------------------------------------------
+
+    async def agent_manifest(self, cluster: str) -> AgentManifest | None:
+        """None as long as it can't be made, for want of an address of this server, of the cluster or of its token."""
+        await synced(self._clusters, self._registrations.informer, self._services.informers.of(SETTINGS))
+        found = self._clusters.get("", cluster)
+        token = self._registrations.token_of(cluster, DEFAULT_TOKEN)
+        if found is None or is_being_deleted(found) or not token or not self._server():
+            self._manifests.pop(cluster, None)
+            return None
+        made = await wanted(self._services, found, token, "")
+        # Asked for at every look at a cluster, and hardly ever another one.
+        made_of = (found.get("spec"), made.settings, *(getattr(made, name) for name in _SAID))
+        known = self._manifests.get(cluster)
+        if known is None or known[0] != made_of:
+            known = self._manifests[cluster] = (made_of, cache(lambda taints: render(_tolerating(made, taints))))
+        return known[1]
+
+    def registry(self, cluster: str, runtime: Runtime) -> BuiltInRegistry | None:
+        server = self._server()
+        if not server:
+            return None
+        ours = BuiltInRegistry(registry_at(server), self._ca())
+        image = agent_image(self._clusters.get("", cluster) or {}, self._services.settings(), server)
+        return ours if runtime == REMUDA or image.startswith(f"{ours.host}/") else None
+
+    def agent(self) -> bytes:
+        return assets()[ARCHIVE].content
+
+    def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
+        def changed(new: Obj | None, old: Obj | None) -> None:
+            if new is not None and (old is None or new.get("spec") != old.get("spec")):
+                handler(name_of(new))
+
+        def trusted() -> None:
+            for each in self._clusters.objects():
+                handler(name_of(each))
+
+        stops = [
+            self._registrations.on_change(handler),
+            self._clusters.on_change(changed),
+            self._services.on_trust(trusted),
+        ]
+
+        def stop() -> None:
+            for each in stops:
+                each()
+
+        return stop
+
+    # --- hosts ------------------------------------------------------------------------------------------------------------
+
+    def script(self, bootstrap: Obj, token: str) -> bytes | None:
+        """What the host of a machine runs first; `token` is what it shows. None while nobody knows where this server is."""
+        server = self._server()
+        if not server:
+            return None
+        plane = self._planes.get(namespace_of(bootstrap), dig(bootstrap, "spec", "clusterName") or "") or {}
+        return script(self._services, server, token, _variables(plane)).encode()
+
+    def _server(self) -> str:
+        return self._services.settings().text("server-url").rstrip("/")
+
+    def ca_checksum(self) -> str:
+        """Of the CA that hosts are to trust."""
+        return ca_checksum(self._ca())
+
+    def _ca(self) -> str:
+        return ca_text(self._services.settings().text("cacerts") or self._services.authority.ca)
+
+
+def _variables(plane: Obj) -> list[tuple[str, str]]:
+    """What the agent's installer is told: the user's variables, and where the agent's state goes."""
+    listed = dig(plane, "spec", "agentEnvVars") or []
+    found = [(str(each.get("name") or ""), str(each.get("value") or "")) for each in listed if isinstance(each, dict)]
+    directory = dig(plane, "spec", "dataDirectories", "systemAgent")
+    return [*found, (AGENT_DIRECTORY, directory)] if isinstance(directory, str) and directory else found
+
+
+def _tolerating(made: Wanted, taints: tuple[Taint, ...]) -> Wanted:
+    listed = [{"key": each.key, "value": each.value, "effect": each.effect} for each in taints]
+    return replace(made, taints=tuple({name: text for name, text in each.items() if text} for each in listed))

@@ -1,0 +1,153 @@
+"""Which cluster a registration token is for: the Secrets `crt-token-<name>` in the clusters' namespaces, by the token's hash.
+
+Two lives of a token count, as protocols.md §10.2 has it: the present one until it expires, and the one before it until its
+time of grace is over. Nothing here tells a token that was never given out from one that has expired. :mod:`.import_manifest` and
+:mod:`..agents.tunnels` ask; :mod:`remuda.access.clusters` makes and rotates the tokens.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from remuda.access.clusters.well_known import NODE_TOKEN, SECRETS, TOKEN_LABEL
+from remuda.access.clusters.well_known import TOKEN_SECRET_PREFIX as PREFIX
+from remuda.kube.clock import Clock, time_of
+from remuda.kube.objects import Key, is_being_deleted, name_of, namespace_of
+from remuda.runtime import Informer
+
+from ..server.dependencies import Services
+
+__all__ = ["NODE_TOKEN", "PREFIX", "SECRETS", "Registration", "Registrations", "digest"]
+
+Obj = dict[str, Any]
+
+LONGEST_TOKEN: Final = 256
+# A token that has just expired is about to be rotated, and then has its time of grace: nobody is thrown out in between.
+ROTATION: Final = 60.0
+
+_INDEX = "registration-token"
+_METADATA = ("name", "namespace", "uid", "resourceVersion", "deletionTimestamp")
+_FIELDS = ("token", "previousToken", "expiresAt", "gracePeriodExpiresAt")
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """What a token is good for. `until` is when it ends by itself, in seconds since the epoch; None: never."""
+
+    cluster: str
+    crt_name: str
+    is_node_token: bool
+    # It has been rotated already, and is good only for the time of grace.
+    is_previous: bool = False
+    until: float | None = None
+
+
+def digest(token: str) -> bytes:
+    """What a token is looked up by, so that comparing takes no time that tells of the token."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+def slim(secret: Obj) -> Obj:
+    """What is kept of a Secret with a token."""
+    metadata = secret.get("metadata") or {}
+    kept = {name: metadata[name] for name in _METADATA if name in metadata}
+    data = secret.get("data")
+    return {"metadata": kept, "data": {name: data[name] for name in _FIELDS if name in data} if isinstance(data, dict) else {}}
+
+
+def _text(data: Any, field: str) -> str:
+    value = data.get(field) if isinstance(data, Mapping) else None
+    try:
+        return base64.b64decode(value, validate=True).decode("utf-8") if isinstance(value, str) else ""
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def _digests(secret: Obj) -> Iterable[bytes]:
+    if not name_of(secret).startswith(PREFIX):
+        return ()
+    data = secret.get("data")
+    return [digest(token) for token in (_text(data, "token"), _text(data, "previousToken")) if token]
+
+
+def registration_of(secret: Obj, wanted: bytes, now: float) -> Registration | None:
+    """What the token with this digest is good for now, by one Secret."""
+    data = secret.get("data")
+    crt_name = name_of(secret).removeprefix(PREFIX)
+    if is_being_deleted(secret) or not crt_name:
+        return None
+    cluster, node = namespace_of(secret), crt_name == NODE_TOKEN
+    token, previous = _text(data, "token"), _text(data, "previousToken")
+    if token and digest(token) == wanted:
+        expires = _until(_text(data, "expiresAt"), ROTATION)
+        return Registration(cluster, crt_name, node, False, expires) if expires is None or now < expires else None
+    if previous and digest(previous) == wanted:
+        # Grace without an end would make the old token as good as the new one.
+        ends = time_of(_text(data, "gracePeriodExpiresAt"))
+        return Registration(cluster, crt_name, node, True, ends) if ends is not None and now < ends else None
+    return None
+
+
+def _until(text: str, more: float) -> float | None:
+    if not text:
+        return None
+    found = time_of(text)
+    # What can't be read is no reason to let a token live for ever.
+    return 0.0 if found is None else found + more
+
+
+class Registrations:
+    """All registration tokens there are. `on_change` handlers are told the name of a cluster whose tokens changed."""
+
+    def __init__(self, services: Services) -> None:
+        self._clock: Clock = services.clock
+        self._secrets: Informer = services.informers.of(SECRETS, labels=TOKEN_LABEL, transform=slim)
+        self._secrets.add_index(_INDEX, _digests)
+
+    @property
+    def informer(self) -> Informer:
+        return self._secrets
+
+    def cluster_of(self, token: str) -> Registration | None:
+        """What a token is good for at this moment; None for every token that is good for nothing."""
+        if not token or len(token) > LONGEST_TOKEN or not token.isascii():
+            return None
+        return self.by_digest(digest(token))
+
+    def by_digest(self, wanted: bytes) -> Registration | None:
+        """The same for whoever keeps no tokens, but asks again whether one still holds."""
+        now = self._clock.time()
+        found = [registration_of(secret, wanted, now) for secret in self._secrets.indexed(_INDEX, wanted)]
+        good = [each for each in found if each is not None]
+        # The same token for two clusters is for neither: nobody can say which was meant.
+        if not good or len({each.cluster for each in good}) > 1:
+            return None
+        # The least that it is good for, where it was given out twice.
+        return next((each for each in good if each.is_node_token), good[0])
+
+    def token_of(self, cluster: str, crt_name: str) -> str:
+        """The present token of a ClusterRegistrationToken; empty when there is none."""
+        secret = self._secrets.get(cluster, PREFIX + crt_name)
+        token = "" if secret is None else _text(secret.get("data"), "token")
+        found = registration_of(secret, digest(token), self._clock.time()) if secret is not None and token else None
+        return token if found is not None else ""
+
+    def token_by_digest(self, wanted: bytes) -> str:
+        """The token itself, for who shows its digest and wants a proof that we know it; empty when it is good for nothing."""
+        if self.by_digest(wanted) is None:
+            return ""
+        held = [_text(secret.get("data"), field) for secret in self._secrets.indexed(_INDEX, wanted) for field in _FIELDS[:2]]
+        return next((token for token in held if token and digest(token) == wanted), "")
+
+    def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
+        def changed(new: Obj | None, old: Obj | None) -> None:
+            about = new or old
+            if about is not None:
+                handler(Key.of(about).namespace)
+
+        return self._secrets.on_change(changed)

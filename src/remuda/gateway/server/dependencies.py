@@ -1,0 +1,75 @@
+"""What the rooms of the gateway share: one client, its caches, time and chance, and the doors to other rooms.
+
+Made once by whoever starts a gateway (:mod:`remuda.app.embedded` in process, `remuda gateway` on another Kubernetes). Each part
+takes the whole of it, adds its routes to `routes`, its caches to `informers`, and what has to run beside to `beside`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from remuda.access.roles.holdings import Holdings
+from remuda.access.settings.features import Features
+from remuda.access.settings.settings import Settings
+from remuda.client.interface import Client
+from remuda.kube.authorization.actions import Action
+from remuda.kube.clock import Clock, Entropy, Rng
+from remuda.runtime import Informers
+from remuda.tunnel import TunnelServer
+
+from .routing import Routes
+
+
+class Access(Protocol):
+    """Whether somebody may do something on the management API: its own authorizer, or a SubjectAccessReview."""
+
+    async def allowed(self, action: Action) -> bool: ...
+
+
+class Authority(Protocol):
+    """The certificate authority that this gateway's certificate comes from."""
+
+    @property
+    def ca(self) -> str:
+        """PEM, as in the setting `cacerts` when nobody has set it; empty for a certificate that everybody trusts already."""
+        ...
+
+
+@dataclass
+class Services:
+    client: Client
+    informers: Informers
+    clock: Clock
+    rng: Rng
+    entropy: Entropy
+    access: Access
+    authority: Authority
+    tunnels: TunnelServer
+    environment: Mapping[str, str]
+    routes: Routes = field(default_factory=Routes)
+    beside: list[Callable[[], Coroutine[Any, Any, None]]] = field(default_factory=list)
+    # Who holds what on the management API; without it, users are theirs alone to change.
+    holdings: Holdings | None = None
+    # The bundles of CAs that `authority` has taken over from, for agents that know the checksum of one of those only.
+    former: Callable[[], Sequence[str]] = tuple
+    # What this server keeps for itself; None for one that keeps nothing.
+    data_dir: Path | None = None
+    # Who is told that `authority` has become another.
+    trusting: list[Callable[[], None]] = field(default_factory=list)
+    # Tell whoever watches this server start. What is said here is in no log.
+    say: Callable[[str], None] = field(default=lambda text: None)
+    # As they are at this moment: read them anew for each request, never keep one.
+    settings: Callable[[], Settings] = field(default=lambda: Settings())
+    features: Callable[[], Features] = field(default=lambda: Features())
+
+    def on_trust(self, handler: Callable[[], None]) -> Callable[[], None]:
+        """Be told when the CA has become another, until what is given back is called."""
+        self.trusting.append(handler)
+        return lambda: self.trusting.remove(handler)
+
+    def trust_changed(self) -> None:
+        for handler in list(self.trusting):
+            handler()

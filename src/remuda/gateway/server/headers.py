@@ -1,0 +1,276 @@
+"""Headers on their way in and out: what a client may not say, what ends here, and what every answer carries.
+
+On the way to a cluster three kinds go: those of this connection only (hop by hop), those that say who the caller is (we say
+that, after :mod:`..auth.authenticator` has found out), and those whose name some servers read as another's, such as
+`Impersonate_User`. What a caller asks to impersonate is handed back, so that it can be authorised. On the way back, what a
+cluster could do to a browser that is logged in here is taken off, and `Content-Security-Policy: sandbox` put on: its pages run in
+an origin of their own. Request lines are judged by :mod:`.path_validation`.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+Headers = Iterable[tuple[str, str]]
+
+HOP_BY_HOP = frozenset(
+    (
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "trailers",
+        "transfer-encoding",
+        "upgrade",
+        "http2-settings",
+    )
+)
+# What tells a server who asks, from where, or under which address: never a client's to say.
+_IDENTITY = frozenset(
+    (
+        "authorization",
+        "cookie",
+        "cookie2",
+        "forwarded",
+        "via",
+        "x-real-ip",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "true-client-ip",
+        "x-original-url",
+        "x-rewrite-url",
+        "x-original-uri",
+        "x-http-method-override",
+        "x-http-method",
+        "x-method-override",
+        "x-user",
+        "x-groups",
+        "x-authenticated-user",
+        "x-webauth-user",
+        "x-csrf-token",
+        "x-api-csrf",
+        "x-api-url-prefix",
+        "x-api-host",
+        "x-api-cattle-auth",
+    )
+)
+_IDENTITY_PREFIXES = (
+    "impersonate-",
+    "x-remote-",
+    "x-forwarded-",
+    "x-api-tunnel-",
+    "x-auth-request-",
+    "x-cattle-",
+    "x-ssl-",
+    "x-client-cert",
+    "ssl-client-",
+)
+_IMPERSONATE = "impersonate-"
+_BEARER_PROTOCOL = "base64url.bearer.authorization.k8s.io."
+_NAME = re.compile(r"[!#$%&'*+.^`|~0-9A-Za-z-]+", re.ASCII)
+_VALUE = re.compile(r"[\t -~\x80-\U0010ffff]*")
+_LONGEST_LENGTH = 18
+
+# What a cluster must not do to the origin that people are logged in at.
+_NOT_FROM_CLUSTERS = frozenset(
+    (
+        "set-cookie",
+        "set-cookie2",
+        "clear-site-data",
+        "strict-transport-security",
+        "public-key-pins",
+        "alt-svc",
+        "www-authenticate",
+        "proxy-authenticate",
+        "service-worker-allowed",
+        "content-security-policy",
+        "content-security-policy-report-only",
+        "x-content-security-policy",
+        "x-webkit-csp",
+        "x-frame-options",
+        "x-content-type-options",
+        "referrer-policy",
+        "refresh",
+        "link",
+        "nel",
+        "report-to",
+        "reporting-endpoints",
+        "sourcemap",
+        "x-sourcemap",
+        "timing-allow-origin",
+        "origin-agent-cluster",
+        "permissions-policy",
+        "document-policy",
+        "server",
+        "x-powered-by",
+    )
+)
+# The last three would have a web server in front of us fetch something else in place of the answer.
+_NOT_FROM_CLUSTERS_PREFIXES = ("access-control-", "cross-origin-", "x-api-", "x-cattle-", "x-accel-", "x-sendfile", "x-lighttpd-")
+
+_EVERY_ANSWER: Mapping[str, str] = {
+    "Strict-Transport-Security": "max-age=31536000",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+# Our own page loads nothing from elsewhere, is framed by nobody, and talks to its own origin only.
+OWN_ANSWER: Mapping[str, str] = {
+    **_EVERY_ANSWER,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Content-Security-Policy": (
+        "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; "
+        "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+}
+PROXIED_ANSWER: Mapping[str, str] = {**_EVERY_ANSWER, "Content-Security-Policy": "sandbox"}
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """What may go on, what was asked for in `Impersonate-*`, and the (lower case) names of what else was taken off as forged."""
+
+    headers: list[tuple[str, str]]
+    impersonation: list[tuple[str, str]]
+    forged: list[str]
+
+
+def says_identity(name: str) -> bool:
+    """Whether a header of this name, in any spelling that some server knows it by, says who or where a caller is."""
+    known = name.strip().lower().replace("_", "-")
+    return known in _IDENTITY or known.startswith(_IDENTITY_PREFIXES)
+
+
+class _Kind(enum.Enum):
+    """What a header's name means on its way to a cluster."""
+
+    KEPT = enum.auto()
+    IMPERSONATION = enum.auto()
+    # Ours are not forged, they are just not for anybody else to see.
+    OURS = enum.auto()
+    FORGED = enum.auto()
+    ENDING = enum.auto()
+
+
+@lru_cache(maxsize=1024)
+def _kind(name: str) -> tuple[_Kind, str]:
+    """The kind, and the name in lower case. Remembered, since clients say the same few names again and again."""
+    lower = name.lower()
+    if lower.startswith(_IMPERSONATE) and _NAME.fullmatch(name):
+        return _Kind.IMPERSONATION, lower
+    if says_identity(name):
+        return (_Kind.OURS if lower in ("authorization", "cookie", "x-api-csrf") else _Kind.FORGED), lower
+    if lower in HOP_BY_HOP or lower == "host" or not _NAME.fullmatch(name):
+        return _Kind.ENDING, lower
+    return _Kind.KEPT, lower
+
+
+def for_cluster(headers: Headers) -> Cleaned:
+    """What of a client's request may go on to a cluster; `Authorization` and identity are then ours to add."""
+    listed = list(headers)
+    ending = _named_by_connection(listed)
+    kept: list[tuple[str, str]] = []
+    impersonation: list[tuple[str, str]] = []
+    forged: list[str] = []
+    for name, value in listed:
+        kind, lower = _kind(name)
+        if kind is _Kind.KEPT:
+            if lower not in ending and _VALUE.fullmatch(value):
+                kept.append((name, value))
+        elif kind is _Kind.IMPERSONATION:
+            # Also when Connection names it: what a caller asks for must not depend on that.
+            if _VALUE.fullmatch(value):
+                impersonation.append((name, value))
+            else:
+                forged.append(lower)
+        elif kind is _Kind.FORGED:
+            forged.append(lower)
+    return Cleaned(kept, impersonation, forged)
+
+
+def without_shown_tokens(headers: Headers) -> list[tuple[str, str]]:
+    """Without the tokens that a websocket may show among its protocols, as browsers do which can set no header: beside ours, one
+    would be a second word on who asks."""
+    kept: list[tuple[str, str]] = []
+    for name, value in headers:
+        if _BEARER_PROTOCOL in value and name.lower() == "sec-websocket-protocol":
+            parts = [part.strip() for part in value.split(",")]
+            value = ", ".join(part for part in parts if not part.startswith(_BEARER_PROTOCOL))
+            if not value:
+                continue
+        kept.append((name, value))
+    return kept
+
+
+def from_cluster(headers: Headers) -> list[tuple[str, str]]:
+    """What of a cluster's answer may go on to a client, with ours put on."""
+    listed = list(headers)
+    ending = _named_by_connection(listed)
+    kept = [
+        (name, value)
+        for name, value in listed
+        if _passes(name) and (not ending or name.lower() not in ending) and _VALUE.fullmatch(value)
+    ]
+    return [*kept, *PROXIED_ANSWER.items()]
+
+
+@lru_cache(maxsize=1024)
+def _passes(name: str) -> bool:
+    lower = name.lower()
+    if lower in HOP_BY_HOP or lower in _NOT_FROM_CLUSTERS or lower.startswith(_NOT_FROM_CLUSTERS_PREFIXES):
+        return False
+    return _NAME.fullmatch(name) is not None
+
+
+def _named_by_connection(headers: list[tuple[str, str]]) -> frozenset[str]:
+    values = [value for name, value in headers if name.lower() == "connection"]
+    return frozenset(token.strip().lower() for value in values for token in value.split(","))
+
+
+def upgrade_of(headers: Headers) -> str:
+    """The protocol that a request asks to change to, if it is one that we pass on: "websocket", "SPDY/3.1" or ""."""
+    listed = list(headers)
+    wanted = [value.strip().lower() for name, value in listed if name.lower() == "upgrade"]
+    if "upgrade" not in _named_by_connection(listed) or len(wanted) != 1:
+        return ""
+    return {"websocket": "websocket", "spdy/3.1": "SPDY/3.1"}.get(wanted[0], "")
+
+
+def framing_problem(headers: Headers) -> str:
+    """Why it is uncertain where this request ends or whom it is for; "" when it is. The answer is 400 and a closed connection."""
+    listed = [(name.lower(), value) for name, value in headers]
+    if any(not _NAME.fullmatch(name.replace("_", "-")) for name, _ in listed):
+        return "a header's name holds what a name may not hold"
+    if any(not _VALUE.fullmatch(value) for _, value in listed):
+        return "a header's value holds what a value may not hold"
+    lengths = [value for name, value in listed if name == "content-length"]
+    encodings = [value for name, value in listed if name == "transfer-encoding"]
+    if any(name in ("content_length", "transfer_encoding") for name, _ in listed):
+        return "a header is written with _ for -"
+    if lengths and encodings:
+        return "there are both Content-Length and Transfer-Encoding"
+    if len(lengths) > 1 or len(encodings) > 1:
+        return "the length of the body is told more than once"
+    if lengths and not (lengths[0].isascii() and lengths[0].isdigit() and len(lengths[0]) <= _LONGEST_LENGTH):
+        return "Content-Length is not a number"
+    if encodings and encodings[0].lower() != "chunked":
+        return "Transfer-Encoding is not chunked"
+    if sum(name == "host" for name, _ in listed) != 1:
+        return "there must be one Host header"
+    return ""
+
+
+def is_known_host(host: str, known: Iterable[str]) -> bool:
+    """Whether a Host header names us: `known` are names and addresses, with a port where only that one is ours."""
+    wanted = host.strip().lower()
+    bare = wanted.rpartition(":")[0] if re.fullmatch(r".*:\d{1,5}", wanted) and not wanted.endswith("]") else wanted
+    names = {name.lower() for name in known}
+    return bool(wanted) and (wanted in names or bare.strip("[]") in names or bare in names)

@@ -1,0 +1,95 @@
+"""Which paths are the gateway's own, and who may ask for them. Everything else is the management API's.
+
+A pattern is a path whose segments are words, `{name}` for one segment, or, at its end, `{name*}` for all that follow (also
+none). The first route that fits wins, so that what is more precise is added first.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from .path_validation import Target
+from .request_context import Asked
+
+Answer = Callable[[Asked], Awaitable[web.StreamResponse]]
+# What a body may be long, unless a route says otherwise.
+LARGEST_BODY = 1 << 20
+
+
+class Who(enum.Enum):
+    """Who is let through to a route."""
+
+    # No credentials are looked at: the route reads its own (an agent's, a node's) or needs none.
+    ANYBODY = "anybody"
+    # A user of Remuda, by token, cookie (where cookies count) or client certificate; 401 without.
+    USER = "user"
+    # The same, and also one who has to choose another password first; such a caller is let through to nothing else (403).
+    NEWCOMER = "newcomer"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`largest` None: the body is passed on as it comes and never held. `quiet`: no audit line unless it is refused."""
+
+    methods: frozenset[str]
+    pattern: tuple[str, ...]
+    answer: Answer
+    who: Who
+    largest: int | None = LARGEST_BODY
+    quiet: bool = False
+
+    def fits(self, target: Target) -> Mapping[str, str] | None:
+        """The pattern's parameters, or None for another path."""
+        segments, found = target.segments, {}
+        for at, part in enumerate(self.pattern):
+            if part.endswith("*}"):
+                found[part[1:-2]] = "/".join(segments[at:])
+                return found
+            if at >= len(segments):
+                return None
+            if part.startswith("{"):
+                found[part[1:-1]] = segments[at]
+            elif part != segments[at]:
+                return None
+        return found if len(segments) == len(self.pattern) else None
+
+
+class Routes:
+    """All routes, by their first segment."""
+
+    def __init__(self) -> None:
+        self._by_first: dict[str, list[Route]] = {}
+
+    def add(
+        self, methods: str, pattern: str, answer: Answer, who: Who, *, largest: int | None = LARGEST_BODY, quiet: bool = False
+    ) -> None:
+        """`methods` are words, or `*` for every method."""
+        parts = tuple(pattern.strip("/").split("/"))
+        if parts[0].startswith("{"):
+            raise ValueError(f"{pattern}: the first segment of a route must be a word, all others are the management API's")
+        route = Route(frozenset(methods.split()), parts, answer, who, largest, quiet)
+        self._by_first.setdefault(parts[0], []).append(route)
+
+    def __iter__(self) -> Iterator[Route]:
+        for routes in self._by_first.values():
+            yield from routes
+
+    def owns(self, target: Target) -> bool:
+        """Whether the path is the gateway's own, by its first segment, route or not."""
+        return bool(target.segments) and target.segments[0] in self._by_first
+
+    def find(self, method: str, target: Target) -> tuple[Route, Mapping[str, str]] | frozenset[str]:
+        """The route and its parameters; else the methods that would do for this path (none: there is no such path)."""
+        others: set[str] = set()
+        for route in self._by_first.get(target.segments[0] if target.segments else "", ()):
+            found = route.fits(target)
+            if found is None:
+                continue
+            if method in route.methods or "*" in route.methods:
+                return route, found
+            others |= route.methods
+        return frozenset(others)

@@ -1,0 +1,8 @@
+"""What is simulated, behind the same ports as the real thing.
+
+`distro`: the `+remuda1` distribution (real etcd, simulated nodes). `sim`: providers, workload clusters and hosts in
+memory on a virtual clock.
+Nothing here is used by a server on real machines; which controllers run in a simulation is an argument, given by
+`app`.
+Read `distro.server` or `sim.capi_world` first.
+"""

@@ -1,0 +1,6 @@
+"""What the servers of a cluster serve: the Kubernetes API on the cluster's etcd (:mod:`.apiserver`), the supervisor on 9345
+and its client, addons from the manifests directory, node passwords, removal of etcd members.
+
+etcd itself is in `etcd`.
+Read :mod:`.apiserver`, then :mod:`.supervisor`.
+"""

@@ -1,0 +1,70 @@
+"""Where etcd is, for who has no member of its own, and for who has lost it: the members that were there when last asked.
+
+They are noted on disk, so that a server comes back when the one that it joined is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from remuda.apiserver.keys.pki import write_private
+from remuda.apiserver.storage.store import StoreError
+from remuda.kube.clock import Clock
+from remuda.kube.encoding import jsonio
+from remuda.kube.objects import dig
+
+from ..cluster.supervisor_client import NotYet, Supervisor
+from ..config.paths import Paths
+from .client import EtcdClient, Member
+
+log = logging.getLogger(__name__)
+
+_EVERY_SECONDS = 5.0
+_NOTE = "etcd-endpoints.json"
+
+
+def voting(members: Sequence[Member]) -> list[str]:
+    """The client URLs of those who can answer everything."""
+    return [member.client_urls[0] for member in members if member.client_urls and not member.is_learner]
+
+
+def noted(paths: Paths) -> list[str]:
+    try:
+        found: Any = jsonio.loads((paths.db / _NOTE).read_bytes())
+    except (OSError, jsonio.JsonError):
+        return []
+    return [url for url in found if isinstance(url, str)] if isinstance(found, list) else []
+
+
+def note(paths: Paths, urls: Sequence[str]) -> None:
+    if urls and noted(paths) != list(urls):
+        paths.db.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(paths.db / _NOTE, jsonio.dumps(list(urls)))
+
+
+async def told_by(supervisor: Supervisor) -> list[str]:
+    """What a server says of its etcd. Raises NotYet and JoinError."""
+    found = await supervisor.json("/db/info")
+    urls = [
+        member["clientURLs"][0]
+        for member in dig(found, "members", default=[])
+        if member.get("clientURLs") and not member.get("isLearner")
+    ]
+    if not urls:
+        raise NotYet(f"{supervisor.server.url} knows no member of etcd yet")
+    return urls
+
+
+async def follow(client: EtcdClient, paths: Paths, clock: Clock, changed: Callable[[list[str]], None]) -> None:
+    """Keep the note as the members are, and tell who else wants to know."""
+    while True:
+        try:
+            urls = voting(await client.members())
+        except StoreError as error:
+            log.debug("etcd's members are not known: %s", error)
+        else:
+            note(paths, urls)
+            changed(urls)
+        await clock.sleep(_EVERY_SECONDS)

@@ -1,0 +1,140 @@
+"""`server --cluster-reset`: one member out of whatever is left, with the state of a snapshot if one is named.
+
+All of it is etcd's own way: its tool makes data of the snapshot, with revisions that no client has seen; or a member is told to
+begin a cluster of its own. The authorities come out of that state. Afterwards the server is started as usual, and the others
+join again with empty data.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import zipfile
+from pathlib import Path
+
+from remuda.apiserver.keys.pki import write_private
+from remuda.kube.clock import Clock, Entropy, Rng
+
+from ..config.settings import ETCD_PEER_PORT, Settings
+from ..errors import DistroError
+from ..pki import authorities, bootstrap_data, certificates, server_identity
+from . import apiserver_addresses, endpoints, local_member, process, recovery
+from .local_member import LocalEtcd
+from .members import new_name
+from .process import EXISTING, Plan
+
+log = logging.getLogger(__name__)
+
+DONE = (
+    "Managed etcd cluster membership has been reset, restart without --cluster-reset flag now. "
+    "Backup and delete the server/db directory of each other etcd server and rejoin them"
+)
+# Beyond what any client may have seen of the time that is undone.
+_REVISIONS = 1_000_000_000
+
+
+class ResetError(DistroError):
+    """The cluster can't be reset like that."""
+
+
+async def reset(settings: Settings, clock: Clock, rng: Rng, entropy: Entropy) -> None:
+    """Raises ResetError, EtcdFailed and PkiError."""
+    paths = settings.paths
+    if not settings.has_etcd:
+        raise ResetError("this server has no etcd: reset one that has")
+    if paths.reset_flag.exists() and not settings.restore_path:
+        raise ResetError("the cluster was reset already: start the server without --cluster-reset")
+    token = server_identity.server_token(settings, entropy)
+    if settings.restore_path:
+        await _restored(settings, clock, entropy)
+    elif not local_member.has_data(paths):
+        raise ResetError(f"there is no etcd in {paths.etcd} to reset: name a snapshot with --cluster-reset-restore-path")
+    paths.tombstone.unlink(missing_ok=True)
+    if settings.restore_path or authorities.read(paths) is None:
+        found = await recovery.authorities_in(settings, token.password, clock, rng, entropy)
+        found.check()
+        authorities.write(paths, found)
+    own = await server_identity.prepare(settings, clock, rng, entropy)
+    certificates.ensure(certificates.server_leaves(settings), own.authorities, clock, entropy)
+    await _alone(settings, own, clock, rng, entropy)
+    write_private(paths.reset_flag, b"")
+
+
+async def _alone(settings: Settings, own: server_identity.Identity, clock: Clock, rng: Rng, entropy: Entropy) -> None:
+    """Run the member as the only one for a moment, and note that it is."""
+    paths = settings.paths
+    name = paths.etcd_name.read_text().strip()
+    peer_url = settings.etcd_url(ETCD_PEER_PORT)
+    plan = Plan(name, paths.etcd, paths.etcd_tls, {name: peer_url}, EXISTING, force_new=True)
+    member = LocalEtcd(settings, plan, clock, rng)
+    try:
+        await member.start()
+        await bootstrap_data.agree(member.client, own.authorities, own.password, entropy)
+        for node in await apiserver_addresses.known(member.client):
+            await apiserver_addresses.withdraw(member.client, node)
+        endpoints.note(paths, [settings.etcd_url()])
+    finally:
+        await member.stop()
+
+
+async def _restored(settings: Settings, clock: Clock, entropy: Entropy) -> None:
+    paths = settings.paths
+    snapshot = _found(settings)
+    local_member.set_aside(paths.etcd, clock)
+    paths.db.mkdir(mode=0o700, parents=True, exist_ok=True)
+    scratch = paths.db / "restore-tmp"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(mode=0o700)
+    name, peer_url = new_name(settings.node_name, entropy), settings.etcd_url(ETCD_PEER_PORT)
+    try:
+        plain = await asyncio.to_thread(_plain, snapshot, scratch)
+        await _run(
+            process.program(settings, "etcdutl"),
+            "snapshot",
+            "restore",
+            str(plain),
+            f"--data-dir={scratch / 'etcd'}",
+            f"--name={name}",
+            f"--initial-cluster={name}={peer_url}",
+            f"--initial-advertise-peer-urls={peer_url}",
+            # 3.5 can't: clients may then see revisions for the second time.
+            *(() if settings.demo_etcd else (f"--bump-revision={_REVISIONS}", "--mark-compacted")),
+        )
+        write_private(scratch / "etcd" / "name", name.encode())
+        (scratch / "etcd").rename(paths.etcd)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    log.info("restored %s", snapshot)
+
+
+def _found(settings: Settings) -> Path:
+    said = Path(settings.restore_path.removeprefix("file://"))
+    # As k3s does: what is not absolute is below the server's directory; a bare name is one of the snapshots.
+    candidates = [said] if said.is_absolute() else [settings.paths.server / said, settings.snapshots.directory / said]
+    for candidate in candidates:
+        if candidate.is_file():
+            return candidate
+    raise ResetError(f"there is no snapshot at {' or '.join(map(str, candidates))}")
+
+
+def _plain(snapshot: Path, scratch: Path) -> Path:
+    if snapshot.suffix != ".zip":
+        return snapshot
+    with zipfile.ZipFile(snapshot) as archive:
+        names = archive.namelist()
+        if len(names) != 1:
+            raise ResetError(f"{snapshot} holds {len(names)} files, and should hold one snapshot")
+        with archive.open(names[0]) as packed, (scratch / "snapshot").open("wb") as plain:
+            shutil.copyfileobj(packed, plain)
+    return scratch / "snapshot"
+
+
+async def _run(*command: str) -> None:
+    running = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    output, _ = await running.communicate()
+    if running.returncode:
+        lines = output.decode(errors="replace").strip().splitlines()
+        raise ResetError(f"{Path(command[0]).name} failed: {lines[-1] if lines else f'exit code {running.returncode}'}")

@@ -1,0 +1,86 @@
+"""The node of a host: how it is known to the cluster, and how it gets there. What it does there is :mod:`.nodes`.
+
+A server with an API is its own client. All others go through a door on their own host to whichever server answers
+(:mod:`.api_balancer`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from remuda.client.https import HttpsClient
+from remuda.client.interface import Client
+from remuda.client.kubeconfig import Target
+from remuda.kube.clock import Clock, Entropy, Rng
+from remuda.kube.errors import ApiError
+
+from . import nodes
+from .api_balancer import Balancer
+from .cluster import node_passwords
+from .cluster.etcd_member_removal import MEMBER_ADDRESS, MEMBER_NAME
+from .config.settings import KUBELET_PORT, Settings
+from .health_ports import HealthPort
+
+log = logging.getLogger(__name__)
+
+# Every server's certificate is good for it, at whichever address it is reached.
+SERVED_AS = "kubernetes"
+_PAUSE = 1.0
+
+
+def config_of(settings: Settings, client: Client, api_server: str, *, is_server: bool, member: str = "") -> nodes.NodeConfig:
+    roles = nodes.role_labels(control_plane=is_server and settings.has_api, etcd=is_server and settings.has_etcd)
+    annotations: Mapping[str, str] = {}
+    if member:
+        annotations = {MEMBER_NAME: member, MEMBER_ADDRESS: settings.node_ips[0]}
+    return nodes.NodeConfig(
+        name=settings.node_name,
+        client=client,
+        version=settings.release,
+        labels={**roles, **dict(nodes.parse_label(text) for text in settings.labels)},
+        annotations=annotations,
+        taints=tuple(nodes.Taint.parse(text) for text in settings.taints),
+        internal_ip=settings.node_ips[0],
+        external_ip=settings.external_ips[0] if settings.external_ips else "",
+        hostname=settings.node_name,
+        provider_id=str(settings.values.get("provider-id") or ""),
+        root=settings.paths.agent / "pods",
+        report_seconds=settings.node_report_seconds,
+        api_server=api_server,
+    )
+
+
+def remote_client(balancer: Balancer, ca: bytes, certificate: Path, clock: Clock) -> HttpsClient:
+    """A client of whichever server answers."""
+    target = Target(
+        balancer.url,
+        ca=ca,
+        tls_server_name=SERVED_AS,
+        client_certificate=certificate.read_bytes(),
+        client_key=certificate.with_suffix(".key").read_bytes(),
+    )
+    return HttpsClient(target, clock)
+
+
+async def claim(settings: Settings, client: Client, clock: Clock, entropy: Entropy) -> None:
+    """Have the node's name, as a server that needs nobody to sign its certificates. Raises NotThatNode."""
+    password = node_passwords.own(settings.paths.node_password, entropy)
+    while True:
+        try:
+            await node_passwords.ensure(client, settings.node_name, password, entropy)
+            return
+        except ApiError as error:
+            log.info("waiting for the API: %s", error)
+        await clock.sleep(_PAUSE)
+
+
+async def run(settings: Settings, config: nodes.NodeConfig, clock: Clock, rng: Rng) -> None:
+    """Be the node, with the port where its health is asked for, until cancelled."""
+    health = HealthPort(lambda: True)
+    await health.open(settings.loopback, KUBELET_PORT)
+    try:
+        await nodes.run_node(config, clock, rng)
+    finally:
+        await health.close()

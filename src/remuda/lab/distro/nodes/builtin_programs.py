@@ -1,0 +1,89 @@
+"""Images that a simulated node really runs: our own, whose entrypoint is part of what is installed on the host anyway.
+
+An image is known by its name, wherever it is pulled from. What runs is an entrypoint that we know with a known environment,
+never a `command` or `args` of the pod: a pod that has any but those that our own manifests give runs in name only, as all others
+do. There are no namespaces, so a program is told by its options where its mounts are and which address is the host's own.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import remuda
+from remuda.access.agent_objects import AUTH_COMMAND, AUTH_PORT
+from remuda.images.recipe import REPOSITORY as CLUSTER_AGENT
+
+Obj = dict[str, Any]
+
+_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+_REFERENCE = re.compile(r"(?P<name>.+?)(:[\w][\w.-]{0,127})?(@[\w+.-]+:[0-9a-fA-F]+)?")
+# As the image's own `remuda` does it: nothing of the environment decides which code runs.
+_ENTRY: Final = "import sys; sys.path.insert(0, {source!r}); from remuda.cli import main; main()"
+# What may be told to our own programs. Others could make a loader or an interpreter run something else.
+_VARIABLES = re.compile(r"CATTLE_\w+|STRICT_VERIFY|KUBERNETES_SERVICE_(HOST|PORT)|HOSTNAME|TZ|(?i:https?_proxy|no_proxy)")
+
+
+def entrypoint(*arguments: str) -> tuple[str, ...]:
+    """`remuda ARGUMENTS` as installed here."""
+    source = str(Path(remuda.__file__).parents[1])
+    return (sys.executable, "-I", "-c", _ENTRY.format(source=source), *arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """`repository` is the image's name without registry, tag and digest; `places` are options that take a mount's path;
+    `variables` are those of the pod's environment that it may get. `asked` is the `command` of pods that want just this of the
+    image; `port` is where it listens on its host's own address, if it does."""
+
+    repository: str
+    entrypoint: tuple[str, ...]
+    places: Mapping[str, str] = field(default_factory=dict)
+    variables: re.Pattern[str] = _VARIABLES
+    asked: tuple[str, ...] = ()
+    port: int = 0
+
+    def command(self, place: Callable[[str], Path | None], host: str = "127.0.0.1") -> list[str]:
+        """What to execute. `place` says where on this host a path of the container is; `host` is what it calls its own."""
+        told = ["--listen", f"{host}:{self.port}"] if self.port else []
+        for option, path in self.places.items():
+            if (found := place(path)) is not None:
+                told += [option, str(found)]
+        return [*self.entrypoint, *told]
+
+    def environment(self, wanted: Mapping[str, str]) -> dict[str, str]:
+        return {name: value for name, value in wanted.items() if self.variables.fullmatch(name)}
+
+
+BUILT_IN: Final = (
+    Program(
+        CLUSTER_AGENT,
+        entrypoint("cluster-agent"),
+        places=MappingProxyType({"--credentials": "/cattle-credentials", "--service-account": _ACCOUNT}),
+    ),
+    Program(
+        CLUSTER_AGENT,
+        entrypoint("kube-api-auth"),
+        asked=AUTH_COMMAND,
+        port=AUTH_PORT,
+        places=MappingProxyType({"--service-account": _ACCOUNT}),
+    ),
+)
+
+
+def program_of(container: Obj, programs: Iterable[Program]) -> Program | None:
+    """The program of a container's image; None when there is none, or when the pod wants to run something else in it."""
+    if container.get("args"):
+        return None
+    asked = tuple(container.get("command") or ())
+    found = _REFERENCE.fullmatch(container.get("image") or "")
+    if found is None:
+        return None
+    name = found["name"]
+    fitting = (each for each in programs if name == each.repository or name.endswith(f"/{each.repository}"))
+    return next((each for each in fitting if each.asked == asked), None)

@@ -1,0 +1,284 @@
+"""The pods of a node that are processes: what they need is put below the node's root, then they run until told to go.
+
+Everything here ends with the node's own process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from remuda.client.interface import Client
+from remuda.hosts.environment import MARK
+from remuda.kcm.workloads.pods import has_ended
+from remuda.kube.clock import Clock, deadline, rfc3339
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import Key, dig, is_being_deleted, metadata, name_of, namespace_of, uid_of
+from remuda.runtime import DONE, NORMAL, WARNING, Recorder, Result
+
+from .builtin_programs import Program, program_of
+from .config import NodeConfig
+from .container_process import Process
+from .heartbeat import MANAGER
+from .pod_environment import environment
+from .pod_status import assembled, container_status
+from .pod_volumes import PODS, Sources, VolumeError, Volumes, place_in
+
+Obj = dict[str, Any]
+
+# How often mounted files are compared with what they are made of.
+_REFRESH: Final = 60.0
+_CLOSING: Final = 10.0
+
+
+class Sandbox:
+    """One pod."""
+
+    def __init__(self, pod: Obj, processes: dict[str, Process], directory: Path) -> None:
+        self.uid = uid_of(pod)
+        self.processes = processes
+        self.directory = directory
+        self.variables: dict[str, dict[str, str]] = {}
+        self.condemned: float | None = None
+
+    @property
+    def volumes(self) -> Path:
+        return self.directory / "volumes"
+
+    @property
+    def runs(self) -> bool:
+        return any(process.runs for process in self.processes.values())
+
+
+class Sandboxes:
+    def __init__(
+        self, config: NodeConfig, root: Path, client: Client, clock: Clock, events: Recorder, wake: Callable[[Key], None]
+    ) -> None:
+        """`wake` is told which pod to look at again."""
+        self.node = config.name
+        self._config = config
+        self._client = client
+        self._clock = clock
+        self._events = events
+        self._wake = wake
+        self._pods = root / "var/lib/kubelet/pods"
+        self._logs = root / "var/log/pods"
+        self._facts: Obj = {"spec.nodeName": config.name, "status.hostIP": config.internal_ip, "status.podIP": config.internal_ip}
+        # One of many hosts on a machine has an address of its own.
+        loopback = ipaddress.ip_address(config.internal_ip).is_loopback
+        self._own_address = config.internal_ip if loopback else "127.0.0.1"
+        self._sources = Sources(client, clock)
+        self._volumes = Volumes(self._sources, self._facts)
+        self._sandboxes: dict[Key, Sandbox] = {}
+
+    def runs(self, pod: Obj) -> bool:
+        """Whether all that the pod is made of are programs that we have."""
+        if dig(pod, "spec", "initContainers"):
+            return False
+        return all(self._program(container) is not None for container in dig(pod, "spec", "containers") or ())
+
+    def _program(self, container: Obj) -> Program | None:
+        return program_of(container, self._config.programs)
+
+    async def close(self) -> None:
+        """End everything, for the node ends."""
+        found = [process for sandbox in self._sandboxes.values() for process in sandbox.processes.values()]
+        for process in found:
+            process.signal(signal.SIGTERM)
+        try:
+            async with deadline(self._clock, _CLOSING):
+                await asyncio.gather(*(process.gone() for process in found))
+        except TimeoutError:
+            for process in found:
+                process.signal(signal.SIGKILL)
+            await asyncio.gather(*(process.gone() for process in found))
+
+    # --- a pod that is to run ---------------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: Key, pod: Obj) -> Result:
+        found = self._sandboxes.get(key)
+        if found is not None and found.uid != uid_of(pod):
+            await self.forget(key)
+            found = None
+        if has_ended(pod):
+            return DONE
+        if found is None:
+            found = self._sandboxes[key] = self._sandbox(key, pod)
+        try:
+            await self._prepare(pod, found)
+            again = await self._run(pod, found)
+        except (VolumeError, OSError) as error:
+            self._events.event(pod, WARNING, "Failed", f"Error: {error}")
+            await self._say(key, pod, self._status(pod, found, str(error)))
+            return Result(after=self._config.pace.retry)
+        await self._say(key, pod, self._status(pod, found))
+        return Result(after=again)
+
+    def _sandbox(self, key: Key, pod: Obj) -> Sandbox:
+        directory = self._pods / uid_of(pod)
+        said = {each["name"]: each for each in dig(pod, "status", "containerStatuses") or ()}
+        processes: dict[str, Process] = {}
+        for container in dig(pod, "spec", "containers") or ():
+            name = container["name"]
+            logs = self._logs / f"{namespace_of(pod)}_{name_of(pod)}_{uid_of(pod)}" / name
+            before = said.get(name)
+            # One that ran when the node ended runs once more now.
+            restarts = int(before["restartCount"]) + 1 if before is not None and before.get("containerID") else 0
+            processes[name] = Process(
+                directory / name,
+                logs,
+                self._clock,
+                lambda: self._wake(key),
+                restarts=restarts,
+                first_pause=self._config.pace.restart,
+            )
+        return Sandbox(pod, processes, directory)
+
+    async def _prepare(self, pod: Obj, found: Sandbox) -> None:
+        """Files and variables as they are now; while the API does not answer, as they were."""
+        try:
+            await self._volumes.write(pod, found.volumes)
+            for container in dig(pod, "spec", "containers") or ():
+                if not found.processes[container["name"]].runs:
+                    wanted = await environment(pod, container, self._sources, self._facts, self._given(pod))
+                    found.variables[container["name"]] = wanted
+        except ApiError:
+            if len(found.variables) < len(found.processes):
+                raise
+
+    async def _run(self, pod: Obj, found: Sandbox) -> float:
+        """Start what should run and does not; how long until there is something to do again."""
+        again = _REFRESH
+        for container in dig(pod, "spec", "containers") or ():
+            process = found.processes[container["name"]]
+            process.trim_log()
+            if process.runs or not _starts(pod, process):
+                continue
+            if (left := process.rest_left()) > 0:
+                why = f"Back-off restarting failed container {container['name']} in pod {name_of(pod)}"
+                self._events.event(pod, WARNING, "BackOff", why)
+                again = min(again, left)
+                continue
+            program = self._program(container)
+            assert program is not None
+            own = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(found.directory / container["name"])}
+            if MARK in os.environ:
+                # Whoever takes the host away finds it by this.
+                own[MARK] = os.environ[MARK]
+            wanted = program.environment(found.variables[container["name"]])
+            await process.start(program.command(place_in(container, found.volumes), self._own_address), wanted | own)
+            self._events.event(pod, NORMAL, "Started", f"Started container {container['name']}")
+        return again
+
+    def _given(self, pod: Obj) -> dict[str, str]:
+        """What every container is told. The service's address leads nowhere on a simulated node: the server's own does."""
+        given = {"HOSTNAME": name_of(pod)}
+        server = urlsplit(self._config.api_server)
+        if server.hostname:
+            given |= {"KUBERNETES_SERVICE_HOST": server.hostname, "KUBERNETES_SERVICE_PORT": str(server.port or 443)}
+        return given
+
+    # --- a pod that is to go ----------------------------------------------------------------------------------------------
+
+    def stop(self, key: Key, pod: Obj) -> float | None:
+        """Tell it to go, then make it; seconds to wait, or None when nothing of it is left."""
+        found = self._sandboxes.get(key)
+        if found is None or found.uid != uid_of(pod):
+            self._remove(self._pods / uid_of(pod), uid_of(pod))
+            return None
+        if not found.runs:
+            del self._sandboxes[key]
+            self._remove(found.directory, found.uid)
+            return None
+        now = self._clock.monotonic()
+        if found.condemned is None:
+            found.condemned = now
+            for name, process in found.processes.items():
+                process.signal(signal.SIGTERM)
+                self._events.event(pod, NORMAL, "Killing", f"Stopping container {name}")
+        left = found.condemned + float(metadata(pod).get("deletionGracePeriodSeconds") or 0) - now
+        if left <= 0:
+            for process in found.processes.values():
+                process.signal(signal.SIGKILL)
+            # What is killed is gone in a moment, and wakes us then.
+            return 1.0
+        return left
+
+    async def forget(self, key: Key) -> None:
+        """The API does not know the pod any more: it is not to run another moment."""
+        found = self._sandboxes.pop(key, None)
+        if found is None:
+            return
+        for process in found.processes.values():
+            process.signal(signal.SIGKILL)
+            await process.gone()
+        self._remove(found.directory, found.uid)
+
+    def _remove(self, directory: Path, uid: str) -> None:
+        self._sources.forget(uid)
+        shutil.rmtree(directory, ignore_errors=True)
+
+    # --- what is said of it -----------------------------------------------------------------------------------------------
+
+    def _status(self, pod: Obj, found: Sandbox, problem: str = "") -> Obj:
+        now, address = self._clock.time(), self._config.internal_ip
+        containers = [
+            self._container(pod, each, found.processes[each["name"]], problem) for each in dig(pod, "spec", "containers") or ()
+        ]
+        states = [each["state"] for each in containers]
+        if all("terminated" in state for state in states):
+            phase = "Failed" if any(state["terminated"]["exitCode"] for state in states) else "Succeeded"
+        else:
+            begun = any("waiting" not in state or each["lastState"] for state, each in zip(states, containers, strict=True))
+            phase = "Running" if begun else "Pending"
+        return assembled(pod, phase, containers, address, address, now)
+
+    def _container(self, pod: Obj, container: Obj, process: Process, problem: str) -> Obj:
+        last = _terminated(process)
+        if process.runs:
+            state: Obj = {"running": {"startedAt": rfc3339(process.started)}}
+        elif not _starts(pod, process) and last:
+            state, last = last, {}
+        elif problem:
+            state = {"waiting": {"reason": "CreateContainerConfigError", "message": problem}}
+        elif last:
+            message = f"back-off {process.pause:.0f}s restarting failed container={container['name']}"
+            state = {"waiting": {"reason": "CrashLoopBackOff", "message": message}}
+        else:
+            state = {"waiting": {"reason": "ContainerCreating"}}
+        made = container_status(pod, container, state, ready=process.runs, restarts=process.restarts)
+        return {**made, "lastState": last}
+
+    async def _say(self, key: Key, pod: Obj, status: Obj) -> None:
+        said = pod.get("status") or {}
+        if is_being_deleted(pod) or all(said.get(field) == value for field, value in status.items()):
+            return
+        await self._client.patch(PODS, key.name, {"status": status}, key.namespace, subresource="status", field_manager=MANAGER)
+
+
+def _starts(pod: Obj, process: Process) -> bool:
+    """Whether it is to be started again when it has ended."""
+    policy = dig(pod, "spec", "restartPolicy") or "Always"
+    if process.last is None or policy == "Always":
+        return True
+    return policy == "OnFailure" and process.last.code != 0
+
+
+def _terminated(process: Process) -> Obj:
+    if (last := process.last) is None:
+        return {}
+    return {
+        "terminated": {
+            "exitCode": last.code,
+            "reason": "Completed" if last.code == 0 else "Error",
+            "startedAt": rfc3339(last.started),
+            "finishedAt": rfc3339(last.finished),
+        }
+    }

@@ -1,0 +1,114 @@
+"""What makes a host a server of one cluster: the token, and the authorities that it has, is given, or makes.
+
+A server that has its authorities on disk goes on with them. One that joins gets them from the server it joins, after having
+checked that server. The first one makes them; or takes them out of its etcd, if that is all that is left of an earlier life.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from remuda.apiserver.keys.pki import write_private
+from remuda.apiserver.keys.token_sealing import check_token
+from remuda.kube.certificates import PkiError
+from remuda.kube.clock import Clock, Entropy, Rng
+
+from ..cluster import supervisor_client
+from ..cluster.supervisor_client import PREFIX, JoinError, Supervisor
+from ..config.paths import Paths
+from ..config.settings import Settings
+from ..etcd import local_member, recovery
+from . import authorities, bootstrap_data, join_tokens
+from .authorities import SERVER_CA, Authorities
+from .join_tokens import Token, TokenError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    authorities: Authorities
+    token: Token = field(repr=False)
+    agent_password: str = field(repr=False)
+
+    @property
+    def password(self) -> str:
+        return self.token.password
+
+
+async def prepare(settings: Settings, clock: Clock, rng: Rng, entropy: Entropy) -> Identity:
+    """Raises PkiError, TokenError, JoinError."""
+    token = server_token(settings, entropy)
+    found = await _authorities(settings, token, clock, rng, entropy)
+    token.check_ca(found.bundle(SERVER_CA), "this server")
+    agent = join_tokens.parse(settings.agent_token).password if settings.agent_token else token.password
+    made = Identity(found, token, agent)
+    _write_tokens(settings.paths, made)
+    return made
+
+
+def server_token(settings: Settings, entropy: Entropy) -> Token:
+    """As told; else as it was; else a new one."""
+    if settings.token:
+        token = join_tokens.parse(settings.token)
+        if token.user == join_tokens.NODE:
+            raise TokenError("this is the token of agents: a server needs the servers' token")
+        check_token(token.password)
+        return token
+    if settings.paths.token.exists():
+        return join_tokens.parse(settings.paths.token.read_text())
+    if settings.joins:
+        raise TokenError(f"joining {settings.server_url} needs the token of that server")
+    return Token(entropy.token_bytes(16).hex())
+
+
+async def _authorities(settings: Settings, token: Token, clock: Clock, rng: Rng, entropy: Entropy) -> Authorities:
+    found = authorities.read(settings.paths)
+    if found is not None:
+        found.check()
+        return found
+    if settings.joins:
+        found = await supervisor_client.patiently(
+            f"joining {settings.server_url}", clock, lambda: fetched(settings.server_url, token, clock)
+        )
+    elif local_member.has_data(settings.paths) and not settings.paths.tombstone.exists():
+        log.info("the cluster's authorities are taken out of etcd")
+        found = await recovery.authorities_in(settings, token.password, clock, rng, entropy)
+    if found is None:
+        return authorities.ensure(settings.paths, clock, entropy)
+    found.check()
+    authorities.write(settings.paths, found)
+    return found
+
+
+async def fetched(url: str, token: Token, clock: Clock) -> Authorities:
+    """Those of the cluster that this server is of. Raises JoinError and NotYet."""
+    server = await supervisor_client.find(url, token, clock)
+    async with Supervisor(server, join_tokens.SERVER, token.password, clock) as supervisor:
+        content = await supervisor.get(f"{PREFIX}/server-bootstrap")
+    try:
+        found = bootstrap_data.decode(content, f"what {url} says")
+    except PkiError as error:
+        raise JoinError(str(error)) from None
+    if found.bundle(SERVER_CA) != server.ca:
+        raise JoinError(f"{url} shows another CA than it hands out")
+    return found
+
+
+def _write_tokens(paths: Paths, identity: Identity) -> None:
+    """For people to copy, with the hash of the CA."""
+    ca = identity.authorities.bundle(SERVER_CA)
+    _write(paths, "token", join_tokens.secure(identity.password, ca))
+    _write(paths, "agent-token", join_tokens.secure(identity.agent_password, ca, join_tokens.NODE))
+    if not paths.node_token.is_symlink():
+        paths.node_token.unlink(missing_ok=True)
+        paths.node_token.symlink_to("token")
+
+
+def _write(paths: Paths, name: str, text: str) -> None:
+    path = paths.server / name
+    content = f"{text}\n".encode()
+    if not path.exists() or path.read_bytes() != content:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(path, content)

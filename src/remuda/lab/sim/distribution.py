@@ -1,0 +1,290 @@
+"""What plans install on simulated hosts: servers and agents of one cluster, which join each other by URL and token.
+
+The API is a real one in memory (:mod:`.workload_clusters`); there is one while a control plane is up and etcd has its majority.
+What must never happen (a second cluster beside the first, etcd without its majority by our own hand, somebody let in with a
+wrong token) is noted in :attr:`Distribution.violations`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from remuda.access.agent_objects import MADE_FOR
+from remuda.capi.workload_clusters import NODES
+from remuda.kube.clock import Clock, rfc3339
+from remuda.kube.encoding import yamlio
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import GroupVersionKind, GroupVersionResource, annotations_of, dig, name_of
+
+from .downstreams import SimulatedDownstreams
+from .workload_clusters import SimulatedCluster
+
+Obj = dict[str, Any]
+
+# Seconds from a host's death until a plan is not begun any more that was written by what was known before.
+_NEWS = 30.0
+# A node's controller takes so long to believe that a kubelet is gone.
+_SILENCE = 40.0
+
+
+class CannotStart(Exception):
+    """The distribution does not start on a host; the text is what its service would print."""
+
+
+@dataclass(slots=True)
+class Member:
+    """One host as the cluster knows it."""
+
+    name: str
+    address: str
+    etcd: bool = False
+    control_plane: bool = False
+    worker: bool = False
+    up: bool = False
+    version: str = ""
+    config: Obj = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        return "etcd" if self.etcd else "control plane" if self.control_plane else "worker"
+
+
+class Distribution:
+    """One cluster's."""
+
+    def __init__(self, cluster: SimulatedCluster, downstreams: SimulatedDownstreams, clock: Clock, runtime: str) -> None:
+        self.cluster = cluster
+        self.members: dict[str, Member] = {}
+        self.violations: list[str] = []
+        # Who was (re)started with which version, in order.
+        self.starts: list[tuple[str, str]] = []
+        # The most hosts of a kind ("etcd", else "control plane", else "worker") that were stopped at the same time.
+        self.most_down = {"etcd": 0, "control plane": 0, "worker": 0}
+        self._downstreams = downstreams
+        self._clock = clock
+        self._runtime = runtime
+        # Hosts without power, since when, and those whose Nodes tell of it.
+        self._lost: dict[str, float] = {}
+        self._told: set[str] = set()
+        self._tokens: tuple[str, str] | None = None
+        self._agent_of = ""
+        # Members whose hosts are no more, and whether there was ever an API that could have written something.
+        self._destroyed: set[str] = set()
+        self._was_on = False
+
+    # --- hosts ------------------------------------------------------------------------------------------------------------
+
+    def stop(self, name: str) -> None:
+        """A service is stopped, to be started with something else."""
+        member = self.members.get(name)
+        if member is None or not member.up:
+            return
+        had = self._has_majority()
+        member.up = False
+        alike = [each for each in self.members.values() if each.kind == member.kind]
+        self.most_down[member.kind] = max(self.most_down[member.kind], sum(not each.up for each in alike))
+        etcd = [each for each in self.members.values() if each.etcd]
+        if member.etcd and had and len(etcd) > 2 and not self._has_majority() and self._could_be_known():
+            self.violations.append(f"etcd lost its majority when {name} was stopped")
+        self._power()
+
+    def start(self, member: Member) -> None:
+        """Raises CannotStart."""
+        if member.control_plane or member.etcd:
+            self._join_server(member)
+        else:
+            self._join_agent(member)
+        member.up = True
+        self.members[member.name] = member
+        self.starts.append((member.name, member.version))
+        self._power()
+
+    def _join_server(self, member: Member) -> None:
+        tokens = str(member.config.get("token") or ""), str(member.config.get("agent-token") or "")
+        server = member.config.get("server")
+        if not server:
+            others = [each.name for each in self.members.values() if each.name != member.name and each.etcd]
+            if others and member.name not in self.members:
+                self.violations.append(f"{member.name} began a second cluster beside {', '.join(others)}")
+            self._tokens = self._tokens or tokens
+            return
+        self._check(server, member)
+        if tokens != self._tokens:
+            raise CannotStart("the token is not the cluster's")
+
+    def _join_agent(self, member: Member) -> None:
+        self._check(str(member.config.get("server") or ""), member)
+        if self._tokens is None or member.config.get("token") != self._tokens[1]:
+            raise CannotStart("the token is not the cluster's")
+
+    def _check(self, server: str, member: Member) -> None:
+        address = urlsplit(server).hostname or ""
+        known = [each for each in self.members.values() if each.address == address and (each.etcd or each.control_plane)]
+        if not known:
+            raise CannotStart(f"no server is at {server}")
+        # Who has joined before knows the others by itself.
+        if not known[0].up and member.name not in self.members:
+            raise CannotStart(f"the server at {server} does not answer")
+
+    def lose(self, name: str) -> None:
+        """A host's power is cut; that is nobody's fault here. Its Node looks well for a while."""
+        if name not in self.members:
+            return
+        self.members[name].up = False
+        self._lost[name] = self._clock.monotonic()
+        self._power()
+
+    def destroy(self, name: str) -> None:
+        """A host is no more, and nobody has let its member go. An etcd that never held anything is gone with its last host."""
+        self.lose(name)
+        self._destroyed.add(name)
+        etcd = [each.name for each in self.members.values() if each.etcd]
+        if not self._was_on and self._destroyed.issuperset(etcd):
+            for each in etcd:
+                self.leave(each)
+
+    async def _tell_of_lost(self) -> None:
+        if not self.answers:
+            return
+        late = self._clock.monotonic() - _SILENCE
+        for name in [name for name, since in self._lost.items() if since <= late and name not in self._told]:
+            self._told.add(name)
+            silent = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+            with contextlib.suppress(ApiError):
+                await self.cluster.client.patch(NODES, name, {"status": {"conditions": [silent]}}, subresource="status")
+
+    def _could_be_known(self) -> bool:
+        """Whether all lost hosts are so for a while: what was begun before that is nobody's fault."""
+        now = self._clock.monotonic()
+        return all(now - since > _NEWS for since in self._lost.values())
+
+    def boot(self, name: str) -> None:
+        """A host comes up again; what is installed on it starts by itself."""
+        self._forget_loss(name)
+        if name in self.members:
+            self.members[name].up = True
+            self._power()
+
+    def leave(self, name: str) -> None:
+        self.members.pop(name, None)
+        self._forget_loss(name)
+        self._power()
+
+    def _forget_loss(self, name: str) -> None:
+        self._lost.pop(name, None)
+        self._told.discard(name)
+
+    # --- the API ----------------------------------------------------------------------------------------------------------
+
+    def _has_majority(self) -> bool:
+        etcd = [each for each in self.members.values() if each.etcd]
+        return bool(etcd) and sum(each.up for each in etcd) > len(etcd) // 2
+
+    @property
+    def answers(self) -> bool:
+        return self.cluster.answers
+
+    def _power(self) -> None:
+        on = self._has_majority() and any(each.up and each.control_plane for each in self.members.values())
+        self._was_on |= on
+        if on != self.cluster.on:
+            self.cluster.on = on
+            if self._agent_of:
+                self._downstreams.tell(self._agent_of)
+
+    async def apply(self, member: Member, manifests: Mapping[str, str]) -> bool:
+        """What a control plane finds in its directory of manifests; False while there is no API."""
+        if not (member.control_plane and self.answers):
+            return False
+        for text in manifests.values():
+            for obj in yamlio.loads_all(text):
+                if isinstance(obj, dict) and obj.get("kind"):
+                    await self._apply(obj)
+                    if obj["kind"] == "Deployment" and annotations_of(obj).get(MADE_FOR):
+                        self._agent_of = annotations_of(obj)[MADE_FOR]
+                        self._downstreams.connect(self._agent_of, self.cluster)
+        return True
+
+    async def _apply(self, obj: Obj) -> None:
+        group, version, kind = GroupVersionKind.of(obj)
+        plurals = {"PriorityClass": "priorityclasses"}
+        resource = GroupVersionResource(group, version, plurals.get(kind, f"{kind.lower()}s"))
+        await self.cluster.client.apply(resource, obj, field_manager="deploy", force=True)
+
+    # --- nodes ------------------------------------------------------------------------------------------------------------
+
+    async def register(self, member: Member, uid: str) -> None:
+        """The host's kubelet makes itself known, as soon as there is an API."""
+        if not self.answers:
+            return
+        await self._tell_of_lost()
+        client = self.cluster.client
+        try:
+            node = await client.get(NODES, member.name)
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+            node = await client.create(NODES, self._node(member))
+        if dig(node, "status", "nodeInfo", "kubeletVersion") != member.version or not _is_ready(node):
+            await client.patch(NODES, member.name, {"status": self._status(member, uid)}, subresource="status")
+
+    def _node(self, member: Member) -> Obj:
+        labels = dict(str(each).split("=", 1) for each in member.config.get("node-label") or ())
+        for role, has in (("etcd", member.etcd), ("control-plane", member.control_plane)):
+            if has:
+                labels[f"node-role.kubernetes.io/{role}"] = "true"
+        taints = [_taint(str(each)) for each in member.config.get("node-taint") or ()]
+        return {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": member.name, "labels": {**labels, "remuda.dev/simulated": "true"}},
+            "spec": {"providerID": f"{self._runtime}://{member.name}", **({"taints": taints} if taints else {})},
+        }
+
+    def _status(self, member: Member, uid: str) -> Obj:
+        now = rfc3339(self._clock.time())
+        told = [("Ready", "True"), *((f"{what}Pressure", "False") for what in ("Memory", "Disk", "PID"))]
+        conditions = [{"type": kind, "status": status, "lastTransitionTime": now} for kind, status in told]
+        info = {
+            "architecture": "amd64",
+            "bootID": "",
+            "containerRuntimeVersion": "simulated://1",
+            "kernelVersion": "simulated",
+            "kubeProxyVersion": "",
+            "kubeletVersion": member.version,
+            "machineID": uid,
+            "operatingSystem": "linux",
+            "osImage": "simulated",
+            "systemUUID": uid,
+        }
+        addresses = [{"type": "InternalIP", "address": member.address}, {"type": "Hostname", "address": member.name}]
+        return {"conditions": conditions, "nodeInfo": info, "addresses": addresses}
+
+    async def honour_removals(self) -> None:
+        """A Node that asks to have its etcd member leave is told when it has, wherever the host is meanwhile."""
+        if not self.answers:
+            return
+        asked, done = f"etcd.{self._runtime}.cattle.io/remove", f"etcd.{self._runtime}.cattle.io/removed-node-name"
+        for node in (await self.cluster.client.list(NODES))["items"]:
+            name, notes = name_of(node), annotations_of(node)
+            if notes.get(asked) != "true" or notes.get(done):
+                continue
+            member = self.members.get(name)
+            if member is not None:
+                member.etcd = False
+                self._power()
+            await self.cluster.client.patch(NODES, name, {"metadata": {"annotations": {done: name}}})
+
+
+def _is_ready(node: Obj) -> bool:
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in dig(node, "status", "conditions") or ())
+
+
+def _taint(text: str) -> Obj:
+    what, _, effect = text.rpartition(":")
+    key, _, value = what.partition("=")
+    return {"key": key, "effect": effect, **({"value": value} if value else {})}

@@ -1,0 +1,359 @@
+"""Hosts that register with a cluster and follow their plans, in memory: the system agent without a machine beneath it.
+
+What an agent reads and writes is that of :mod:`remuda.agent` (its decisions are the very same functions), as the account that a
+host is given, with the rights of that account. What a plan would install is :mod:`.distribution`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from remuda.agent.plans import decide as agent
+from remuda.agent.plans.apply import Result
+from remuda.api.cluster_x_k8s_io import MACHINES
+from remuda.apiserver.auth.authenticator import BadCredentials, Credentials
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.server import Server
+from remuda.client.idempotent import find, make
+from remuda.client.interface import Client
+from remuda.kube.authorization.users import AUTHENTICATED, User
+from remuda.kube.clock import Clock, Rng, deadline
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import Key, annotations_of, labels_of
+from remuda.provisioning.nodes.host_registration import Hosts as Door
+from remuda.provisioning.nodes.host_registration import PlanAccess, Refused
+from remuda.provisioning.nodes.machine_request import request_secret
+from remuda.provisioning.plans.machine_plan_secret import packed
+from remuda.provisioning.plans.plan import Plan, checksum, decode, instruction
+from remuda.provisioning.well_known import MACHINE_NAME, MACHINE_NAMESPACE, REFUSED, SECRETS, request_name
+from remuda.runtime import Informers
+
+from .delays_and_faults import Span
+from .distribution import CannotStart, Distribution, Member
+from .downstreams import SimulatedDownstreams
+from .workload_clusters import Line, SimulatedClusters
+
+log = logging.getLogger(__name__)
+
+Obj = dict[str, Any]
+
+_CONFIG, _MANIFESTS = "/config.yaml.d/50-rancher.yaml", "/server/manifests/rancher/"
+_PERIOD = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds: until a plan is applied, and from then until what it started answers."""
+
+    apply: Span = (1.0, 3.0)
+    boot: Span = (1.0, 4.0)
+
+
+class SimulatedHost:
+    """`roles` are letters: e, c, w. `failing` is how often a plan still fails here; the agent of a `dead` host does nothing any
+    more. Its agent can be killed in the middle of a plan, and its power cut (:meth:`SimulatedHosts.kill`, :meth:`.power_off`)."""
+
+    def __init__(
+        self, park: SimulatedHosts, cluster: Key, managed: str, name: str, roles: str, address: str, token: str = ""
+    ) -> None:
+        self.cluster = cluster
+        self.name = name
+        self.roles = roles
+        self.address = address
+        self.machine_id = hashlib.sha256(f"{cluster} {name}".encode()).hexdigest()[:62]
+        self.failing = 0
+        self.dead = False
+        self.refused = ""
+        self.access: PlanAccess | None = None
+        self._park = park
+        self._managed = managed
+        self._token = token
+        self._member = Member(name, address, "e" in roles, "c" in roles, "w" in roles)
+        self._stamp = ""
+        self._ready_at = 0.0
+        # Of the last plan, as long as there is no API to apply them to.
+        self._manifests: dict[str, str] = {}
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until its plan is gone."""
+        if self.access is None:
+            machine = await self._registered()
+            while self.access is None:
+                self.access = await self._park.door.plan_access(machine)
+                await self._park.clock.sleep(0.5)
+        await self._follow(self.access)
+        self._distribution.leave(self.name)
+
+    @property
+    def _distribution(self) -> Distribution:
+        return self._park.distributions[self.cluster]
+
+    # --- registering ------------------------------------------------------------------------------------------------------
+
+    async def _registered(self) -> Obj:
+        return await (self._expected() if self._token else self._newcomer())
+
+    async def _expected(self) -> Obj:
+        """A machine waits for it: its script has a token."""
+        while True:
+            try:
+                return await self._park.door.by_bootstrap_token(self._token, self.machine_id)
+            except ApiError as error:
+                if not error.is_conflict:
+                    raise
+            except Refused as error:
+                # Perhaps the machine is not wanted any more; whoever made the host takes it away.
+                self.refused = str(error)
+            await self._park.clock.sleep(5)
+
+    async def _newcomer(self) -> Obj:
+        roles = {"e": "role-etcd", "c": "role-control-plane", "w": "role-worker"}
+        said = {"id": [self.machine_id], "node-name": [self.name], "internal-address": [self.address]}
+        said |= {roles[role]: ["true"] for role in self.roles}
+        wanted = request_secret(self._managed, said)
+        client = self._park.client
+        while True:
+            try:
+                request = await find(client, SECRETS, request_name(self.machine_id), self._managed) or await make(
+                    client, SECRETS, wanted
+                )
+            except ApiError as error:
+                # The namespace may not be there yet.
+                log.debug("%s: %s", self.name, error.message)
+                request = None
+            if request is not None and (why := annotations_of(request).get(REFUSED)):
+                self.refused = why
+                raise Refused(why)
+            labels = labels_of(request or {})
+            if MACHINE_NAME in labels:
+                return await client.get(MACHINES, labels[MACHINE_NAME], labels[MACHINE_NAMESPACE])
+            await self._park.clock.sleep(0.5)
+
+    # --- the agent --------------------------------------------------------------------------------------------------------
+
+    async def _follow(self, access: PlanAccess) -> None:
+        await self._show_token(access)
+        name = f"system:serviceaccount:{access.namespace}:{access.secret_name}"
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{access.namespace}", AUTHENTICATED)
+        own = InProcessClient(self._park.server, manager="rancher-system-agent", user=User(name, groups=groups))
+        client = Line(own, lambda: not self._park.cut)
+        informers = Informers(client, self._park.clock, self._park.rng)
+        secrets = informers.of(SECRETS, access.namespace, fields=f"metadata.name={access.secret_name}")
+        secrets.on_change(lambda new, old: self._changed.set())
+        following = asyncio.create_task(informers.run())
+        try:
+            await secrets.synced.wait()
+            while (secret := secrets.get(access.namespace, access.secret_name)) is not None:
+                self._changed.clear()
+                if not self.dead:
+                    await self._pass(client, secret)
+                await self._wait()
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+    async def _show_token(self, access: PlanAccess) -> None:
+        """As over the network, where each request shows it: of this the server knows that the host is at work."""
+        try:
+            await self._park.server.chain.identify(Credentials(bearer=access.token))
+        except BadCredentials as error:
+            log.debug("%s: %s", self.name, error)
+
+    async def _wait(self) -> None:
+        try:
+            async with deadline(self._park.clock, _PERIOD):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    async def _pass(self, client: Client, secret: Obj) -> None:
+        data = {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
+        text = data.get(agent.PLAN, b"")
+        if not text:
+            return
+        try:
+            await self._apply(client, secret, data, text)
+            if self._member.up and self._member.control_plane:
+                await self._distribution.honour_removals()
+        except ConnectionError as error:
+            log.debug("%s: %s", self.name, error)
+        except ApiError as error:
+            # Somebody was faster, or took the Secret away; what they wrote is seen next.
+            if not (error.is_conflict or error.is_not_found or error.code == 403):
+                raise
+
+    async def _apply(self, client: Client, secret: Obj, data: dict[str, bytes], text: bytes) -> None:
+        clock, uid = self._park.clock, secret["metadata"]["uid"]
+        decision = agent.decide(data, checksum(text), uid, clock.time(), first=False, own_write=False)
+        if decision.claim:
+            data = agent.claimed(data)
+            secret = await self._write(client, secret, data)
+        plan = decode(text)
+        result = Result(False, True, b"", data.get(agent.APPLIED_PERIODIC, b""))
+        if decision.apply:
+            result = await self._install(plan, result)
+        if result.succeeded or not result.ran:
+            result = Result(result.ran, result.succeeded, result.one_time, self._periodic(plan) or result.periodic)
+        after = agent.reported(data, checksum(text), decision, result, await self._probes(plan), clock.time())
+        if after != data:
+            await self._write(client, secret, after)
+
+    async def _write(self, client: Client, secret: Obj, data: Mapping[str, bytes]) -> Obj:
+        encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
+        return await client.update(SECRETS, {**secret, "data": encoded})
+
+    # --- what a plan does -------------------------------------------------------------------------------------------------
+
+    async def _install(self, plan: Plan, before: Result) -> Result:
+        park = self._park
+        install = instruction(plan, "install")
+        if install is None:
+            return Result(True, True, packed({}), before.periodic)
+        stamp = next((each for each in install.env if each.startswith("RESTART_STAMP=")), "")
+        restarts = stamp != self._stamp
+        if restarts:
+            self._distribution.stop(self.name)
+        await park.clock.sleep(park.rng.uniform(*park.times.apply))
+        if self.failing:
+            self.failing -= 1
+            return Result(True, False, packed({"install": base64.b64encode(b"simulated trouble").decode()}), before.periodic)
+        try:
+            self._start(plan, install.image, restarts)
+        except CannotStart as error:
+            return Result(True, False, packed({"install": base64.b64encode(str(error).encode()).decode()}), before.periodic)
+        self._stamp = stamp
+        return Result(True, True, packed({}), before.periodic)
+
+    def _start(self, plan: Plan, image: str, restarts: bool) -> None:
+        files = {file.path: file.data for file in plan.files}
+        manifests = {path: data.decode() for path, data in files.items() if _MANIFESTS in path}
+        self._manifests = manifests
+        if not restarts:
+            return
+        config: Obj = next((json.loads(data) for path, data in files.items() if path.endswith(_CONFIG)), {})
+        member = self._member
+        member.config, member.version = config, image.rpartition(":")[2].replace("-", "+")
+        self._distribution.start(member)
+        self._ready_at = self._park.clock.monotonic() + self._park.rng.uniform(*self._park.times.boot)
+
+    async def _probes(self, plan: Plan) -> bytes:
+        member = self._member
+        up = member.up and self._park.clock.monotonic() >= self._ready_at
+        if up:
+            await self._distribution.register(member, self.machine_id)
+            if self._manifests and await self._distribution.apply(member, self._manifests):
+                self._manifests = {}
+        api = {"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+        found = {name: up and (name not in api or self._distribution.answers) for name in plan.probes}
+        said = {name: {"healthy": True, "successCount": 1} if healthy else {"failureCount": 1} for name, healthy in found.items()}
+        return json.dumps(said, sort_keys=True).encode()
+
+    def _periodic(self, plan: Plan) -> bytes:
+        """What an etcd member without an API tells of itself."""
+        members = {"members": [{"name": self.name, "clientURLs": [f"https://{self.address}:2379"]}]}
+        said = {"capture-address": json.dumps(members), "etcd-name": self.name}
+        wanted = {each.name for each in plan.periodicInstructions}
+        if not self._member.up:
+            return b""
+        printed = {
+            name: {"name": name, "stdout": base64.b64encode(said[name].encode()).decode()} for name in wanted if name in said
+        }
+        return packed(printed) if printed else b""
+
+
+class SimulatedHosts:
+    """All hosts of a world. Its `client` is the gateway's, which lets hosts in."""
+
+    def __init__(
+        self,
+        server: Server,
+        clusters: SimulatedClusters,
+        downstreams: SimulatedDownstreams,
+        rng: Rng,
+        times: Times = Times(),
+    ) -> None:
+        self.server = server
+        self.clock: Clock = server.config.clock
+        self.rng = rng
+        self.times = times
+        self.client = InProcessClient(server, manager="gateway")
+        self.distributions: dict[Key, Distribution] = {}
+        self.hosts: dict[tuple[Key, str], SimulatedHost] = {}
+        # Whether nobody reaches the management API.
+        self.cut = False
+        self._clusters = clusters
+        self._downstreams = downstreams
+        self._informers = Informers(self.client, self.clock, rng)
+        self.door = Door(self.client, self._informers, self.clock)
+        self._tasks: dict[tuple[Key, str], asyncio.Task[None]] = {}
+        self._following: asyncio.Task[None] | None = None
+        self._number = 0
+
+    async def add(
+        self, cluster: Key, managed: str, name: str, roles: str, runtime: str = "remuda", token: str = ""
+    ) -> SimulatedHost:
+        """A host on which somebody runs the registration command of a cluster; with a `token`, the script of a machine."""
+        if self._following is None:
+            self._following = asyncio.create_task(self._informers.run())
+        if cluster not in self.distributions:
+            made = await self._clusters.ensure(cluster)
+            self.distributions[cluster] = Distribution(made, self._downstreams, self.clock, runtime)
+        self._number += 1
+        number = self._number
+        host = SimulatedHost(self, cluster, managed, name, roles, f"10.0.{number >> 8}.{number & 255}", token)
+        self.hosts[cluster, name] = host
+        self.revive(host)
+        return host
+
+    async def kill(self, host: SimulatedHost) -> None:
+        """Its agent, wherever it is, as kill -9 would; what it has started goes on."""
+        task = self._tasks.pop((host.cluster, host.name))
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    def revive(self, host: SimulatedHost) -> None:
+        """Its agent starts, for the first time or again."""
+        self._tasks[host.cluster, host.name] = asyncio.create_task(host.run(), name=f"host {host.name}")
+
+    async def power_off(self, host: SimulatedHost) -> None:
+        await self.kill(host)
+        self.distributions[host.cluster].lose(host.name)
+
+    async def remove(self, host: SimulatedHost) -> None:
+        """It is no more. An etcd member that nobody has let go counts for ever."""
+        if (host.cluster, host.name) in self._tasks:
+            await self.kill(host)
+        self.hosts.pop((host.cluster, host.name), None)
+        distribution = self.distributions[host.cluster]
+        member = distribution.members.get(host.name)
+        if member is not None and member.etcd:
+            distribution.destroy(host.name)
+        else:
+            distribution.leave(host.name)
+
+    def power_on(self, host: SimulatedHost) -> None:
+        self.distributions[host.cluster].boot(host.name)
+        self.revive(host)
+
+    def is_running(self, host: SimulatedHost) -> bool:
+        """Whether its agent still follows a plan; raises what it failed with."""
+        task = self._tasks.get((host.cluster, host.name))
+        if task is None:
+            return False
+        if task.done():
+            task.result()
+        return not task.done()
+
+    async def close(self) -> None:
+        tasks = [*self._tasks.values(), *([self._following] if self._following else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

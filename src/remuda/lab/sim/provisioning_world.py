@@ -1,0 +1,245 @@
+"""A management server with everything that provisions clusters, in memory, and hosts that come to it (:mod:`.hosts`).
+
+    async with provisioning(seed=7) as world:
+        await world.want("demo", "v1.34.1+remuda1")
+        await world.host("demo", "a", "ecw")
+        await world.until("it is ready", lambda: world.is_ready("demo"))
+
+All controllers of `remuda serve` run, Cluster API's core and access included; only the tunnels and what is behind them are
+simulated. They can be killed and started again (:meth:`ProvisioningWorld.begin`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from remuda import kcm
+from remuda.access.rancher_conditions import is_true
+from remuda.access.roles.holdings import Holdings
+from remuda.api import cluster_x_k8s_io, crds, management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.server import Config, Server
+from remuda.app.capi_controllers import CoreControllers
+from remuda.app.capi_controllers import admitted_types as core_types
+from remuda.capi.contracts import Contracts
+from remuda.client.idempotent import find
+from remuda.client.interface import Client
+from remuda.gateway.auth.access_review import LocalAccess
+from remuda.gateway.gateway import AccessControllers, Gateway, Ground, admitted_types
+from remuda.gateway.registration.provisioning_port import add_provisioning
+from remuda.kube.clock import Entropy, Rng, VirtualClock
+from remuda.kube.objects import Key, dig, name_of
+from remuda.machines.machineprovision.controller import MachineProvision
+from remuda.machines.secretfields.machinesecrets import MachineSecrets
+from remuda.machines.secretfields.vault import Vault
+from remuda.runtime import Informers, Manager
+from remuda.runtime.admitted_types import install as install_admission
+
+from . import machine_jobs
+from .beginning import Beginning
+from .capi_world import NAMESPACES, NeverHappened
+from .distribution import Distribution
+from .downstreams import SimulatedDownstreams
+from .hosts import SimulatedHost, SimulatedHosts, Times
+from .machine_jobs import SimulatedJobs
+from .workload_clusters import Line, SimulatedClusters
+
+Obj = dict[str, Any]
+T = TypeVar("T")
+
+WORKSPACE = "fleet-default"
+URL = "https://remuda.test:8443"
+GROUPS = (
+    cluster_x_k8s_io.GROUP,
+    management_cattle_io.GROUP,
+    plan_cattle_io.GROUP,
+    provisioning_cattle_io.GROUP,
+    rke_cattle_io.GROUP,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Authority:
+    ca: str = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+
+
+class ProvisioningWorld:
+    def __init__(self, server: Server, clock: VirtualClock, seed: int, times: Times, pods: bool = False) -> None:
+        self.server = server
+        self.clock = clock
+        self.client = InProcessClient(server, manager="kubectl")
+        self.clusters = SimulatedClusters(clock, Rng(seed), Entropy(seed), pods=pods)
+        self.downstreams = SimulatedDownstreams(self.client)
+        self.hosts = SimulatedHosts(server, self.clusters, self.downstreams, Rng(seed), times)
+        self.gateway = Gateway(
+            Ground(
+                client=InProcessClient(server, manager="remuda"),
+                clock=clock,
+                rng=Rng(seed),
+                entropy=Entropy(seed),
+                access=LocalAccess(server.rbac),
+                holdings=Holdings(server.source, server.rbac),
+                authority=_Authority(),
+                environment={"CATTLE_SERVER_URL": URL},
+            )
+        )
+        # To hash the first password costs more than most stories take.
+        self.gateway.services.beside.remove(self.gateway.identity.first.run)
+        # What does the work of Jobs, where machines come in pools.
+        self.jobs: SimulatedJobs | None = None
+        # What runs besides controllers and hosts, for as long as the world is there.
+        self.besides: list[asyncio.Task[None]] = []
+        self._seed = seed
+        self._lives: list[asyncio.Task[None]] = []
+
+    # --- controllers ------------------------------------------------------------------------------------------------------
+
+    def begin(self, through: Callable[[Client], Client] = lambda client: client) -> asyncio.Task[None]:
+        """Start the controllers, once more if they run already; `through` is put between them and the API."""
+        client = through(Line(InProcessClient(self.server, manager="remuda"), lambda: not self.hosts.cut))
+        manager = Manager(client, self.clock, Rng(self._seed * 1000 + len(self._lives)))
+        core = CoreControllers(manager, self.clusters)
+        AccessControllers(manager, self.gateway, provisions=True, downstreams=self.downstreams, agents=self.downstreams)
+        add_provisioning(manager, self.gateway, core.workloads)
+        if self.jobs is not None:
+            manager.add(MachineProvision(manager, self.gateway.ground.access, {}, local=True))
+            manager.add(MachineSecrets(manager))
+        life = asyncio.create_task(manager.run(), name="the controllers")
+        self._lives.append(life)
+        return life
+
+    async def kill(self, life: asyncio.Task[None] | None = None) -> None:
+        """As kill -9 would: whatever they do is cut where it waits. Without a life: all of them."""
+        gone = [each for each in self._lives if life is None or each is life]
+        for each in gone:
+            each.cancel()
+        await asyncio.gather(*gone, return_exceptions=True)
+
+    def check(self) -> None:
+        """Raises what controllers, hosts or Jobs failed with."""
+        for task in (*self._lives, *self.besides):
+            if task.done() and not task.cancelled():
+                task.result()
+        for host in self.hosts.hosts.values():
+            self.hosts.is_running(host)
+
+    # --- time -------------------------------------------------------------------------------------------------------------
+
+    async def settle(self, seconds: float = 1.0) -> None:
+        await self.clock.advance(seconds)
+
+    async def until(self, what: str, check: Callable[[], Awaitable[T]], seconds: float = 900.0) -> T:
+        end = self.clock.monotonic() + seconds
+        while True:
+            self.check()
+            if found := await check():
+                return found
+            if self.clock.monotonic() >= end:
+                raise NeverHappened(f"{what} did not happen within {seconds:.0f} s")
+            await self.settle()
+
+    # --- clusters ---------------------------------------------------------------------------------------------------------
+
+    async def want(self, name: str, version: str, namespace: str = WORKSPACE, **config: Any) -> str:
+        """A cluster for hosts that register by themselves; the name of its management Cluster."""
+        made = {
+            "apiVersion": provisioning_cattle_io.API_VERSION,
+            "kind": "Cluster",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"kubernetesVersion": version, "rkeConfig": config},
+        }
+        await self.client.create(provisioning_cattle_io.CLUSTERS, made, namespace)
+        return await self.until(f"{name} has an id", lambda: self.managed_name(name, namespace), 60)
+
+    async def cluster(self, name: str, namespace: str = WORKSPACE) -> Obj:
+        return await self.client.get(provisioning_cattle_io.CLUSTERS, name, namespace)
+
+    async def managed_name(self, name: str, namespace: str = WORKSPACE) -> str:
+        return str(dig(await self.cluster(name, namespace), "status", "clusterName") or "")
+
+    async def control_plane(self, name: str, namespace: str = WORKSPACE) -> Obj:
+        return await find(self.client, rke_cattle_io.RKE_CONTROL_PLANES, name, namespace) or {}
+
+    async def host(self, cluster: str, name: str, roles: str, namespace: str = WORKSPACE) -> SimulatedHost:
+        return await self.hosts.add(Key(namespace, cluster), await self.managed_name(cluster, namespace), name, roles)
+
+    def distribution(self, cluster: str, namespace: str = WORKSPACE) -> Distribution:
+        return self.hosts.distributions[Key(namespace, cluster)]
+
+    async def is_ready(self, name: str, namespace: str = WORKSPACE) -> bool:
+        """Of what is wanted now: the cluster and its control plane say so, and the spec is the one that was applied."""
+        cluster, plane = await self.cluster(name, namespace), await self.control_plane(name, namespace)
+        version = dig(cluster, "spec", "kubernetesVersion")
+        if version != dig(plane, "status", "appliedSpec", "kubernetesVersion") or plane["status"]["appliedSpec"] != plane["spec"]:
+            return False
+        managed = await find(self.client, management_cattle_io.CLUSTERS, await self.managed_name(name, namespace)) or {}
+        return all(is_true(each, "Ready") for each in (plane, cluster, managed))
+
+    async def machines(self, cluster: str, namespace: str = WORKSPACE) -> list[Obj]:
+        listed = await self.client.list(cluster_x_k8s_io.MACHINES, namespace)
+        return sorted((each for each in listed["items"] if dig(each, "spec", "clusterName") == cluster), key=name_of)
+
+
+@functools.cache
+def _beginning(fields: tuple[str, ...]) -> Beginning:
+    """With `fields` there is the driver whose machines have them."""
+    return Beginning(lambda: (*crds(GROUPS), *(machine_jobs.crds(*fields) if fields else ())))
+
+
+@contextlib.asynccontextmanager
+async def provisioning(
+    *,
+    seed: int = 1,
+    times: Times = Times(),  # noqa: B008 - a constant
+    begin: bool = True,
+    pods: bool = False,
+    pools: bool = False,
+) -> AsyncIterator[ProvisioningWorld]:
+    """With `pods` the clusters have what runs them (:class:`.workload_clusters.SimulatedClusters`).
+
+    With `pools` Jobs make machines, and :mod:`.machine_jobs` does their work.
+    """
+    clock = VirtualClock()
+    base = await _beginning(machine_jobs.FIELDS if pools else ()).base()
+    server = await Server.open(Config(data_dir=None, base=base, clock=clock, rng=Rng(seed), entropy=Entropy(seed)))
+    world = ProvisioningWorld(server, clock, seed, times, pods)
+    keeper = InProcessClient(server, manager="kube-controller-manager")
+    informers = Informers(InProcessClient(server, manager="remuda"), clock, Rng(seed))
+    contracts = Contracts(informers)
+    running = [
+        asyncio.create_task(kcm.run(keeper, clock, Rng(seed), tokens=server.issuer)),
+        asyncio.create_task(informers.run()),
+        asyncio.create_task(world.gateway.run(), name="the gateway"),
+    ]
+    try:
+        vault = Vault(InProcessClient(server, manager="remuda"), clock, server.config.entropy)
+        install_admission(admitted_types(server.source, server.rbac, vault), server.hooks, server.converters)
+        install_admission(core_types(contracts), server.hooks, server.converters)
+        await world.settle()
+        if pools:
+            for schema in (machine_jobs.schema(*machine_jobs.FIELDS), machine_jobs.offered()):
+                await world.client.create(management_cattle_io.DYNAMIC_SCHEMAS, schema)
+            world.jobs = SimulatedJobs(InProcessClient(server, manager="jobs"), world.hosts, clock, Rng(seed))
+            running.append(asyncio.create_task(world.jobs.run(), name="jobs"))
+            world.besides.append(running[-1])
+        if begin:
+            world.begin()
+            await world.until("the workspace is there", lambda: _workspace(world), 60)
+        yield world
+    finally:
+        await world.kill()
+        await world.hosts.close()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await world.clusters.close()
+        await server.close()
+
+
+async def _workspace(world: ProvisioningWorld) -> bool:
+    return await find(world.client, NAMESPACES, WORKSPACE) is not None

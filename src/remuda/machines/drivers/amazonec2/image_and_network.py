@@ -1,0 +1,71 @@
+"""Which image an instance starts from, and the volumes that come of it.
+
+Nobody needs to name one: then it is the newest Ubuntu 22.04 of Canonical's in the region. rancher-machine has a list of these,
+of the day it was built; an image of that list may be gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...driver import Options
+from ...errors import DriverError, Reason
+from .client import Ec2
+
+# Canonical's account differs in the partitions that are not joined to the rest.
+_CANONICAL = {"cn-": "837727238323", "us-gov-": "513442679011"}
+_CANONICAL_ELSEWHERE = "099720109477"
+_UBUNTU = "ubuntu/images/hvm-ssd*/ubuntu-jammy-22.04-amd64-server-*"
+# Of an image's mapping, what may not be said again when an instance is launched.
+_NOT_OURS = ("Encrypted", "KmsKeyId", "OutpostArn", "AvailabilityZone", "AvailabilityZoneId")
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    id: str
+    root: str
+    volumes: tuple[dict[str, Any], ...]
+
+
+async def find_image(ec2: Ec2, options: Options, chosen: str = "") -> Image:
+    """`chosen` is what an earlier try used: it stays. Raises DriverError."""
+    named = options.text("ami") or chosen
+    region = options.text("region")
+    if named:
+        gone = ("InvalidAMIID.NotFound", "InvalidAMIID.Unavailable", "InvalidAMIID.Malformed")
+        answer = await ec2.unless(gone, "describe_images", f"looking for the image {named}", ImageIds=[named])
+    else:
+        answer = await ec2(
+            "describe_images",
+            "looking for Ubuntu's image",
+            Owners=[next((owner for start, owner in _CANONICAL.items() if region.startswith(start)), _CANONICAL_ELSEWHERE)],
+            Filters=[{"Name": "name", "Values": [_UBUNTU]}, {"Name": "state", "Values": ["available"]}],
+        )
+    found: list[dict[str, Any]] = (answer or {}).get("Images") or []
+    if not found:
+        text = f"there is no image {named} in the region {region}" if named else f"name an ami: {region} has no Ubuntu 22.04"
+        raise DriverError(Reason.NOT_FOUND, text, field="ami")
+    image = max(found, key=lambda image: str(image.get("CreationDate", "")))
+    root = options.text("device-name") or str(image.get("RootDeviceName") or "/dev/sda1")
+    return Image(str(image["ImageId"]), root, tuple(_volumes(image, root, options)))
+
+
+def _volumes(image: dict[str, Any], root: str, options: Options) -> list[dict[str, Any]]:
+    """Every volume goes with the instance, whatever the image says: nobody would find it again."""
+    found = []
+    for mapping in image.get("BlockDeviceMappings") or ():
+        if "Ebs" not in mapping:
+            continue
+        ebs = {key: value for key, value in mapping["Ebs"].items() if key not in _NOT_OURS}
+        if mapping["DeviceName"] == root:
+            ebs |= {"VolumeSize": options.number("root-size"), "VolumeType": options.text("volume-type")}
+            # These belong to the image's own type.
+            ebs = {key: value for key, value in ebs.items() if key not in ("Iops", "Throughput")}
+        ebs["DeleteOnTermination"] = True
+        if options.on("encrypt-ebs-volume") or options.text("kms-key"):
+            ebs["Encrypted"] = True
+        if options.text("kms-key"):
+            ebs["KmsKeyId"] = options.text("kms-key")
+        found.append({"DeviceName": mapping["DeviceName"], "Ebs": ebs})
+    return found

@@ -1,0 +1,149 @@
+"""Security groups: found by name in the network, made if they are not there, opened, and removed when the last machine is gone.
+
+A group is shared by machines. So it bears its owner's tag and no machine's, and goes only when it is the owner's own and nothing
+uses it; EC2 refuses to remove one in use, which settles the race with a machine that comes meanwhile. That machine in turn makes
+the group again if it went before the machine was launched (:mod:`.driver`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from remuda import __version__
+
+from ...driver import Machine, Options, Surroundings
+from ...errors import DriverError, Reason
+from . import tags
+from .client import Ec2
+from .failures import Refused
+from .flags import DEFAULT_GROUP
+from .security_group_rules import missing
+
+_PAUSE, _TRIES = 3.0, 20
+_GONE = ("InvalidGroup.NotFound", "InvalidGroupId.Malformed")
+
+
+async def check_groups(ec2: Ec2, options: Options, vpc: str) -> None:
+    """That those which we may not make are there. Raises DriverError."""
+    if not options.on("security-group-readonly"):
+        missing({"GroupId": ""}, options.texts("open-port"), nodes=False)
+        return
+    there = await _find(ec2, vpc, options.texts("security-group"))
+    for name in options.texts("security-group"):
+        if name not in there:
+            raise _absent(name, vpc)
+
+
+async def ensure_groups(ec2: Ec2, machine: Machine, vpc: str, around: Surroundings) -> list[str]:
+    """Their identifiers, in the order of the names. Raises DriverError."""
+    options = machine.options
+    names = options.texts("security-group")
+    there = await _find(ec2, vpc, names)
+    found = []
+    for name in names:
+        group = there.get(name)
+        if group is None:
+            if options.on("security-group-readonly"):
+                raise _absent(name, vpc)
+            group = await _make(ec2, machine, vpc, name, around)
+        if not options.on("security-group-readonly"):
+            await _open(ec2, options, group)
+        found.append(str(group["GroupId"]))
+    return found
+
+
+async def remove_groups(ec2: Ec2, machine: Machine) -> None:
+    """Those of the machine's that are its owner's own and that nothing uses. By name: whether they were made is not kept."""
+    vpc, names = str(machine.state.get("VpcId") or ""), machine.options.texts("security-group")
+    if not vpc or not names:
+        return
+    filters = [{"Name": "group-name", "Values": list(names)}, {"Name": "vpc-id", "Values": [vpc]}]
+    for group in await unused_groups(ec2, machine.owner, filters):
+        await ec2.unless(
+            ("DependencyViolation", "InvalidGroup.InUse", *_GONE),
+            "delete_security_group",
+            f"removing the security group {group['GroupName']}",
+            GroupId=group["GroupId"],
+        )
+
+
+async def unused_groups(ec2: Ec2, owner: str, filters: Iterable[dict[str, Any]] = ()) -> list[dict[str, Any]]:
+    """Of the owner's groups that pass the filters such as no network interface is in."""
+    if not owner:
+        return []
+    doing, wanted = "looking for our security groups", [tags.having(tags.OWNER, [owner]), *filters]
+    found = [group async for group in ec2.pages("describe_security_groups", doing, "SecurityGroups", Filters=wanted)]
+    used = await _used(ec2, [str(group["GroupId"]) for group in found]) if found else set()
+    return [group for group in found if group["GroupId"] not in used]
+
+
+async def _used(ec2: Ec2, ids: list[str]) -> set[str]:
+    filters = [{"Name": "group-id", "Values": ids}]
+    doing = "looking who uses our security groups"
+    interfaces = [one async for one in ec2.pages("describe_network_interfaces", doing, "NetworkInterfaces", Filters=filters)]
+    return {str(group["GroupId"]) for one in interfaces for group in one.get("Groups") or ()}
+
+
+async def _find(ec2: Ec2, vpc: str, names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    if not names:
+        return {}
+    filters = [{"Name": "group-name", "Values": list(names)}, {"Name": "vpc-id", "Values": [vpc]}]
+    doing = "looking for security groups"
+    return {
+        str(group["GroupName"]): group
+        async for group in ec2.pages("describe_security_groups", doing, "SecurityGroups", Filters=filters)
+    }
+
+
+async def _make(ec2: Ec2, machine: Machine, vpc: str, name: str, around: Surroundings) -> dict[str, Any]:
+    around.say(f"making the security group {name} in {vpc}")
+    # The first tag is what tells rancher-machine that it may add rules.
+    bears = {DEFAULT_GROUP: __version__, **({tags.OWNER: machine.owner} if machine.owner else {})}
+    await ec2.unless(
+        ("InvalidGroup.Duplicate",),
+        "create_security_group",
+        f"making the security group {name}",
+        GroupName=name,
+        Description="Rancher Nodes",
+        VpcId=vpc,
+        TagSpecifications=[tags.specification("security-group", bears)],
+    )
+    for _ in range(_TRIES):
+        if group := (await _find(ec2, vpc, (name,))).get(name):
+            return group
+        await around.clock.sleep(_PAUSE)
+    raise DriverError(Reason.TIMED_OUT, f"the security group {name} was made and can't be seen {_PAUSE * _TRIES:.0f} s later")
+
+
+async def _open(ec2: Ec2, options: Options, group: dict[str, Any]) -> None:
+    name = str(group["GroupName"])
+    for _ in range(_TRIES):
+        nodes = name == DEFAULT_GROUP and DEFAULT_GROUP in tags.read(group)
+        lacking = missing(group, options.texts("open-port"), nodes=nodes)
+        if not lacking:
+            return
+        try:
+            await ec2(
+                "authorize_security_group_ingress",
+                f"opening ports of the security group {name}",
+                GroupId=group["GroupId"],
+                IpPermissions=lacking,
+            )
+            return
+        except Refused as error:
+            # Somebody else added one of them just now: then EC2 took none of ours.
+            if error.code != "InvalidPermission.Duplicate":
+                raise
+        group = (await _find(ec2, str(group["VpcId"]), (name,))).get(name, group)
+        if not missing(group, options.texts("open-port"), nodes=nodes):
+            return
+
+
+def _absent(name: str, vpc: str) -> DriverError:
+    return DriverError(
+        Reason.NOT_FOUND,
+        f"there is no security group {name} in {vpc}: make it, or leave securityGroupReadonly unset and securityGroup at "
+        f"{DEFAULT_GROUP}",
+        field="securityGroup",
+    )

@@ -1,0 +1,169 @@
+"""Who a machine lets in: address, user and key from its state Secret, and the zip in which a person gets them. Pure.
+
+What stands there is either program's (:mod:`.provisioner.state_archive`, :mod:`.provisioner.machine_state`). The zip is
+Rancher's (protocols.md §7.6), and has the host's keys besides, where they are known.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from remuda.kube.encoding import jsonio
+from remuda.kube.objects import dig
+from remuda.provisioning.graph.names import MACHINE_GROUP
+
+from .provisioner import state_archive
+from .provisioner.machine_state import CONFIG, KNOWN_HOSTS
+
+Obj = dict[str, Any]
+
+# Beside the archive, in the same Secret: what a host showed when somebody first came to it through us.
+PINNED = "knownHosts"
+PRIVATE, PUBLIC = "id_rsa", "id_rsa.pub"
+_EARLIEST = (1980, 1, 1, 0, 0, 0)
+_READ_ONLY = 0o100400
+
+
+# Its machines are directories and processes of the server's own machine, and run as the server's user.
+_BESIDE_THE_SERVER = "LocalMachine"
+
+
+class NoAccess(Exception):
+    """Nobody can be let in; the text says why."""
+
+
+def is_beside_the_server(machine: Obj) -> bool:
+    """Whether a Machine is one of the driver `local`, into which nobody is let through the server: a shell there would be one on
+    the server's own machine, as the server's own user, with its keys and everybody's credentials at hand. Who may do that logs in
+    there, and is known there."""
+    ref = dig(machine, "spec", "infrastructureRef") or {}
+    return ref.get("apiGroup") == MACHINE_GROUP and ref.get("kind") == _BESIDE_THE_SERVER
+
+
+def refusal(name: str) -> str:
+    """Why nobody gets into such a machine from elsewhere, and what to do instead."""
+    return (
+        f"{name} is a machine of the driver local, on the server's own machine: a shell in it would be one as the server's user, "
+        f"so none is given from elsewhere. Log in there as that user, and run: remuda ssh {name}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MachineAccess:
+    name: str
+    driver: str
+    user: str
+    port: int
+    address: str
+    address6: str
+    private: bytes = field(default=b"", repr=False)
+    public: bytes = b""
+    # Kind and key, as :mod:`.ssh` pins it; nothing as long as nobody has been there.
+    host_key: str = ""
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return tuple(each for each in (self.address, self.address6) if each)
+
+    @property
+    def known_hosts(self) -> str:
+        """The host's key as the file that `ssh` reads."""
+        shown = [each if self.port == 22 else f"[{each}]:{self.port}" for each in self.addresses]
+        return "".join(f"{each} {self.host_key}\n" for each in shown) if self.host_key else ""
+
+
+def access_of(secret: Obj) -> MachineAccess:
+    """What a state Secret says; raises NoAccess."""
+    data = _data(secret)
+    packed = data.get(state_archive.KEY, b"")
+    if not packed:
+        raise NoAccess("nothing is known of the machine yet: it is still being made")
+    try:
+        names = state_archive.machines(packed)
+        files = state_archive.read(packed, names[0])[1] if names else {}
+        config = jsonio.loads(files[CONFIG]) if CONFIG in files else None
+    except (state_archive.ArchiveError, ValueError) as error:
+        raise NoAccess(f"what is kept of the machine can't be read: {error}") from None
+    if not names:
+        raise NoAccess("the machine has been removed")
+    driver = config.get("Driver") if isinstance(config, dict) else None
+    if not isinstance(config, dict) or not isinstance(driver, dict):
+        raise NoAccess("nothing is known of the machine yet: it is still being made")
+    return MachineAccess(
+        name=str(driver.get("MachineName") or names[0]),
+        driver=str(config.get("DriverName") or ""),
+        user=str(driver.get("SSHUser") or "root"),
+        port=_port(driver.get("SSHPort")),
+        address=str(driver.get("IPAddress") or ""),
+        address6=str(driver.get("IPv6Address") or ""),
+        private=files.get(PRIVATE, b""),
+        public=files.get(PUBLIC, b""),
+        host_key=_host_key(files.get(KNOWN_HOSTS, b"") or data.get(PINNED, b"")),
+    )
+
+
+def zipped(access: MachineAccess) -> bytes:
+    """The keys as a person downloads them; raises NoAccess when there are none."""
+    if not access.private:
+        raise NoAccess(f"machines of the driver {access.driver} have no SSH key")
+    config = {
+        "IPAddress": access.address,
+        "IPv6Address": access.address6,
+        "SSHUser": access.user,
+        "SSHPort": access.port,
+        "MachineName": access.name,
+    }
+    files = {PRIVATE: access.private, PUBLIC: access.public, CONFIG: json.dumps(config).encode()}
+    files[KNOWN_HOSTS] = access.known_hosts.encode()
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as target:
+        for name, content in files.items():
+            if content:
+                entry = zipfile.ZipInfo(f"{access.name}/{name}", _EARLIEST)
+                entry.external_attr = _READ_ONLY << 16
+                target.writestr(entry, content, zipfile.ZIP_DEFLATED)
+    return made.getvalue()
+
+
+def unzipped(data: bytes) -> MachineAccess:
+    """What :func:`zipped` made; raises NoAccess."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as source:
+            files = {entry.filename.rpartition("/")[2]: source.read(entry) for entry in source.infolist() if not entry.is_dir()}
+        said: Mapping[str, Any] = jsonio.loads(files[CONFIG])
+        return MachineAccess(
+            name=str(said["MachineName"]),
+            driver="",
+            user=str(said["SSHUser"]),
+            port=_port(said.get("SSHPort")),
+            address=str(said.get("IPAddress") or ""),
+            address6=str(said.get("IPv6Address") or ""),
+            private=files[PRIVATE],
+            public=files.get(PUBLIC, b""),
+            host_key=_host_key(files.get(KNOWN_HOSTS, b"")),
+        )
+    except (zipfile.BadZipFile, KeyError, ValueError) as error:
+        raise NoAccess(f"the server sent no keys: {error!r}") from None
+
+
+def _host_key(text: bytes) -> str:
+    """Of the first line what is not about where the host is."""
+    words = text.decode(errors="replace").partition("\n")[0].split()
+    return " ".join(words[1:3])
+
+
+def _port(value: Any) -> int:
+    return value if isinstance(value, int) and 0 < value < 65536 else 22
+
+
+def _data(secret: Obj) -> dict[str, bytes]:
+    try:
+        return {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
+    except ValueError:
+        return {}

@@ -1,0 +1,73 @@
+"""What is made for a machine's Jobs is called and marked with, byte for byte as Rancher does (protocols.md §7.2, §7.3).
+
+Names are found again by computing them, so they must never change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+from remuda.kube.objects import GroupVersionResource
+from remuda.kube.safe_names import safe_concat
+
+CONTROLLER: Final = "machine-provision"
+FINALIZER: Final = "wrangler.cattle.io/machine-provision-remove"
+
+JOBS: Final = GroupVersionResource("batch", "v1", "jobs")
+PODS: Final = GroupVersionResource("", "v1", "pods")
+CONFIG_MAPS: Final = GroupVersionResource("", "v1", "configmaps")
+NAMESPACES: Final = GroupVersionResource("", "v1", "namespaces")
+
+# Labels of a Job and its pod.
+INFRA_GROUP: Final = "rke.cattle.io/infra-machine-group"
+INFRA_VERSION: Final = "rke.cattle.io/infra-machine-version"
+INFRA_KIND: Final = "rke.cattle.io/infra-machine-kind"
+INFRA_NAME: Final = "rke.cattle.io/infra-machine-name"
+INFRA_REMOVE: Final = "rke.cattle.io/infra-remove"
+CAPI_MACHINE: Final = "rke.cattle.io/capi-machine-name"
+
+# Annotations.
+FORCE_REMOVE: Final = "provisioning.cattle.io/force-machine-remove"
+FILE_ALIASES: Final = "nodedriver.cattle.io/file-to-field-aliases"
+# Ours. On an infrastructure machine: the uid of the one Job that machineprovision made for it. As long as it is there, there may
+# be more that was made for the Job.
+JOB_UID: Final = "remuda.dev/provision-job"
+# Ours. On what machineprovision keeps of the past, for those who look for it.
+ATTEMPTS: Final = "remuda.dev/machine-attempts"
+LOG: Final = "remuda.dev/machine-log"
+
+STATE_TYPE: Final = "rke.cattle.io/machine-state"
+STATE_KEY: Final = "extractedConfig"
+# Who runs Jobs where there are no pods: Kubernetes' own controller leaves those alone that name another (spec.managedBy).
+LOCAL_RUNNER: Final = "remuda.dev/job-runner"
+# A Role that others may make, for drivers that need more (a pod driver); its absence harms nobody.
+EXTENSION_ROLE: Final = "rke2-machine-provisioner"
+
+
+def job_name(infra: str) -> str:
+    """The Job of an infrastructure machine, its ServiceAccount, Role, RoleBinding, and the Secret with its files."""
+    return safe_concat(infra, "machine", "provision")
+
+
+def environment_name(infra: str) -> str:
+    return safe_concat(infra, "machine", "driver", "secret")
+
+
+def state_name(infra: str) -> str:
+    """The Secret in which the program keeps what it knows of its machine, SSH keys included."""
+    return safe_concat(infra, "machine", "state")
+
+
+def certificates_name(infra: str) -> str:
+    return safe_concat("machine", "certs", hashlib.sha256(infra.encode()).hexdigest()[:32])
+
+
+def log_name(infra: str) -> str:
+    """The ConfigMap with the last lines that a local Job of this machine wrote."""
+    return safe_concat(infra, "machine", "log")
+
+
+def attempts_name(cluster: str, pool: str) -> str:
+    """The ConfigMap with what was tried for the machines of a pool."""
+    return safe_concat(cluster, pool, "machine", "attempts")

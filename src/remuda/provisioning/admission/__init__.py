@@ -1,0 +1,7 @@
+"""What the API server refuses or fills in for clusters.provisioning.cattle.io and the objects made from them.
+
+One module per subject: clusters, provider objects, machine pools, versions, the last etcd machine, references.
+All are functions of one write; `app.admission` registers them.
+Not here: rules of node drivers and machine configs (`machines.admission`).
+Read :mod:`.clusters`, then :mod:`.provider_objects`.
+"""

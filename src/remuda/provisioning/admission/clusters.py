@@ -1,0 +1,201 @@
+"""What is refused of clusters that are wanted, besides what their definition says already.
+
+Rules are about what is written now: a cluster that was there before them can still be changed elsewhere, and deleted. Who may
+write what is with the roles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from posixpath import normpath
+from typing import Any
+
+from remuda.access.clusters.admission import concerns, refuse_local
+from remuda.access.clusters.well_known import FLEET_LOCAL, LOCAL, is_cluster_id, is_legacy
+from remuda.api import cluster_x_k8s_io as capi
+from remuda.api import management_cattle_io as management
+from remuda.api.provisioning_cattle_io import GROUP, VERSION
+from remuda.kube import semver
+from remuda.kube.admission_attributes import CREATE, Attributes
+from remuda.kube.errors import FieldError, forbidden_field, invalid_value, required
+from remuda.kube.names import dns_label_problems, label_value_problems
+from remuda.kube.object_reader import ObjectSource
+from remuda.kube.objects import Key, annotations_of, dig, name_of
+from remuda.kube.wrangler import OWNER_NAME, OWNER_NAMESPACE
+from remuda.runtime.admitted_types import AdmittedType
+
+from ..cluster.names import MANAGEMENT_NAME
+
+Obj = dict[str, Any]
+
+_IMMUTABLE = "field is immutable"
+_RKE = "spec.rkeConfig"
+_ROLES = ("etcdRole", "controlPlaneRole", "workerRole")
+_DIRECTORIES = ("systemAgent", "provisioning", "k8sDistro")
+_WITHOUT_FILES = ("proc", "sys", "dev")
+_READ_BY_SHELLS = set(" \\\"'`$*?[]{}()<>|&;!#~")
+
+# The workspace of a management Cluster by its name; None when there is no such cluster.
+Workspace = Callable[[str], str | None]
+# Whether there is a Cluster of Cluster API with this key that was made by somebody else.
+Taken = Callable[[Key], bool]
+
+
+def admitted(source: ObjectSource) -> tuple[AdmittedType, ...]:
+    """`source` knows the management Clusters that there are."""
+
+    def workspace(name: str) -> str | None:
+        found = source.get(management.GROUP, "clusters", "", name)
+        return None if found is None else dig(found, "spec", "fleetWorkspaceName") or ""
+
+    def taken(key: Key) -> bool:
+        found = source.get(capi.GROUP, "clusters", *key)
+        if found is None:
+            return False
+        said = annotations_of(found)
+        return Key(said.get(OWNER_NAMESPACE) or "", said.get(OWNER_NAME) or "") != key
+
+    rules = Rules(workspace, taken)
+    return (AdmittedType(GROUP, VERSION, "clusters", "Cluster", validate=rules.errors, validates_deletion=True),)
+
+
+class Rules:
+    def __init__(self, workspace: Workspace, taken: Taken = lambda key: False) -> None:
+        self._workspace = workspace
+        self._taken = taken
+
+    def errors(self, attributes: Attributes) -> Iterable[FieldError]:
+        if attributes.namespace == FLEET_LOCAL:
+            refuse_local(attributes)
+        if not concerns(attributes):
+            return []
+        obj, old = attributes.obj or {}, attributes.old
+        errors = self._name_errors(attributes) if attributes.operation == CREATE else []
+        errors += _id_errors(obj, old)
+        if old is None or obj.get("spec") != old.get("spec"):
+            errors += _spec_errors(obj, old)
+        return errors
+
+    def _name_errors(self, attributes: Attributes) -> list[FieldError]:
+        name, namespace = attributes.name or name_of(attributes.obj or {}), attributes.namespace
+        if (name == LOCAL) != (namespace == FLEET_LOCAL):
+            why = f"namespace {FLEET_LOCAL} and the name {LOCAL} are for the cluster that this server itself runs on"
+            return [invalid_value("metadata.name", name, why)]
+        if is_legacy(name) and self._workspace(name) != namespace:
+            why = "names of the form c-xxxxx are for clusters.management.cattle.io that there are, in their workspaces"
+            return [invalid_value("metadata.name", name, why)]
+        if self._taken(Key(namespace, name)):
+            # What belongs to a cluster is labelled with its name: whoever makes this one would get the other's secrets.
+            why = "there is a clusters.cluster.x-k8s.io of this name already that was not made for it"
+            return [invalid_value("metadata.name", name, why)]
+        # It becomes a label of everything that is made for the cluster, and part of host names.
+        return [invalid_value("metadata.name", name, why) for why in dns_label_problems(name)]
+
+
+def _id_errors(obj: Obj, old: Obj | None) -> list[FieldError]:
+    path = f"metadata.annotations[{MANAGEMENT_NAME}]"
+    wanted, before = (annotations_of(each or {}).get(MANAGEMENT_NAME, "") for each in (obj, old))
+    if wanted == before:
+        return []
+    if before:
+        return [forbidden_field(path, _IMMUTABLE)]
+    if is_legacy(wanted) or not is_cluster_id(wanted):
+        return [invalid_value(path, wanted, "must begin with c- and be a lower-case DNS label, such as c-m-bcdfg245")]
+    return []
+
+
+def _spec_errors(obj: Obj, old: Obj | None) -> list[FieldError]:
+    rke, before = dig(obj, "spec", "rkeConfig"), dig(old, "spec", "rkeConfig")
+    if old is not None and (rke is None) != (before is None):
+        why = "can't be taken away" if rke is None else "can't be added to a cluster that is there already"
+        return [forbidden_field(_RKE, f"{why}: make another cluster")]
+    if not isinstance(rke, dict):
+        return []
+    return [
+        *_version_errors(obj, old),
+        *_pool_errors(_items(rke, "machinePools")),
+        *_file_errors(_items(rke, "machineSelectorFiles")),
+        *directory_errors(rke, before if old is not None else None, f"{_RKE}.dataDirectories"),
+    ]
+
+
+def _items(obj: Obj, field: str) -> list[Obj]:
+    found = obj.get(field)
+    return [each if isinstance(each, dict) else {} for each in found] if isinstance(found, list) else []
+
+
+def _version_errors(obj: Obj, old: Obj | None) -> list[FieldError]:
+    path, version = "spec.kubernetesVersion", dig(obj, "spec", "kubernetesVersion")
+    if not version:
+        return [required(path, "a cluster with rkeConfig needs a version, such as v1.34.1+rke2r1")]
+    if version == dig(old, "spec", "kubernetesVersion"):
+        return []
+    try:
+        if not str(version).startswith("v"):
+            raise semver.VersionError(version)
+        semver.parse(str(version)[1:])
+    except semver.VersionError:
+        return [invalid_value(path, version, "must be a version such as v1.34.1+rke2r1")]
+    return []
+
+
+def _pool_errors(pools: list[Obj]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for index, pool in enumerate(pools):
+        path = f"{_RKE}.machinePools[{index}]"
+        name = pool.get("name") or ""
+        if not any(pool.get(role) is True for role in _ROLES):
+            errors.append(required(path, f"pool {name} needs at least one of {', '.join(_ROLES)}"))
+        errors += [invalid_value(f"{path}.name", name, why) for why in label_value_problems(str(name))]
+    return errors
+
+
+def _file_errors(selections: list[Obj]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for index, selection in enumerate(selections):
+        for place, source in enumerate(_items(selection, "fileSources")):
+            path = f"{_RKE}.machineSelectorFiles[{index}].fileSources[{place}]"
+            named = [kind for kind in ("secret", "configMap") if dig(source, kind, "name")]
+            if not named:
+                errors.append(required(path, "exactly one of secret and configMap must be set"))
+            elif len(named) > 1:
+                errors.append(forbidden_field(path, "exactly one of secret and configMap must be set"))
+    return errors
+
+
+def directory_errors(config: Obj, before: Obj | None, path: str) -> list[FieldError]:
+    """What is wrong with the data directories of a configuration that is found at `path`; `before` is the one it replaces."""
+    now, old = (_directories(each) for each in (config, before or {}))
+    if before is not None:
+        return [forbidden_field(f"{path}.{field}", _IMMUTABLE) for field in _DIRECTORIES if now[field] != old[field]]
+    errors = [
+        invalid_value(f"{path}.{field}", value, why) for field, value in now.items() if value and (why := _place_problem(value))
+    ]
+    return errors or _nested(path, now)
+
+
+def _place_problem(value: str) -> str:
+    if not value.startswith("/") or value == "/" or value.startswith("//") or normpath(value) != value.rstrip("/"):
+        return "must be an absolute path without . or .. in it"
+    if value.split("/")[1] in _WITHOUT_FILES:
+        return "must be where files can be kept"
+    # It goes into scripts and units.
+    if not value.isprintable() or set(value) & _READ_BY_SHELLS:
+        return "must not have blanks, quotes, variables or other signs in it that a shell reads"
+    return ""
+
+
+def _directories(rke: Obj) -> dict[str, str]:
+    found = {field: dig(rke, "dataDirectories", field) for field in _DIRECTORIES}
+    return {field: value if isinstance(value, str) else "" for field, value in found.items()}
+
+
+def _nested(path: str, found: dict[str, str]) -> list[FieldError]:
+    """What one of them removes or replaces must not be another's."""
+    said = {field: value.rstrip("/") for field, value in found.items() if value}
+    return [
+        invalid_value(f"{path}.{field}", found[field], f"must not be in {path}.{other}, which is {found[other]}")
+        for field, value in said.items()
+        for other, outer in said.items()
+        if field != other and f"{value}/".startswith(f"{outer}/") and (value != outer or field > other)
+    ]

@@ -1,0 +1,307 @@
+"""What is refused of clusters that are made here, and of the objects that they are made of, besides what schemas say.
+
+Rules are about what is written now: what was there before them can still be changed elsewhere, and deleted. For clusters,
+:mod:`remuda.provisioning.admission.clusters` has its own rules besides; the server asks both. Which versions follow which is in
+:mod:`.version_changes`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from remuda.access.clusters.admission import concerns
+from remuda.api import cluster_x_k8s_io as capi
+from remuda.api import provisioning_cattle_io as provisioning
+from remuda.api import rke_cattle_io as rke
+from remuda.kube.admission_attributes import Attributes
+from remuda.kube.errors import FieldError, forbidden_field, invalid_value, required
+from remuda.kube.names import dns_subdomain_problems
+from remuda.kube.object_reader import ObjectSource
+from remuda.kube.objects import annotations_of, dig, is_being_deleted, labels_of, name_of, with_path
+from remuda.kube.selectors import structure_errors
+from remuda.runtime.admitted_types import AdmittedType
+
+from .. import well_known
+from ..host_layout import VARIABLES
+from ..operations.snapshot_specs import SnapshotSpecError, cluster_spec
+from ..plans.host_write_rules import refusal
+from .agent_customization import CUSTOMIZATIONS, customization_errors
+from .clusters import directory_errors
+from .last_etcd import admitted as last_etcd_rules
+from .last_etcd import last_etcd_errors
+from .machine_pools import pool_errors
+from .version_changes import Running, change_problem, form_problem, goes_back
+
+Obj = dict[str, Any]
+
+KEEP_SCHEMA_OFF = "provisioning.cattle.io/allow-dynamic-schema-drop"
+AGENT_DIRECTORY = "CATTLE_AGENT_VAR_DIR"
+NO_PROXY = "NO_PROXY"
+_RKE = "spec.rkeConfig"
+_RESTORE = f"{_RKE}.etcdSnapshotRestore"
+_IMMUTABLE = "field is immutable"
+# What a restore needs of a snapshot's memory, by what it is to bring back.
+_REMEMBERED = {"kubernetesVersion": ("kubernetesVersion",), "all": ("kubernetesVersion", "rkeConfig")}
+
+
+def admitted(source: ObjectSource) -> tuple[AdmittedType, ...]:
+    """`source` knows the RKEControlPlanes, ETCDSnapshots and Machines."""
+    clusters = ClusterRules(source)
+    return (
+        AdmittedType(
+            provisioning.GROUP, provisioning.VERSION, "clusters", "Cluster", with_dynamic_schemas, validate=clusters.errors
+        ),
+        AdmittedType(rke.GROUP, rke.VERSION, "rkecontrolplanes", "RKEControlPlane", validate=control_plane_errors),
+        AdmittedType(rke.GROUP, rke.VERSION, "rkeclusters", "RKECluster", validate=infrastructure_errors),
+        AdmittedType(rke.GROUP, rke.VERSION, "rkebootstraps", "RKEBootstrap", validate=owned_errors),
+        AdmittedType(rke.GROUP, rke.VERSION, "etcdsnapshots", "ETCDSnapshot", validate=owned_errors),
+        AdmittedType("", "v1", "secrets", "PlanSecret", validate=plan_secret_errors, only_if=_BY_ITS_ACCOUNT),
+        *last_etcd_rules(source),
+    )
+
+
+# --- plan secrets -------------------------------------------------------------------------------------------------------------
+
+
+# The account of a host has the name of the Secret with its plan; a webhook is asked about no other Secrets.
+_BY_ITS_ACCOUNT = "request.userInfo.username == 'system:serviceaccount:' + request.namespace + ':' + request.name"
+
+
+def plan_secret_errors(attributes: Attributes) -> Iterable[FieldError]:
+    """What a host writes of its own plan's Secret. Raises for what it may not."""
+    old, new, user = attributes.old, attributes.obj, attributes.user.name
+    if old is None or new is None or user != f"system:serviceaccount:{attributes.namespace}:{attributes.name}":
+        return ()
+    if old.get("type") == well_known.PLAN_TYPE and (why := refusal(old, new)):
+        raise attributes.forbidden(why)
+    return ()
+
+
+# --- clusters -----------------------------------------------------------------------------------------------------------------
+
+
+def with_dynamic_schemas(attributes: Attributes) -> Obj | None:
+    """A client that does not know what the pools' fields were when they were made must not make them forget it."""
+    obj, old = attributes.obj, attributes.old
+    if obj is None or old is None or annotations_of(obj).get(KEEP_SCHEMA_OFF) == "true":
+        return None
+    kept = {pool.get("name"): pool.get("dynamicSchemaSpec") for pool in _items(old, "spec", "rkeConfig", "machinePools")}
+    pools = _items(obj, "spec", "rkeConfig", "machinePools")
+    filled = [
+        {**pool, "dynamicSchemaSpec": had} if (had := kept.get(pool.get("name"))) and not pool.get("dynamicSchemaSpec") else pool
+        for pool in pools
+    ]
+    return with_path(obj, ("spec", "rkeConfig", "machinePools"), filled) if filled != pools else None
+
+
+class ClusterRules:
+    """For clusters.provisioning.cattle.io with rkeConfig."""
+
+    def __init__(self, source: ObjectSource) -> None:
+        self._source = source
+
+    def errors(self, attributes: Attributes) -> Iterable[FieldError]:
+        obj, old = attributes.obj or {}, attributes.old
+        if not concerns(attributes) or (old is not None and obj.get("spec") == old.get("spec")):
+            return []
+        errors = [*_variable_errors(obj, old), *_customization_errors(obj, old)]
+        if not isinstance(dig(obj, "spec", "rkeConfig"), dict):
+            return errors
+        return [
+            *errors,
+            *self._version_errors(attributes),
+            *_pool_errors(obj, old),
+            *_selector_errors(obj, old),
+            *_credential_errors(obj, old),
+            *self._restore_errors(attributes),
+            *last_etcd_errors(self._source, attributes),
+        ]
+
+    def _version_errors(self, attributes: Attributes) -> list[FieldError]:
+        path, obj = "spec.kubernetesVersion", attributes.obj or {}
+        new, old = (dig(each, "spec", "kubernetesVersion") or "" for each in (obj, attributes.old))
+        if not new or new == old:
+            return []
+        if problem := form_problem(new):
+            return [invalid_value(path, new, problem)]
+        if attributes.old is None or not old:
+            return []
+        plane = self._source.get(rke.GROUP, "rkecontrolplanes", attributes.namespace, attributes.name)
+        initialized = dig(plane, "status", "initialization", "controlPlaneInitialized") is True
+        restoring = self._restored_version(attributes, plane)
+        machines = list(self._machines(attributes.namespace, attributes.name))
+        if problem := change_problem(old, new, machines, initialized=initialized, restoring=restoring):
+            return [invalid_value(path, new, problem)]
+        if initialized and not restoring and goes_back(old, new):
+            attributes.warnings.append(f"{path}: {new} is older than {old}: what was repaired since comes back")
+        return []
+
+    def _machines(self, namespace: str, cluster: str) -> Iterator[Running]:
+        for machine in self._source.list(capi.GROUP, "machines", namespace):
+            if dig(machine, "spec", "clusterName") != cluster or is_being_deleted(machine):
+                continue
+            labels = labels_of(machine)
+            server = any(labels.get(role) == "true" for role in (well_known.CONTROL_PLANE_ROLE, well_known.ETCD_ROLE))
+            yield Running(name_of(machine), dig(machine, "status", "nodeInfo", "kubeletVersion") or "", server)
+
+    def _restored_version(self, attributes: Attributes, plane: Obj | None) -> str:
+        """The version that comes back with a snapshot that is still to be restored."""
+        restore = dig(attributes.obj, "spec", "rkeConfig", "etcdSnapshotRestore")
+        if not dig(restore, "name") or dig(restore, "restoreRKEConfig") not in _REMEMBERED:
+            return ""
+        if dig(plane, "status", "etcdSnapshotRestore") == restore:
+            return ""
+        snapshot = self._source.get(rke.GROUP, "etcdsnapshots", attributes.namespace, restore["name"])
+        try:
+            return dig(cluster_spec(snapshot or {}), "kubernetesVersion") or ""
+        except SnapshotSpecError:
+            return ""
+
+    def _restore_errors(self, attributes: Attributes) -> list[FieldError]:
+        restore, before = (
+            dig(each, "spec", "rkeConfig", "etcdSnapshotRestore") for each in (attributes.obj, attributes.old or {})
+        )
+        name = dig(restore, "name")
+        # Whoever creates a cluster has nothing to restore yet, but may copy the spec of one that had.
+        if not name or restore == before or attributes.old is None:
+            return []
+        snapshot = self._source.get(rke.GROUP, "etcdsnapshots", attributes.namespace, name)
+        of = dig(snapshot, "spec", "clusterName") or attributes.name
+        if snapshot is None or of != attributes.name:
+            # Another cluster's snapshot is none of this writer's business: the same words.
+            why = f"etcd restore references missing snapshot {name} in namespace {attributes.namespace}"
+            return [invalid_value(f"{_RESTORE}.name", name, why)]
+        needed = _REMEMBERED.get(restore.get("restoreRKEConfig") or "")
+        if needed is None:
+            return []
+        try:
+            spec = cluster_spec(snapshot) or {}
+        except SnapshotSpecError as error:
+            return [invalid_value(f"{_RESTORE}.name", name, f"can't bring back {' and '.join(needed)}: {error}")]
+        missing = [field for field in needed if not spec.get(field)]
+        if missing:
+            why = f"does not remember {' and '.join(missing)}: only none can be restored with it"
+            return [invalid_value(f"{_RESTORE}.restoreRKEConfig", restore["restoreRKEConfig"], why)]
+        return []
+
+
+def _credential_errors(obj: Obj, old: Obj | None) -> list[FieldError]:
+    path = ("spec", "rkeConfig", "etcd", "s3", "cloudCredentialName")
+    named = dig(obj, *path)
+    if not named or named == dig(old, *path):
+        return []
+    namespace, colon, name = str(named).partition(":")
+    if not colon or not namespace or not name:
+        return [invalid_value(".".join(path), named, "must be namespace:name of a Secret")]
+    return []
+
+
+def _items(obj: Obj | None, *path: str) -> list[Obj]:
+    found = dig(obj, *path)
+    return [each if isinstance(each, dict) else {} for each in found] if isinstance(found, list) else []
+
+
+def _variable_errors(obj: Obj, old: Obj | None) -> list[FieldError]:
+    before = {each.get("name"): each.get("value") or "" for each in _items(old, "spec", "agentEnvVars")}
+    made_here = isinstance(dig(obj, "spec", "rkeConfig"), dict)
+    errors = []
+    for index, variable in enumerate(_items(obj, "spec", "agentEnvVars")):
+        path, name, value = f"spec.agentEnvVars[{index}]", variable.get("name"), variable.get("value") or ""
+        if name == AGENT_DIRECTORY and made_here and before.get(name) != value:
+            errors.append(forbidden_field(f"{path}.name", f"say it in {_RKE}.dataDirectories.systemAgent instead"))
+        if name in VARIABLES and before.get(name) != value:
+            errors.append(forbidden_field(f"{path}.name", "a host says this of itself"))
+        if name == NO_PROXY and " " in value and " " not in before.get(name, ""):
+            errors.append(invalid_value(f"{path}.value", value, "must not have blanks in it: commas alone go between hosts"))
+    return errors
+
+
+def _customization_errors(obj: Obj, old: Obj | None) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for field in CUSTOMIZATIONS:
+        wanted = dig(obj, "spec", field)
+        if isinstance(wanted, dict) and wanted != dig(old, "spec", field):
+            errors += customization_errors(wanted, f"spec.{field}")
+    return errors
+
+
+def _pool_errors(obj: Obj, old: Obj | None) -> list[FieldError]:
+    before = {pool.get("name"): pool for pool in _items(old, "spec", "rkeConfig", "machinePools")}
+    errors: list[FieldError] = []
+    for index, pool in enumerate(_items(obj, "spec", "rkeConfig", "machinePools")):
+        if pool != before.get(pool.get("name")):
+            errors += pool_errors(pool, f"{_RKE}.machinePools[{index}]")
+    return errors
+
+
+def _selector_errors(obj: Obj, old: Obj | None) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for field in ("machineSelectorConfig", "machineSelectorFiles"):
+        if dig(obj, "spec", "rkeConfig", field) == dig(old, "spec", "rkeConfig", field):
+            continue
+        for index, each in enumerate(_items(obj, "spec", "rkeConfig", field)):
+            errors += structure_errors(each.get("machineLabelSelector"), f"{_RKE}.{field}[{index}].machineLabelSelector")
+    return errors
+
+
+# --- what clusters are made of ------------------------------------------------------------------------------------------------
+
+
+def control_plane_errors(attributes: Attributes) -> Iterable[FieldError]:
+    """Versions may change as they like here: the cluster that they come from was judged."""
+    if not _spec_changed(attributes):
+        return []
+    spec, old = dig(attributes.obj, "spec") or {}, attributes.old
+    before = None if old is None else dig(old, "spec") or {}
+    errors = directory_errors(spec, before, "spec.dataDirectories")
+    version = spec.get("kubernetesVersion") or ""
+    if version and version != dig(before, "kubernetesVersion") and (problem := form_problem(version)):
+        errors.append(invalid_value("spec.kubernetesVersion", version, problem))
+    return [*errors, *_same(attributes, "clusterName"), *_same(attributes, "managementClusterName")]
+
+
+def infrastructure_errors(attributes: Attributes) -> Iterable[FieldError]:
+    """An endpoint is whole. It may be another one at any time: its controller tells Cluster API."""
+    if not _spec_changed(attributes):
+        return []
+    path = "spec.controlPlaneEndpoint"
+    endpoint, before = (dig(each, "spec", "controlPlaneEndpoint") for each in (attributes.obj, attributes.old or {}))
+    if endpoint == before:
+        return []
+    if not isinstance(endpoint, dict):
+        return []
+    errors = [required(f"{path}.{field}", "host and port go together") for field in ("host", "port") if not endpoint.get(field)]
+    host = endpoint.get("host")
+    if isinstance(host, str) and host and not _is_host(host):
+        why = "must be a host name or an address, without scheme, port or path"
+        errors.append(invalid_value(f"{path}.host", host, why))
+    return errors
+
+
+def owned_errors(attributes: Attributes) -> Iterable[FieldError]:
+    """What belongs to one cluster can't be given to another."""
+    return _same(attributes, "clusterName") if _spec_changed(attributes) else []
+
+
+def _spec_changed(attributes: Attributes) -> bool:
+    if not concerns(attributes):
+        return False
+    return attributes.old is None or dig(attributes.obj, "spec") != dig(attributes.old, "spec")
+
+
+def _same(attributes: Attributes, field: str) -> list[FieldError]:
+    before = dig(attributes.old, "spec", field)
+    if not before or dig(attributes.obj, "spec", field) == before:
+        return []
+    return [forbidden_field(f"spec.{field}", _IMMUTABLE)]
+
+
+def _is_host(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        # Numbers and dots alone are an address that somebody mistyped.
+        return not dns_subdomain_problems(text.lower()) and not text.rpartition(".")[2].isdigit()
+    return True

@@ -1,0 +1,213 @@
+"""What is made for one machine so that a host can come and fetch its plan (protocols.md §2.1). Pure.
+
+The plan's Secret with an account that may read and write it and nothing else; and an account for the install script, which may
+do nothing. All of it belongs to the machine's RKEBootstrap and goes with it.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, NamedTuple
+
+from remuda.api import cluster_x_k8s_io as capi
+from remuda.capi.well_known import CLUSTER_NAME as CAPI_CLUSTER_NAME
+from remuda.kube.objects import (
+    GroupVersionResource,
+    annotations_of,
+    dig,
+    finalizers_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    owner_references_of,
+)
+from remuda.kube.owners import reference, with_owner
+from remuda.kube.wrangler import PREFIX as OBJECTSET
+
+from ..plans.host_write_rules import is_overfull, kept_data
+from ..well_known import (
+    ACCOUNT_ROLE,
+    BACKUP,
+    BOOTSTRAP_NAME,
+    BOOTSTRAP_TYPE,
+    CLUSTER_NAME,
+    CONTROL_PLANE_ROLE,
+    ETCD_ROLE,
+    MACHINE_ID,
+    MACHINE_NAME,
+    NODE_NAME,
+    PLAN_CLUSTER_GROUP,
+    PLAN_CLUSTER_KIND,
+    PLAN_CLUSTER_NAME,
+    PLAN_MACHINE_GROUP,
+    PLAN_MACHINE_KIND,
+    PLAN_MACHINE_NAME,
+    PLAN_SECRET_NAME,
+    PLAN_TYPE,
+    ROLE_BINDINGS,
+    ROLE_BOOTSTRAP,
+    ROLE_PLAN,
+    ROLES,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    WORKER_ROLE,
+    bootstrap_name,
+    plan_name,
+)
+
+Obj = dict[str, Any]
+
+_RBAC = "rbac.authorization.k8s.io"
+# What a machine is, is not for its host to say. Admission refuses it; what was written past it is put back.
+GUARDED = (ETCD_ROLE, CONTROL_PLANE_ROLE, WORKER_ROLE, MACHINE_ID, MACHINE_NAME, CLUSTER_NAME, NODE_NAME, CAPI_CLUSTER_NAME)
+
+
+class Made(NamedTuple):
+    resource: GroupVersionResource
+    obj: Obj
+
+
+def plan_objects(bootstrap: Obj, machine: Obj) -> list[Made]:
+    """In the order in which they are made: nobody may use what can't be guarded yet."""
+    name = plan_name(name_of(bootstrap))
+    # By which they are followed, without following every Role there is.
+    labels = {MACHINE_NAME: name_of(machine), BOOTSTRAP_NAME: name_of(bootstrap)}
+    role = {
+        **_object(f"{_RBAC}/v1", "Role", name, bootstrap, labels),
+        "rules": [
+            {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [name], "verbs": ["watch", "get", "update", "list"]}
+        ],
+    }
+    binding = {
+        **_object(f"{_RBAC}/v1", "RoleBinding", name, bootstrap, labels),
+        "roleRef": {"apiGroup": _RBAC, "kind": "Role", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace_of(bootstrap)}],
+    }
+    return [
+        Made(SECRETS, plan_secret(bootstrap, machine)),
+        Made(SERVICE_ACCOUNTS, _account(bootstrap, machine, ROLE_PLAN, name)),
+        Made(ROLES, role),
+        Made(ROLE_BINDINGS, binding),
+    ]
+
+
+def plan_secret(bootstrap: Obj, machine: Obj) -> Obj:
+    made = _object("v1", "Secret", plan_name(name_of(bootstrap)), bootstrap, plan_labels(bootstrap, machine))
+    annotations = _own(annotations_of(bootstrap))
+    if annotations:
+        made["metadata"]["annotations"] = annotations
+    return {**made, "type": PLAN_TYPE}
+
+
+def plan_labels(bootstrap: Obj, machine: Obj) -> dict[str, str]:
+    cluster, group = dig(bootstrap, "spec", "clusterName") or "", capi.GROUP
+    labels = {
+        **_own(labels_of(bootstrap)),
+        MACHINE_NAME: name_of(machine),
+        CLUSTER_NAME: cluster,
+        BACKUP: "true",
+        PLAN_CLUSTER_GROUP: group,
+        PLAN_CLUSTER_KIND: "Cluster",
+        PLAN_CLUSTER_NAME: cluster,
+        PLAN_MACHINE_GROUP: group,
+        PLAN_MACHINE_KIND: "Machine",
+        PLAN_MACHINE_NAME: name_of(machine),
+    }
+    if machine_id := labels_of(machine).get(MACHINE_ID):
+        labels[MACHINE_ID] = machine_id
+    return labels
+
+
+def bootstrap_account(bootstrap: Obj, machine: Obj) -> Made:
+    return Made(SERVICE_ACCOUNTS, _account(bootstrap, machine, ROLE_BOOTSTRAP, bootstrap_name(name_of(bootstrap))))
+
+
+def bootstrap_secret(bootstrap: Obj, machine: Obj, value: bytes) -> Made:
+    labels = {MACHINE_NAME: name_of(machine), CLUSTER_NAME: dig(bootstrap, "spec", "clusterName") or ""}
+    made = _object("v1", "Secret", bootstrap_name(name_of(bootstrap)), bootstrap, labels)
+    return Made(SECRETS, {**made, "type": BOOTSTRAP_TYPE, "data": {"value": base64.b64encode(value).decode()}})
+
+
+def _account(bootstrap: Obj, machine: Obj, role: str, name: str) -> Obj:
+    labels = {
+        MACHINE_NAME: name_of(machine),
+        BOOTSTRAP_NAME: name_of(bootstrap),
+        ACCOUNT_ROLE: role,
+        PLAN_SECRET_NAME: plan_name(name_of(bootstrap)),
+    }
+    return _object("v1", "ServiceAccount", name, bootstrap, labels)
+
+
+def _object(api_version: str, kind: str, name: str, bootstrap: Obj, labels: dict[str, str]) -> Obj:
+    meta: Obj = {"name": name, "namespace": namespace_of(bootstrap)}
+    if labels:
+        meta["labels"] = labels
+    meta["ownerReferences"] = [reference(bootstrap, controller=True)]
+    return {"apiVersion": api_version, "kind": kind, "metadata": meta}
+
+
+def _own(marks: dict[str, str]) -> dict[str, str]:
+    """Without what says where the bootstrap itself comes from: by that its own kind is pruned."""
+    return {key: value for key, value in marks.items() if not key.startswith(OBJECTSET) and key != _LAST_APPLIED}
+
+
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def correction(found: Obj, wanted: Obj) -> Obj:
+    """A merge patch that puts back what somebody changed of an object that was made before; empty when nothing.
+
+    What others added stays, but for labels that say what a machine is.
+    """
+    patch: Obj = {}
+    meta: Obj = {}
+    labels: Obj = _differing(labels_of(found), labels_of(wanted))
+    if wanted.get("type") == PLAN_TYPE:
+        labels |= {key: None for key in GUARDED if key in labels_of(found) and key not in labels_of(wanted)}
+    if labels:
+        meta["labels"] = labels
+    annotations = _differing(annotations_of(found), annotations_of(wanted))
+    if annotations:
+        meta["annotations"] = annotations
+    meta |= _ownership(found, wanted)
+    if meta:
+        patch["metadata"] = meta
+    for part in ("rules", "subjects", "data"):
+        if part in wanted and found.get(part) != wanted[part]:
+            patch[part] = wanted[part]
+    if wanted.get("type") == PLAN_TYPE and is_overfull(found):
+        kept = kept_data(found)
+        patch["data"] = {key: None for key in found["data"] if key not in kept}
+    return patch
+
+
+def successor(found: Obj, wanted: Obj) -> Obj:
+    """The plan's Secret that takes the place of one that can't be written any more; the planner's marks go over to it."""
+    meta = {
+        **wanted["metadata"],
+        "labels": {key: value for key, value in labels_of(found).items() if key not in GUARDED} | labels_of(wanted),
+        "annotations": annotations_of(found) | annotations_of(wanted),
+    }
+    return {**wanted, "metadata": meta, "data": kept_data(found)}
+
+
+def _ownership(found: Obj, wanted: Obj) -> Obj:
+    owners = owner_references_of(wanted)
+    if wanted.get("type") != PLAN_TYPE:
+        owned = with_owner(found, owners[0])
+        return {} if owned is found else {"ownerReferences": owner_references_of(owned)}
+    # What a host can write, it could use to keep its Secret for ever, or to have somebody else delete it.
+    made: Obj = {} if owner_references_of(found) == owners else {"ownerReferences": owners}
+    if finalizers_of(found):
+        made["finalizers"] = None
+    return made
+
+
+def _differing(found: dict[str, str], wanted: dict[str, str]) -> Obj:
+    return {key: value for key, value in wanted.items() if found.get(key) != value}
+
+
+def trusted_labels(bootstrap: Obj, machine: Obj, secret: Obj) -> dict[str, str]:
+    """The labels of a plan's Secret as they count: what a machine is comes from its RKEBootstrap, whatever its host wrote."""
+    kept = {key: value for key, value in labels_of(secret).items() if key not in GUARDED}
+    return {**kept, **plan_labels(bootstrap, machine)}

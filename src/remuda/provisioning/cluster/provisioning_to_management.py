@@ -1,0 +1,250 @@
+"""The controller of clusters.provisioning.cattle.io, one half of the mirror: what somebody wants has a management Cluster.
+
+Order: a finalizer, the management Cluster, the status that says which it is, and a kubeconfig for controllers (of an imported
+cluster once it is connected). Deletion is in :mod:`.removal`, the other half in :mod:`.management_to_provisioning`, what
+follows from what in :mod:`.mirror` and :mod:`.mirror_status`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from remuda.access.clusters.server_settings import Server
+from remuda.access.clusters.well_known import is_cluster_id, is_legacy
+from remuda.access.rancher_conditions import condition_of, write_status
+from remuda.api import management_cattle_io as management
+from remuda.api import provisioning_cattle_io as provisioning
+from remuda.client.idempotent import find, make, remove
+from remuda.client.server_side_apply import Applier, covers
+from remuda.kube.clock import Entropy
+from remuda.kube.objects import (
+    Key,
+    annotations_of,
+    dig,
+    finalizers_of,
+    is_being_deleted,
+    labels_of,
+    name_of,
+    resource_version_of,
+    uid_of,
+)
+from remuda.kube.owners import has_finalizer
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.kube.wrangler import origin_of
+from remuda.runtime import DONE, WARNING, Controller, Manager, Result, Retry, Watch, logger, synced
+
+from .feature_lock import FeatureLock
+from .kubeconfig import Kubeconfigs, Unsettled
+from .mirror import kept_of, managed_of, seed, workspace_of
+from .mirror_caches import Views
+from .mirror_status import with_client_secret, with_failure, with_managed
+from .names import (
+    DISPLAY_NAME,
+    FROM_MANAGED,
+    FROM_WANTED,
+    MANAGED_FINALIZER,
+    MANAGEMENT_NAME,
+    WANTED_FINALIZER,
+    belongs,
+    cluster_id,
+    is_administrated,
+    managed_name_of,
+)
+from .removal import Removal
+
+log = logger(__name__)
+
+Obj = dict[str, Any]
+
+CONTROLLER = "provisioning-cluster"
+_ATTEMPTS = 16
+_TOLD = ("Connected", "AgentDeployed")
+
+
+class Refused(Exception):
+    """What is wanted can't be had as it is; the text is for whoever wants it."""
+
+
+class WantedClusters:
+    controller = Controller(CONTROLLER, provisioning.CLUSTERS)
+
+    def __init__(self, manager: Manager, server: Server, entropy: Entropy) -> None:
+        self._manager = manager
+        self._client = manager.client
+        self._server = server
+        self._views = Views(manager.informers)
+        self._applier = Applier(manager.client, CONTROLLER, resumes=True)
+        self._events = manager.recorder(CONTROLLER)
+        self.kubeconfigs = Kubeconfigs(manager, server, entropy, CONTROLLER)
+        self._lock = FeatureLock(manager, self._views)
+        self._removal = Removal(manager, self._views, self.kubeconfigs, self._lock)
+        # What was last said, to tell an edit of it from one of what it follows from.
+        self._said: dict[Key, Obj] = {}
+        self.controller = replace(
+            type(self).controller,
+            watches=(
+                Watch(management.CLUSTERS, self._of_managed, _managed_matters),
+                *self.kubeconfigs.watches,
+                *server.watches(lambda _: list(self._views.wanted.keys())),
+            ),
+            concurrency=8,
+            lane=lambda key: key,
+        )
+
+    def _of_managed(self, managed: Obj) -> Iterable[Key]:
+        origin = origin_of(managed, FROM_WANTED)
+        found = {Key.of(each) for each in self._views.wanted_of(managed)}
+        return found if origin is None else {*found, origin}
+
+    async def reconcile(self, key: Key) -> Result:
+        who = (CONTROLLER, key)
+        await synced(*self._views.caches, *self.kubeconfigs.caches)
+        await self._manager.freshness.caught_up(who)
+        wanted = self._views.wanted.get(*key)
+        if wanted is None:
+            self._manager.freshness.forget(who)
+            self._said.pop(key, None)
+            return DONE
+        if is_being_deleted(wanted):
+            return await self._removal.go_on(wanted) if has_finalizer(wanted, WANTED_FINALIZER) else DONE
+        if not has_finalizer(wanted, WANTED_FINALIZER) or not self._is_named(wanted):
+            # Before anything is made for it, so that all of it is taken away again.
+            wanted = await self._prepare(wanted)
+        try:
+            return await self._mirror(wanted)
+        except Refused as refused:
+            await self._say(wanted, with_failure(wanted, str(refused), self._manager.clock.time()))
+            ref = Ref(provisioning.GROUP, "Cluster", *key)
+            return Result(waits=(Wait(Code.MALFORMED, ref, Actor.USER, None, str(refused)),))
+
+    def _is_named(self, wanted: Obj) -> bool:
+        """Clusters that were first here have their own name for people."""
+        name = name_of(wanted)
+        return is_legacy(name) or annotations_of(wanted).get(DISPLAY_NAME) == name
+
+    async def _prepare(self, wanted: Obj) -> Obj:
+        meta: Obj = {"resourceVersion": resource_version_of(wanted)}
+        if not has_finalizer(wanted, WANTED_FINALIZER):
+            meta["finalizers"] = [*finalizers_of(wanted), WANTED_FINALIZER]
+        if not self._is_named(wanted):
+            meta["annotations"] = {DISPLAY_NAME: name_of(wanted)}
+        return self._wrote(wanted, await self._patch(wanted, {"metadata": meta}))
+
+    async def _patch(self, wanted: Obj, patch: Obj) -> Obj:
+        key = Key.of(wanted)
+        return await self._client.patch(provisioning.CLUSTERS, key.name, patch, key.namespace, field_manager=CONTROLLER)
+
+    def _wrote(self, wanted: Obj, written: Obj) -> Obj:
+        self._manager.freshness.wrote((CONTROLLER, Key.of(wanted)), self._views.wanted, written)
+        return written
+
+    # --- the management Cluster -----------------------------------------------------------------------------------------
+
+    async def _mirror(self, wanted: Obj) -> Result:
+        managed = await self._first(wanted) if is_legacy(name_of(wanted)) else await self._ensure_managed(wanted)
+        if managed is None or is_being_deleted(managed):
+            # Whoever deletes it deletes this one, too.
+            return DONE
+        await self._lock.ensure(wanted)
+        workspace = dig(managed, "spec", "fleetWorkspaceName") or Key.of(wanted).namespace
+        after = with_managed(wanted, managed, workspace, self._manager.clock.time())
+        wanted = await self._say(wanted, after)
+        # Of a cluster that we make it is there from the beginning: its machines are looked for with it before it is ready.
+        if dig(wanted, "status", "ready") or is_administrated(wanted):
+            try:
+                name = await self.kubeconfigs.ensure(wanted, name_of(managed))
+            except Unsettled as unsettled:
+                return Result(unsettled.seconds)
+            if name and dig(wanted, "status", "ready"):
+                await self._say(wanted, with_client_secret(wanted, name))
+        return DONE
+
+    async def _say(self, wanted: Obj, after: Obj) -> Obj:
+        written = await write_status(
+            self._client, provisioning.CLUSTERS, wanted, after, subresource="status", field_manager=CONTROLLER
+        )
+        return wanted if written is None else self._wrote(wanted, written)
+
+    async def _first(self, wanted: Obj) -> Obj | None:
+        """The management Cluster that this one was made from."""
+        name = name_of(wanted)
+        managed = self._views.managed.get("", name) or await find(self._client, management.CLUSTERS, name)
+        if managed is None:
+            if origin_of(wanted, FROM_MANAGED) is not None:
+                await remove(self._client, provisioning.CLUSTERS, wanted)
+                return None
+            raise Refused(f"metadata.name: {name} is the name of a management cluster that does not exist")
+        if dig(managed, "spec", "fleetWorkspaceName") != Key.of(wanted).namespace:
+            # It moved; the other half of the mirror removes what it left behind.
+            return None
+        return managed
+
+    async def _ensure_managed(self, wanted: Obj) -> Obj | None:
+        facts = self._server.facts()
+        name, managed = await self._found_or_free(wanted)
+        if managed is not None and is_being_deleted(managed):
+            return managed
+        workspace = workspace_of(wanted, managed, facts)
+        imported = not is_administrated(wanted)
+        target = managed_of(wanted, name, workspace, facts)
+        if managed is None:
+            made = target if imported else seed(wanted, name, workspace)
+            made = {**made, "metadata": {**made["metadata"], "finalizers": [MANAGED_FINALIZER]}}
+            managed = await make(self._client, management.CLUSTERS, made, f"{CONTROLLER}-first")
+            if managed is None:
+                raise Retry(f"the management Cluster {name} has just been made")
+            log.info("made the management Cluster %s", name)
+            self._manager.freshness.wrote((CONTROLLER, Key.of(wanted)), self._views.managed, managed)
+        if imported:
+            target = kept_of(wanted, name, workspace)
+        self._tell_of_edits(wanted, managed, target)
+        written = await self._applier.apply(management.CLUSTERS, target, managed)
+        if written is None:
+            return managed
+        self._manager.freshness.wrote((CONTROLLER, Key.of(wanted)), self._views.managed, written)
+        return written
+
+    def _tell_of_edits(self, wanted: Obj, managed: Obj, target: Obj) -> None:
+        """Whoever changed what follows from something else should know where to change it."""
+        key = Key.of(wanted)
+        if self._said.get(key) == target and not covers(managed, target):
+            message = f"edit clusters.provisioning.cattle.io {key.name} in namespace {key.namespace} instead; this was put back"
+            self._events.event(managed, WARNING, "PutBack", message)
+        self._said[key] = target
+
+    async def _found_or_free(self, wanted: Obj) -> tuple[str, Obj | None]:
+        """The id that the cluster has or is to have, with its management Cluster if that is there.
+
+        Asked of the server itself where the cache has none: it must never have two.
+        """
+        known = managed_name_of(wanted)
+        made = self._views.managed_of(wanted)
+        if not known and made:
+            return name_of(made[0]), made[0]
+        asked = annotations_of(wanted).get(MANAGEMENT_NAME, "")
+        if not known and asked and (is_legacy(asked) or not is_cluster_id(asked)):
+            raise Refused(
+                f"metadata.annotations[{MANAGEMENT_NAME}]: {asked} can't be the id of a cluster; such as c-m-bcdfg245 can"
+            )
+        for attempt in range(_ATTEMPTS):
+            name = known or asked or cluster_id(uid_of(wanted), attempt)
+            found = self._views.managed.get("", name) or await find(self._client, management.CLUSTERS, name)
+            if found is None or belongs(found, wanted):
+                return name, found
+            if known or asked:
+                raise Refused(f"the management cluster {name} belongs to another cluster")
+        raise Retry("no id is free")
+
+
+def _managed_matters(new: Obj | None, old: Obj | None) -> bool:
+    """Health is written often and shows here hardly ever."""
+    if new is None or old is None:
+        return True
+    return _shown(new) != _shown(old)
+
+
+def _shown(managed: Obj) -> tuple[Any, ...]:
+    said = [(condition_of(managed, kind) or {}).get("status") for kind in _TOLD]
+    return managed.get("spec"), labels_of(managed), annotations_of(managed), is_being_deleted(managed), said

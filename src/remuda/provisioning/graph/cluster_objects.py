@@ -1,0 +1,130 @@
+"""The objects that every cluster has, with or without machine pools: what Cluster API sees, and what the planner is told."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from typing import Any
+
+from remuda.api import cluster_x_k8s_io as capi
+from remuda.api import plan_cattle_io as plan
+from remuda.api import rke_cattle_io as rke
+from remuda.kube.encoding import gojson
+from remuda.kube.objects import GroupVersion, annotations_of, dig, labels_of, name_of
+from remuda.kube.owners import reference
+
+from .generated import Generated, Unrenderable, generated
+from .names import (
+    AUTOSCALER_ENABLED,
+    AUTOSCALER_PAUSED,
+    CLUSTER_SPEC,
+    DELETE_MISSING_AFTER,
+    INIT_NODE_MACHINE,
+    PRIME,
+    REDEPLOY_AGENT,
+)
+from .podsecurity import with_admission
+
+Obj = dict[str, Any]
+
+# What a control plane is told of `spec.rkeConfig`: how its machines are configured (capr.md §1.1.3) ...
+CONFIGURATION = (
+    "additionalManifest",
+    "chartValues",
+    "dataDirectories",
+    "etcd",
+    "machineGlobalConfig",
+    "machineSelectorConfig",
+    "machineSelectorFiles",
+    "networking",
+    "provisionGeneration",
+    "registries",
+    "upgradeStrategy",
+)
+# ... and what somebody asked to have done.
+OPERATIONS = ("etcdSnapshotCreate", "etcdSnapshotRestore", "rotateCertificates", "rotateEncryptionKeys")
+# What it is told of `spec` itself.
+_COPIED = ("agentEnvVars", "localClusterAuthEndpoint")
+
+
+def infrastructure_of(wanted: Obj) -> Obj:
+    """The reference to what the cluster lives on: somebody else's, or the RKECluster that is made for it."""
+    other = dig(wanted, "spec", "rkeConfig", "infrastructureRef")
+    if not isinstance(other, dict) or not other:
+        return {"apiGroup": rke.GROUP, "kind": "RKECluster", "name": name_of(wanted)}
+    group = GroupVersion.parse(other.get("apiVersion") or "").group
+    if not (group and other.get("kind") and other.get("name")):
+        raise Unrenderable("spec.rkeConfig.infrastructureRef: apiVersion (with a group), kind and name must be set")
+    return {"apiGroup": group, "kind": other["kind"], "name": other["name"]}
+
+
+def rke_cluster(wanted: Obj) -> Generated | None:
+    """None where the cluster lives on something else. The endpoint is left to its controller and to users."""
+    if dig(wanted, "spec", "rkeConfig", "infrastructureRef"):
+        return None
+    after = annotations_of(wanted).get(DELETE_MISSING_AFTER)
+    annotations = {DELETE_MISSING_AFTER: after} if after else {}
+    return generated(rke.RKE_CLUSTERS, rke.API_VERSION, "RKECluster", wanted, spec={}, annotations=annotations)
+
+
+def control_plane(wanted: Obj, managed: str, admission: bytes | None = None) -> Generated:
+    """`managed` is the id of the cluster, `admission` a file for its API servers. What it is told is a copy: field names are the
+    same on both sides."""
+    spec = wanted.get("spec") or {}
+    configuration = spec.get("rkeConfig") or {}
+    told = {field: configuration[field] for field in (*CONFIGURATION, *OPERATIONS) if configuration.get(field) is not None}
+    told |= {field: spec[field] for field in _COPIED if spec.get(field) is not None}
+    told |= {
+        "kubernetesVersion": spec["kubernetesVersion"],
+        "clusterName": name_of(wanted),
+        "managementClusterName": managed,
+    }
+    told = with_admission(told, wanted, admission)
+    annotations = {CLUSTER_SPEC: packed_spec(spec)}
+    if prime := annotations_of(wanted).get(PRIME):
+        annotations[PRIME] = prime
+    if again := spec.get("redeploySystemAgentGeneration"):
+        annotations[REDEPLOY_AGENT] = str(again)
+    # Also when empty: taking the label away from the cluster takes it away here.
+    labels = {INIT_NODE_MACHINE: labels_of(wanted).get(INIT_NODE_MACHINE) or ""}
+    return generated(
+        rke.RKE_CONTROL_PLANES, rke.API_VERSION, "RKEControlPlane", wanted, spec=told, labels=labels, annotations=annotations
+    )
+
+
+def packed_spec(spec: Obj) -> str:
+    """The spec as it travels with snapshots of etcd, so that it can be restored with one; operations are not part of that."""
+    kept = dict(spec)
+    if isinstance(spec.get("rkeConfig"), dict):
+        kept["rkeConfig"] = {field: value for field, value in spec["rkeConfig"].items() if field not in OPERATIONS}
+    return base64.b64encode(gzip.compress(gojson.dumps(kept), mtime=0)).decode()
+
+
+def capi_cluster(wanted: Obj) -> Generated:
+    spec = {
+        "controlPlaneRef": {"apiGroup": rke.GROUP, "kind": "RKEControlPlane", "name": name_of(wanted)},
+        "infrastructureRef": infrastructure_of(wanted),
+    }
+    return generated(
+        capi.CLUSTERS,
+        capi.API_VERSION,
+        "Cluster",
+        wanted,
+        spec=spec,
+        annotations=_autoscaling(wanted),
+        owners=[reference(wanted, controller=True)],
+    )
+
+
+def beacon(wanted: Obj) -> Generated:
+    """By its status, which is not ours, those who write plans take turns; Rancher's controllers look for it."""
+    return generated(plan.BEACONS, plan.API_VERSION, "Beacon", wanted, owners=[reference(wanted)])
+
+
+def _autoscaling(wanted: Obj) -> Obj:
+    pools = dig(wanted, "spec", "rkeConfig", "machinePools") or []
+    sizes = ("autoscalingMinSize", "autoscalingMaxSize")
+    if not any(all(pool.get(size) is not None for size in sizes) for pool in pools):
+        return {}
+    paused = annotations_of(wanted).get(AUTOSCALER_PAUSED) == "true"
+    return {AUTOSCALER_PAUSED if paused else AUTOSCALER_ENABLED: "true"}

@@ -1,0 +1,102 @@
+"""What the two Clusters of a cluster say of its control plane (capr.md §2.2). Pure.
+
+The planner says in the conditions of the RKEControlPlane how far it is; people look at the Clusters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from remuda.access.rancher_conditions import ERROR, FALSE, TRUE, UNKNOWN, condition_of, is_true, with_condition
+from remuda.kube.objects import dig, with_path
+
+from . import podsecurity
+
+Obj = dict[str, Any]
+
+RENDERED = "RKECluster"
+REMOVED = "Removed"
+SUPPORTED = "OperationsSupported"
+AUTOSCALER_READY = "ClusterAutoscalerDeploymentReady"
+_SHOWN = ("Updated", "Provisioned", "Ready")
+_NOTHING_YET = "waiting for the control plane to be planned"
+
+
+def with_graph(wanted: Obj, now: float) -> Obj:
+    """All of its objects are as they should be."""
+    return with_condition(wanted, RENDERED, TRUE, now=now)
+
+
+def with_refusal(wanted: Obj, message: str, now: float) -> Obj:
+    """Nothing goes on until somebody changes something."""
+    wanted = with_condition(wanted, RENDERED, FALSE, ERROR, message, now=now)
+    return with_condition(wanted, "Stalled", TRUE, ERROR, message, now=now)
+
+
+def with_wait(wanted: Obj, message: str, now: float) -> Obj:
+    """It goes on by itself when what it waits for is there."""
+    wanted = with_condition(wanted, RENDERED, UNKNOWN, "Waiting", message, now=now)
+    return _progressing(wanted, message, now)
+
+
+def with_control_plane(wanted: Obj, control_plane: Obj | None, now: float) -> Obj:
+    ready = condition_of(control_plane or {}, "Ready")
+    for kind in _SHOWN:
+        wanted = _copied(wanted, kind, ready, now)
+    if control_plane is None or ready is None:
+        return _progressing(wanted, _NOTHING_YET, now)
+    if ready.get("status") == TRUE and is_applied(control_plane):
+        wanted = with_condition(wanted, "Reconciling", FALSE, now=now)
+        return with_condition(wanted, "Stalled", FALSE, now=now)
+    return _progressing(wanted, ready.get("message") or _NOTHING_YET, now)
+
+
+def with_support(wanted: Obj, control_plane: Obj | None, now: float, *, pre_bootstrap: bool = False) -> Obj:
+    """What it asks for and nobody does yet is said, for it holds up nothing. `pre_bootstrap` is whether that is switched on."""
+    refused = condition_of(control_plane or {}, SUPPORTED) or {}
+    asked = [refused["message"]] if refused.get("status") == FALSE and refused.get("message") else []
+    if dig(wanted, "spec", podsecurity.FIELD) and (why := podsecurity.why_not(wanted)):
+        asked.append(f"{podsecurity.FIELD}: {why}")
+    pools = dig(wanted, "spec", "rkeConfig", "machinePools") or ()
+    if named := [str(pool.get("name")) for pool in pools if pool.get("machineOS") == "windows"]:
+        asked.append(f"windows in the machine pools {', '.join(named)}: not offered yet; their machines get no plan")
+    if pre_bootstrap:
+        asked.append("provisioningprebootstrap: not offered yet; nothing is written into a cluster before its agent comes")
+    if asked:
+        return with_condition(wanted, SUPPORTED, FALSE, "NotSupported", "; ".join(asked), now=now)
+    return with_condition(wanted, SUPPORTED, TRUE, now=now) if condition_of(wanted, SUPPORTED) else wanted
+
+
+def is_applied(control_plane: Obj) -> bool:
+    """Whether the planner is through with what is wanted now, not with what was wanted before."""
+    applied = dig(control_plane, "status", "appliedSpec")
+    return applied is None or applied == control_plane.get("spec")
+
+
+def _progressing(wanted: Obj, message: str, now: float) -> Obj:
+    """What kstatus, and with it `kubectl wait` and others, take for not done yet."""
+    wanted = with_condition(wanted, "Reconciling", TRUE, "Reconciling", message, now=now)
+    return with_condition(wanted, "Stalled", FALSE, now=now)
+
+
+def managed_with_control_plane(managed: Obj, wanted: Obj, control_plane: Obj, now: float) -> Obj:
+    """While the control plane changes it has the say about whether the cluster is ready; afterwards who asks the cluster has."""
+    reconciling = not is_true(control_plane, "Stable")
+    if reconciling or dig(managed, "status", "readyReconciling"):
+        managed = with_path(managed, ("status", "readyReconciling"), reconciling)
+    ready = condition_of(control_plane, "Ready")
+    if reconciling:
+        managed = _copied(managed, "Ready", ready, now)
+    managed = _copied(managed, "Updated", ready, now)
+    managed = _copied(managed, "Provisioned", condition_of(control_plane, "Provisioned"), now)
+    return _copied(managed, AUTOSCALER_READY, condition_of(wanted, AUTOSCALER_READY), now)
+
+
+def managed_with_removal(managed: Obj, control_plane: Obj, now: float) -> Obj:
+    return _copied(managed, REMOVED, condition_of(control_plane, REMOVED), now)
+
+
+def _copied(obj: Obj, kind: str, source: Obj | None, now: float) -> Obj:
+    if source is None or not source.get("status"):
+        return obj
+    return with_condition(obj, kind, source["status"], source.get("reason") or "", source.get("message") or "", now=now)

@@ -1,0 +1,308 @@
+"""The reconciler of clusters.provisioning.cattle.io with `rkeConfig`: the objects that such a cluster is made of are there.
+
+It begins when the mirror (:mod:`remuda.provisioning.cluster`) has given the cluster an id and a finalizer, so that nothing is
+made that is not also taken away. What the planner says of the control plane is passed on to both Clusters. When the cluster
+goes, it holds on until its control plane is gone; Cluster API and the mirror do the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from remuda.access.rancher_conditions import FALSE, condition_of, tell_status, write_status
+from remuda.access.roles.role_names import CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS
+from remuda.access.settings.features import Features
+from remuda.api import cluster_x_k8s_io as capi
+from remuda.api import management_cattle_io as management
+from remuda.api import provisioning_cattle_io as provisioning
+from remuda.api import rke_cattle_io as rke
+from remuda.apiserver.auth.service_accounts import username
+from remuda.client.idempotent import find
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import Key, annotations_of, dig, finalizers_of, is_being_deleted, labels_of, name_of, resource_version_of
+from remuda.kube.owners import has_finalizer
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.kube.wrangler import origin_of
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
+
+from ..cluster.mirror_caches import Views
+from ..cluster.names import FROM_WANTED, belongs, is_administrated, managed_name_of
+from ..references import Access, References
+from ..references.authorization import authors_of
+from . import Unrenderable, graph_of
+from .apply import Graphs, is_made_for
+from .cluster_status import (
+    managed_with_control_plane,
+    managed_with_removal,
+    with_control_plane,
+    with_graph,
+    with_refusal,
+    with_support,
+    with_wait,
+)
+from .names import FINALIZER
+from .podsecurity_templates import PodSecurityTemplates
+from .referenced_objects import MachineConfigs, Missing
+
+log = logger(__name__)
+
+Obj = dict[str, Any]
+
+CONTROLLER = "provisioningcluster"
+_AGAIN_SECONDS = 5.0
+_BY_AUTHOR = "authors of references"
+# What may not be deleted yet waits for other machines to come up.
+_REFUSED_AGAIN = 15.0
+_PRE_BOOTSTRAP = "provisioningprebootstrap"
+
+
+class ProvisioningClusters:
+    controller = Controller(CONTROLLER, provisioning.CLUSTERS)
+
+    def __init__(self, manager: Manager, access: Access, environment: Mapping[str, str] | None = None) -> None:
+        self._manager = manager
+        self._environment = environment or {}
+        self._client = manager.client
+        self._views = Views(manager.informers)
+        self._features = manager.informers.of(management.FEATURES)
+        self._graphs = Graphs(manager, CONTROLLER)
+        self._references = References(manager.client, access)
+        self._configs = MachineConfigs(manager, CONTROLLER, self._views.wanted, self._references)
+        self._views.wanted.add_index(_BY_AUTHOR, authors_of)
+        self._templates = PodSecurityTemplates(manager, self._views.wanted)
+        self.controller = replace(
+            type(self).controller,
+            watches=(
+                Watch(management.CLUSTERS, _of_managed, _managed_matters),
+                Watch(management.FEATURES, lambda _: list(self._views.wanted.keys()), _switched),
+                self._templates.watch(),
+                *(Watch(each, self._of_subjects, _taken_away) for each in (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)),
+                *self._graphs.watches(),
+            ),
+            when=_matters,
+            concurrency=8,
+            lane=lambda key: key,
+        )
+
+    async def reconcile(self, key: Key) -> Result:
+        who = (CONTROLLER, key)
+        await synced(*self._views.caches, self._features, self._templates.cache, *self._graphs.caches.values())
+        await self._manager.freshness.caught_up(who)
+        wanted = self._views.wanted.get(*key)
+        if wanted is None:
+            self._manager.freshness.forget(who)
+            self._graphs.forget(key)
+            return DONE
+        if is_being_deleted(wanted):
+            return await self._remove(wanted) if has_finalizer(wanted, FINALIZER) else DONE
+        if not is_administrated(wanted):
+            if has_finalizer(wanted, FINALIZER):
+                await self._let_go(wanted)
+            return DONE
+        managed = self._managed(wanted)
+        if managed is None or not finalizers_of(wanted):
+            # The mirror is not there yet; it says so, and what it writes comes back here.
+            return DONE
+        if not has_finalizer(wanted, FINALIZER):
+            wanted = await self._set_finalizers(wanted, [*finalizers_of(wanted), FINALIZER])
+        return await self._make(wanted, managed)
+
+    def _managed(self, wanted: Obj) -> Obj | None:
+        """Its management Cluster, and never one of somebody else that it only names."""
+        created = condition_of(wanted, "Created") or {}
+        found = self._views.managed.get("", managed_name_of(wanted))
+        if found is None or created.get("status") == FALSE or is_being_deleted(found) or not belongs(found, wanted):
+            return None
+        return found
+
+    # --- making ---------------------------------------------------------------------------------------------------------
+
+    async def _make(self, wanted: Obj, managed: Obj) -> Result:
+        now = self._manager.clock.time()
+        wanted, unbound = await self._bind(wanted)
+        try:
+            wanted = await self._keep_schemas(wanted)
+            configs = await self._configs.read(wanted)
+            graph = graph_of(wanted, name_of(managed), configs, self._templates.of(wanted))
+            waits = await self._graphs.ensure(wanted, graph)
+        except Missing as missing:
+            await self._say(wanted, with_wait(wanted, missing.wait.evidence, now))
+            # A kind may not even be served yet, and nobody tells of credentials and schemas: one looks again soon.
+            return Result(_AGAIN_SECONDS, (missing.wait,))
+        except Unrenderable as refused:
+            return await self._refuse(wanted, str(refused), now)
+        except ApiError as error:
+            if error.code not in (400, 403, 422):
+                raise
+            # A server that does not take an object says what is wrong with it.
+            return await self._refuse(wanted, error.message, now)
+        kept = [] if waits else (await self._graphs.prune(wanted, graph))[1]
+        plane = self._graphs.control_plane(wanted)
+        told = with_wait(wanted, waits[0].evidence, now) if waits else with_control_plane(with_graph(wanted, now), plane, now)
+        told = with_support(told, plane, now, pre_bootstrap=self._pre_bootstrap())
+        wanted = await self._say(wanted, told)
+        if plane is not None and not is_being_deleted(plane):
+            await self._tell_managed(wanted, managed, plane)
+        # What hosts are told of is for the planner to wait for; here it is looked for, and nobody tells of Secrets.
+        return Result(_AGAIN_SECONDS if unbound else _REFUSED_AGAIN if kept else None, (*waits, *unbound, *kept))
+
+    async def _bind(self, wanted: Obj) -> tuple[Obj, list[Wait]]:
+        """Find what its references stand for, and keep that before any of it is used."""
+        bound, unbound = await self._references.of(wanted).bound()
+        return await self._say(wanted, bound), unbound
+
+    def _of_subjects(self, binding: Obj) -> Iterable[Key]:
+        """The clusters whose references a subject of a binding wrote."""
+        found = (self._views.wanted.indexed(_BY_AUTHOR, _subject(each)) for each in binding.get("subjects") or ())
+        return {Key.of(each) for listed in found for each in listed}
+
+    def _pre_bootstrap(self) -> bool:
+        return Features(self._features.objects(), self._environment).enabled(_PRE_BOOTSTRAP)
+
+    async def _keep_schemas(self, wanted: Obj) -> Obj:
+        kept = await self._configs.with_schemas(wanted)
+        if kept is wanted:
+            return wanted
+        pools = kept["spec"]["rkeConfig"]["machinePools"]
+        patch = {
+            "metadata": {"resourceVersion": resource_version_of(wanted)},
+            "spec": {"rkeConfig": {"machinePools": pools}},
+        }
+        return await self._patch(wanted, patch)
+
+    async def _refuse(self, wanted: Obj, message: str, now: float) -> Result:
+        await self._say(wanted, with_refusal(wanted, message, now))
+        subject = Ref(provisioning.GROUP, "Cluster", *Key.of(wanted))
+        return Result(waits=(Wait(Code.MALFORMED, subject, Actor.USER, None, message),))
+
+    async def _say(self, wanted: Obj, after: Obj) -> Obj:
+        written = await write_status(
+            self._client, provisioning.CLUSTERS, wanted, after, subresource="status", field_manager=CONTROLLER
+        )
+        return wanted if written is None else self._wrote(wanted, written)
+
+    async def _tell_managed(self, wanted: Obj, managed: Obj, plane: Obj) -> None:
+        now = self._manager.clock.time()
+
+        def told(latest: Obj) -> Obj:
+            return managed_with_control_plane(latest, wanted, plane, now)
+
+        written = await tell_status(self._client, management.CLUSTERS, managed, told, field_manager=CONTROLLER)
+        if written is not None:
+            self._manager.freshness.wrote((CONTROLLER, Key.of(wanted)), self._views.managed, written)
+
+    # --- writing --------------------------------------------------------------------------------------------------------
+
+    async def _patch(self, wanted: Obj, patch: Obj) -> Obj:
+        key = Key.of(wanted)
+        written = await self._client.patch(provisioning.CLUSTERS, key.name, patch, key.namespace, field_manager=CONTROLLER)
+        return self._wrote(wanted, written)
+
+    def _wrote(self, wanted: Obj, written: Obj) -> Obj:
+        self._manager.freshness.wrote((CONTROLLER, Key.of(wanted)), self._views.wanted, written)
+        return written
+
+    async def _set_finalizers(self, wanted: Obj, finalizers: list[str]) -> Obj:
+        return await self._patch(
+            wanted, {"metadata": {"resourceVersion": resource_version_of(wanted), "finalizers": finalizers or None}}
+        )
+
+    async def _let_go(self, wanted: Obj) -> None:
+        try:
+            await self._set_finalizers(wanted, [each for each in finalizers_of(wanted) if each != FINALIZER])
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+
+    # --- deletion -------------------------------------------------------------------------------------------------------
+
+    async def _remove(self, wanted: Obj) -> Result:
+        """The mirror deletes the Cluster of Cluster API, which takes its objects along; what it never took for its own, because
+        something died in between, is taken away here."""
+        key = Key.of(wanted)
+        # Machines need their credential to go, and a user may accept another one for that.
+        wanted, _ = await self._bind(wanted)
+        cluster = await find(self._client, capi.CLUSTERS, key.name, key.namespace)
+        if cluster is None or not is_made_for(cluster, wanted):
+            left, _ = await self._graphs.prune(wanted)
+        else:
+            left = [cluster]
+        plane = await find(self._client, rke.RKE_CONTROL_PLANES, key.name, key.namespace)
+        if plane is not None and is_made_for(plane, wanted):
+            await self._tell_of_removal(wanted, plane)
+            left = [*left, plane]
+        if not left:
+            await self._let_go(wanted)
+            return DONE
+        last = left[-1]
+        on = Ref(str(last.get("apiVersion") or "").partition("/")[0], str(last.get("kind")), *Key.of(last))
+        evidence = f"waiting for {last.get('kind')} {name_of(last)} to be gone"
+        subject = Ref(provisioning.GROUP, "Cluster", *key)
+        return Result(_AGAIN_SECONDS, (Wait(Code.DELETION, subject, Actor.OTHER_CONTROLLER, on, evidence),))
+
+    async def _tell_of_removal(self, wanted: Obj, plane: Obj) -> None:
+        managed = self._views.managed.get("", managed_name_of(wanted))
+        if managed is None or not belongs(managed, wanted):
+            return
+        now = self._manager.clock.time()
+        try:
+            await tell_status(
+                self._client,
+                management.CLUSTERS,
+                managed,
+                lambda latest: managed_with_removal(latest, plane, now),
+                field_manager=CONTROLLER,
+            )
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+
+
+def _subject(subject: Obj) -> tuple[str, str]:
+    kind, name = str(subject.get("kind")), str(subject.get("name"))
+    return ("User", username(str(subject.get("namespace")), name)) if kind == "ServiceAccount" else (kind, name)
+
+
+def _taken_away(new: Obj | None, old: Obj | None) -> bool:
+    """A new binding takes no right away."""
+    return old is not None and (new is None or new.get("subjects") != old.get("subjects"))
+
+
+def _of_managed(managed: Obj) -> Iterable[Key]:
+    origin = origin_of(managed, FROM_WANTED)
+    return () if origin is None else (origin,)
+
+
+def _switched(new: Obj | None, old: Obj | None) -> bool:
+    return name_of(new or old or {}) == _PRE_BOOTSTRAP and (new or {}).get("spec") != (old or {}).get("spec")
+
+
+def _managed_matters(new: Obj | None, old: Obj | None) -> bool:
+    """What else is said of the cluster's health changes nothing here."""
+    if new is None or old is None:
+        return True
+    return _read_of_managed(new) != _read_of_managed(old)
+
+
+def _read_of_managed(managed: Obj) -> tuple[Any, ...]:
+    told = [condition_of(managed, kind) for kind in ("Updated", "Provisioned")]
+    return is_being_deleted(managed), origin_of(managed, FROM_WANTED), dig(managed, "status", "readyReconciling"), told
+
+
+def _matters(new: Obj | None, old: Obj | None) -> bool:
+    if new is None or old is None:
+        return True
+    return _read(new) != _read(old)
+
+
+def _read(wanted: Obj) -> tuple[Any, ...]:
+    return (
+        wanted.get("spec"),
+        labels_of(wanted),
+        annotations_of(wanted),
+        finalizers_of(wanted),
+        is_being_deleted(wanted),
+        wanted.get("status"),
+    )

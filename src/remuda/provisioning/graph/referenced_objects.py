@@ -1,0 +1,200 @@
+"""What machine pools refer to: machine configs, the schemas of their drivers, and credentials (capr.md §2.2, §3).
+
+A config is owned by the one cluster that uses it; whether a cluster may use it, and a credential, and both together, is decided
+in :mod:`..references`. The schema that its driver had when the pool was made is kept with the pool,
+so that a driver that learns something new does not replace machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+import msgspec
+
+from remuda.access.roles.role_names import CREATOR
+from remuda.api import management_cattle_io as management
+from remuda.api import provisioning_cattle_io as provisioning
+from remuda.client.idempotent import find
+from remuda.kube.authorization.users import User
+from remuda.kube.encoding import gojson
+from remuda.kube.objects import (
+    GroupVersion,
+    GroupVersionResource,
+    Key,
+    annotations_of,
+    dig,
+    owner_references_of,
+    resource_version_of,
+    with_path,
+)
+from remuda.kube.owners import controller_of, is_owned_by, reference, same_owner, with_owner
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.runtime import Informer, Manager, Watch
+
+from ..references import Named, References
+from ..references.authorization import wait
+from ..references.authors import known_user
+from ..references.driver_addresses import Address, addresses_of, author_of, driver_of, recorded
+from ..references.spec_references import credential_key, key_of
+from . import Unrenderable
+from .machine_pools import credential_of, has_config, pools_of
+from .names import CONFIG_API_VERSION, CONFIG_GROUP, resource_of
+
+Obj = dict[str, Any]
+
+DYNAMIC_SCHEMAS = GroupVersionResource(management.GROUP, management.VERSION, "dynamicschemas")
+SECRETS = GroupVersionResource("", "v1", "secrets")
+_BY_CONFIG = "machine configs"
+
+
+class Missing(Exception):
+    """Something that a pool refers to is not there (yet)."""
+
+    def __init__(self, wait: Wait) -> None:
+        super().__init__(wait.evidence)
+        self.wait = wait
+
+
+class MachineConfigs:
+    def __init__(self, manager: Manager, controller: str, wanted: Informer, references: References) -> None:
+        self._manager = manager
+        self._references = references
+        self._client = manager.client
+        self._controller = controller
+        self._wanted = wanted
+        self._followed: set[GroupVersionResource] = set()
+        wanted.add_index(_BY_CONFIG, _references)
+
+    async def read(self, wanted: Obj) -> dict[str, Obj]:
+        """The configs by pool, each of them this cluster's own, and such as it may use. Raises Missing, and Unrenderable."""
+        found: dict[str, Obj] = {}
+        named = self._references.of(wanted)
+        for unreadable, why in await named.unreadable():
+            raise Missing(wait(wanted, unreadable, f"{unreadable.path}: {why}"))
+        for pool in pools_of(wanted):
+            await self._check_credential(named, wanted, pool)
+            if has_config(pool):
+                config = await self._config(named, wanted, pool)
+                await self._check_addresses(wanted, pool, config, _unrecorded(named, wanted, config))
+                # From then on owners of the cluster see it, and can mend what is wrong with it.
+                config = found[pool["name"]] = await self._own(wanted, config)
+                await self._check_addresses(wanted, pool, config, _recorded(config))
+        return found
+
+    async def _config(self, named: Named, wanted: Obj, pool: Obj) -> Obj:
+        kind, name = pool["machineConfigRef"]["kind"], pool["machineConfigRef"]["name"]
+        namespace = Key.of(wanted).namespace
+        resource = resource_of(CONFIG_API_VERSION, kind)
+        config = await find(self._client, resource, name, namespace)
+        why = await named.refusal(key_of(resource, namespace, name), config)
+        if config is None or why:
+            raise Missing(_wait(wanted, Ref(CONFIG_GROUP, kind, namespace, name), f"machine pool {pool['name']}: {why}"))
+        if resource not in self._followed:
+            self._followed.add(resource)
+            self._manager.follow(self._controller, Watch(resource, self._users), self._manager.informers.of(resource))
+        return config
+
+    def _users(self, config: Obj) -> Iterable[Key]:
+        key = Key.of(config)
+        return [Key.of(each) for each in self._wanted.indexed(_BY_CONFIG, (config.get("kind"), key.namespace, key.name))]
+
+    async def _own(self, wanted: Obj, config: Obj) -> Obj:
+        if is_owned_by(config, wanted):
+            return config
+        ours = reference(wanted, controller=True)
+        other = controller_of(config) or next(filter(_is_cluster, owner_references_of(config)), None)
+        if other is not None and not same_owner(other, ours):
+            # Not to which: readers of this cluster need not be readers of that one.
+            kind, key = config.get("kind"), Key.of(config)
+            raise Unrenderable(f"{kind} {key} belongs to another {other.get('kind')} already: make one for each cluster")
+        owners = owner_references_of(with_owner(config, ours))
+        patch = {"metadata": {"resourceVersion": resource_version_of(config), "ownerReferences": owners}}
+        resource = resource_of(config["apiVersion"], config["kind"])
+        key = Key.of(config)
+        return await self._client.patch(resource, key.name, patch, key.namespace, field_manager=self._controller)
+
+    async def _check_credential(self, named: Named, wanted: Obj, pool: Obj) -> None:
+        name = credential_of(wanted, pool)
+        if not name:
+            return
+        key = credential_key(name, Key.of(wanted).namespace)
+        found = await find(self._client, SECRETS, key.name, key.namespace)
+        if why := await named.refusal(key_of(SECRETS, *key), found):
+            raise Missing(_wait(wanted, Ref("", "Secret", *key), f"machine pool {pool['name']}, cloud credential: {why}"))
+
+    async def _check_addresses(self, wanted: Obj, pool: Obj, config: Obj, said: list[tuple[Address, tuple[User, ...]]]) -> None:
+        """That the credential goes only where a user says who may read it."""
+        credential = credential_of(wanted, pool)
+        if not credential or not said:
+            return
+        kind, key = str(config.get("kind")), Key.of(config)
+        why = await self._references.misdirected(credential_key(credential, key.namespace), f"{kind} {key.name}", said)
+        if why:
+            raise Missing(_wait(wanted, Ref(CONFIG_GROUP, kind, *key), f"machine pool {pool['name']}: {why}"))
+
+    # --- schemas --------------------------------------------------------------------------------------------------------
+
+    async def with_schemas(self, wanted: Obj) -> Obj:
+        """`wanted` with the schema of its driver in every pool that has none; the same object when there is nothing to keep.
+        Raises Missing."""
+        pools = dig(wanted, "spec", "rkeConfig", "machinePools") or []
+        kept = [await self._with_schema(wanted, pool) for pool in pools]
+        if kept == pools:
+            return wanted
+        return with_path(wanted, ("spec", "rkeConfig", "machinePools"), kept)
+
+    async def _with_schema(self, wanted: Obj, pool: Obj) -> Obj:
+        kind = dig(pool, "machineConfigRef", "kind") or ""
+        if not kind or not has_config(pool) or _is_json(pool.get("dynamicSchemaSpec")):
+            return pool
+        schema = await find(self._client, DYNAMIC_SCHEMAS, kind.lower())
+        if schema is None:
+            evidence = f"machine pool {pool.get('name')}: no node driver that is active has machines of kind {kind}"
+            raise Missing(_wait(wanted, Ref(management.GROUP, "DynamicSchema", "", kind.lower()), evidence))
+        return {**pool, "dynamicSchemaSpec": gojson.dumps(schema.get("spec") or {}).decode()}
+
+
+def _references(wanted: Obj) -> Iterable[Hashable]:
+    for pool in dig(wanted, "spec", "rkeConfig", "machinePools") or []:
+        if has_config(pool):
+            named = pool.get("machineConfigRef") or {}
+            yield named.get("kind"), Key.of(wanted).namespace, named.get("name")
+
+
+def _recorded(config: Obj) -> list[tuple[Address, tuple[User, ...]]]:
+    """The addresses of a config, each with its author."""
+    ledger = recorded(config)
+    entries = ((each, author_of(ledger, each)) for each in _addresses(config))
+    return [(each, (entry.author,)) for each, entry in entries if entry is not None]
+
+
+def _unrecorded(named: Named, wanted: Obj, config: Obj) -> list[tuple[Address, tuple[User, ...]]]:
+    """The addresses from before there were records, with those who answer for them: the maker of the config, or the user who
+    names it now. What the cluster has already it keeps."""
+    if is_owned_by(config, wanted):
+        return []
+    maker, resource = annotations_of(config).get(CREATOR), resource_of(CONFIG_API_VERSION, str(config.get("kind")))
+    users = (*((known_user(maker),) if maker else ()), *named.authors(key_of(resource, *Key.of(config))))
+    ledger = recorded(config)
+    return [(each, users) for each in _addresses(config) if author_of(ledger, each) is None]
+
+
+def _addresses(config: Obj) -> tuple[Address, ...]:
+    return addresses_of(driver_of(str(config.get("kind"))), config)
+
+
+def _is_cluster(owner: Obj) -> bool:
+    group = GroupVersion.parse(owner.get("apiVersion") or "").group
+    return (group, owner.get("kind")) == (provisioning.GROUP, "Cluster")
+
+
+def _is_json(text: Any) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text or ""), dict)
+    except (msgspec.DecodeError, TypeError):
+        return False
+
+
+def _wait(wanted: Obj, on: Ref, evidence: str) -> Wait:
+    return Wait(Code.REFERENCE, Ref(provisioning.GROUP, "Cluster", *Key.of(wanted)), Actor.USER, on, evidence)

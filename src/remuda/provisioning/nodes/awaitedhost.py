@@ -1,0 +1,201 @@
+"""The awaited-host controller: follows the hosts that machines wait for, until they are at work.
+
+When the host of a machine has acted, the token in its install script is marked as ended. Until then the controller tells why the
+host is not there, and replaces a pool's machine that no host can become any more. :mod:`.awaitedhost_decision` decides; `since`
+and evidence come from what the gateway wrote on the tokens' Secrets (:mod:`.registration_refusals`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from remuda.access.settings.settings import Settings
+from remuda.api import cluster_x_k8s_io as capi
+from remuda.api import rke_cattle_io as rke
+from remuda.api.management_cattle_io import SETTINGS
+from remuda.capi.paused import is_paused
+from remuda.capi.well_known import SKIP_REMEDIATION
+from remuda.client.idempotent import find, remove
+from remuda.kube.objects import (
+    GroupVersionResource,
+    Key,
+    annotations_of,
+    dig,
+    is_being_deleted,
+    labels_of,
+    name_of,
+    namespace_of,
+    owner_references_of,
+    uid_of,
+)
+from remuda.runtime import DONE, WARNING, Controller, Manager, Result, Watch, logger, synced
+from remuda.runtime.informer import without_managed_fields
+
+from ..bootstrap.bootstrap_token_terms import Terms, is_invalidated
+from ..bootstrap.bootstraptoken import invalidate, terms_of
+from ..bootstrap.service_account_tokens import named_token, token_secrets, tokens_of
+from ..machine_caches import PLAN_FIELDS, Views
+from ..plans.machine_plan_secret import is_in_use
+from ..well_known import (
+    ACCOUNT_LABEL,
+    ACCOUNT_OF_TOKEN,
+    BOOTSTRAP_NAME,
+    MACHINE_ID,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    bootstrap_name,
+    plan_name,
+)
+from . import awaitedhost_decision
+from .awaitedhost_decision import GRACE_SECONDS, Awaited, State
+from .host_identity import has_acted
+
+log = logger(__name__)
+
+Obj = dict[str, Any]
+
+CONTROLLER = "awaited-host"
+_BY_SET = "machine set"
+_CONFIG_MAPS: Final = GroupVersionResource("", "v1", "configmaps")
+# A Kubernetes that writes down when tokens are used says so here.
+_TRACKING: Final = ("kube-apiserver-legacy-service-account-token-tracking", "kube-system")
+
+
+class AwaitedHosts:
+    controller = Controller(CONTROLLER, rke.RKE_BOOTSTRAPS, when=lambda new, old: new is None or old is None)
+
+    def __init__(self, manager: Manager, environment: Mapping[str, str] | None = None) -> None:
+        self._manager = manager
+        self._client = manager.client
+        self._clock = manager.clock
+        self._environment = environment or {}
+        self._events = manager.recorder(CONTROLLER)
+        self._views = Views(manager.informers)
+        self._sets = manager.informers.of(capi.MACHINE_SETS)
+        self._settings = manager.informers.of(SETTINGS)
+        self._tokens = token_secrets(manager.informers)
+        self._accounts = manager.informers.of(SERVICE_ACCOUNTS, labels=BOOTSTRAP_NAME)
+        self._views.machines.add_index(_BY_SET, lambda obj: filter(None, (awaitedhost_decision.machine_set_of(obj),)))
+        # Since when this life knows that a machine is lost.
+        self._lost: dict[Key, float] = {}
+        self.controller = replace(
+            type(self).controller,
+            watches=(
+                Watch(capi.MACHINES, self._views.bootstrap_of_machine, _machine_matters),
+                Watch(SECRETS, self._of_token, labels=ACCOUNT_LABEL, transform=without_managed_fields),
+                Watch(
+                    SECRETS,
+                    self._views.bootstrap_of_plan,
+                    _first_answer,
+                    fields=PLAN_FIELDS,
+                    transform=without_managed_fields,
+                ),
+            ),
+            concurrency=4,
+            wait=30.0,
+        )
+
+    def _of_token(self, secret: Obj) -> Iterable[Key]:
+        account = self._accounts.get(namespace_of(secret), annotations_of(secret).get(ACCOUNT_OF_TOKEN, ""))
+        bootstrap = labels_of(account or {}).get(BOOTSTRAP_NAME)
+        return [Key(namespace_of(secret), bootstrap)] if bootstrap else []
+
+    async def reconcile(self, key: Key) -> Result:
+        await self._views.synced()
+        await synced(self._sets, self._settings, self._tokens, self._accounts)
+        await self._manager.freshness.caught_up((CONTROLLER, key))
+        bootstrap = self._views.bootstraps.get(*key)
+        machine = self._views.machine_of(bootstrap) if bootstrap is not None else None
+        if bootstrap is None or machine is None or is_being_deleted(machine):
+            self._lost.pop(key, None)
+            self._manager.freshness.forget((CONTROLLER, key))
+            return DONE
+        terms, now = terms_of(Settings(self._settings.objects(), self._environment)), self._clock.time()
+        awaited = self._awaited(bootstrap, machine)
+        state = awaitedhost_decision.state_of(awaited, terms, now)
+        if state is State.ACTED and terms.ends and awaited.script is not None and not is_invalidated(awaited.script):
+            await invalidate(self._client, awaited.script, CONTROLLER)
+            log.info("the host of Machine %s is at work: the token in its install script has ended", name_of(machine))
+        if state is not State.LOST:
+            self._lost.pop(key, None)
+        elif await self._given_up(key, bootstrap, awaited, terms):
+            return DONE
+        wait = awaitedhost_decision.wait_of(awaited, state, terms, now)
+        after = awaitedhost_decision.looked_at_again(awaited, state, terms, now)
+        return Result(after, () if wait is None else (wait,))
+
+    def _awaited(self, bootstrap: Obj, machine: Obj) -> Awaited:
+        namespace, name = Key.of(bootstrap)
+        script, token = (self._token(namespace, account) for account in (bootstrap_name(name), plan_name(name)))
+        return Awaited(machine, script, token, self._views.plan_of(bootstrap))
+
+    def _token(self, namespace: str, account: str) -> Obj | None:
+        found = self._accounts.get(namespace, account)
+        return next(iter(tokens_of(self._tokens, found)), None) if found is not None else None
+
+    # --- giving up --------------------------------------------------------------------------------------------------------
+
+    async def _given_up(self, key: Key, bootstrap: Obj, awaited: Awaited, terms: Terms) -> bool:
+        """Delete a Machine of a pool that no host can become any more; its MachineSet makes another one."""
+        machine, now = awaited.machine, self._clock.time()
+        ended = awaitedhost_decision.end(awaited, terms) or now
+        since = self._lost.setdefault(key, now)
+        cluster = self._views.cluster_of(machine)
+        if now < max(since, ended) + GRACE_SECONDS or cluster is None or is_being_deleted(cluster):
+            return False
+        if is_paused(cluster, machine) or SKIP_REMEDIATION in annotations_of(machine) or not self._is_its_turn(machine, terms):
+            return False
+        if await self._may_be_at_work(bootstrap, machine):
+            return False
+        refusals = awaited.refusals(now)
+        why = refusals.told() if refusals is not None else "no host came in before the token in its install script expired"
+        self._events.event(machine, WARNING, "HostNeverCame", f"{why}; the machine is replaced")
+        await remove(self._client, capi.MACHINES, machine)
+        log.warning("Machine %s is replaced: %s", name_of(machine), why)
+        return True
+
+    def _is_its_turn(self, machine: Obj, terms: Terms) -> bool:
+        owner = awaitedhost_decision.machine_set_of(machine)
+        machine_set = self._sets.get(*owner) if owner is not None else None
+        if machine_set is None or is_being_deleted(machine_set):
+            return False
+        others = [each for each in self._views.machines.indexed(_BY_SET, owner) if uid_of(each) != uid_of(machine)]
+        replicas = dig(machine_set, "spec", "replicas") or 0
+        return awaitedhost_decision.is_turn(name_of(machine), others, replicas, lambda each: self._state(each, terms))
+
+    def _state(self, machine: Obj, terms: Terms) -> State:
+        found = (self._views.bootstraps.get(*key) for key in self._views.bootstrap_of_machine(machine))
+        bootstrap = next((each for each in found if each is not None), None)
+        if bootstrap is None:
+            return State.UNKNOWN
+        return awaitedhost_decision.state_of(self._awaited(bootstrap, machine), terms, self._clock.time())
+
+    async def _may_be_at_work(self, bootstrap: Obj, machine: Obj) -> bool:
+        """Whether a host may follow the plan after all: asked of the server, not of a cache, just before the machine goes."""
+        namespace, name = namespace_of(bootstrap), plan_name(name_of(bootstrap))
+        live = await find(self._client, capi.MACHINES, name_of(machine), namespace)
+        account = await find(self._client, SERVICE_ACCOUNTS, name, namespace)
+        token = await named_token(self._client, account) if account is not None else None
+        plan = await find(self._client, SECRETS, name, namespace)
+        if live is None or uid_of(live) != uid_of(machine) or has_acted(live, plan, token):
+            return True
+        # A host that was let in and only reads leaves no other trace than the use of its token.
+        return MACHINE_ID in labels_of(live) and not await self._uses_are_tracked()
+
+    async def _uses_are_tracked(self) -> bool:
+        return not self._client.remote or await find(self._client, _CONFIG_MAPS, *_TRACKING) is not None
+
+
+def _machine_matters(new: Obj | None, old: Obj | None) -> bool:
+    return new is None or old is None or _of_machine(new) != _of_machine(old)
+
+
+def _of_machine(machine: Obj) -> tuple[Any, ...]:
+    named = dig(machine, "status", "nodeRef", "name")
+    return named, is_being_deleted(machine), owner_references_of(machine), annotations_of(machine).get(SKIP_REMEDIATION)
+
+
+def _first_answer(new: Obj | None, old: Obj | None) -> bool:
+    return new is None or old is None or is_in_use(new) != is_in_use(old)

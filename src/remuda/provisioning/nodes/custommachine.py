@@ -1,0 +1,140 @@
+"""The CustomMachine controller: infrastructure that is there from the beginning, since its host asked to be it (capr.md §2.10).
+
+It is ready at once, and provisioned when its node's identity is known (:mod:`.machinenodelookup` writes that). Where the
+RKECluster says so, a machine whose node has been gone for long goes, too: nobody else would delete it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from remuda.access.rancher_conditions import TRUE, with_condition, write_status
+from remuda.access.settings.validation import duration, seconds
+from remuda.api import cluster_x_k8s_io as capi
+from remuda.api import rke_cattle_io as rke
+from remuda.capi.workload_clusters import NODES, Workloads
+from remuda.client.idempotent import remove
+from remuda.kube.clock import time_of
+from remuda.kube.conditions import get
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, name_of, namespace_of, with_path
+from remuda.runtime import DONE, WARNING, Controller, Manager, Result, Watch, logger, synced
+
+from ..machine_caches import Views
+from ..well_known import DELETE_MISSING_AFTER
+
+log = logger(__name__)
+
+Obj = dict[str, Any]
+
+CONTROLLER = "custom-machine"
+_BY_INFRASTRUCTURE = "custom machine"
+
+
+class CustomMachines:
+    controller = Controller(CONTROLLER, rke.CUSTOM_MACHINES)
+
+    def __init__(self, manager: Manager, workloads: Workloads) -> None:
+        self._manager = manager
+        self._client = manager.client
+        self._clock = manager.clock
+        self._workloads = workloads
+        self._events = manager.recorder(CONTROLLER)
+        self._infrastructure = manager.informers.of(rke.CUSTOM_MACHINES)
+        self._rke_clusters = manager.informers.of(rke.RKE_CLUSTERS)
+        self._views = Views(manager.informers)
+        self._views.machines.add_index(_BY_INFRASTRUCTURE, _infrastructure_of)
+        self.controller = replace(
+            type(self).controller,
+            watches=(
+                Watch(capi.MACHINES, _infrastructure_of, _health_changed),
+                Watch(rke.RKE_CLUSTERS, self._of_cluster, _asked),
+            ),
+            concurrency=8,
+        )
+
+    def _of_cluster(self, cluster: Obj) -> Iterable[Key]:
+        found = self._views.machines_of_cluster(Key.of(cluster))
+        return [key for machine in found for key in _infrastructure_of(machine)]
+
+    async def reconcile(self, key: Key) -> Result:
+        await self._views.synced()
+        await synced(self._infrastructure, self._rke_clusters)
+        await self._manager.freshness.caught_up((CONTROLLER, key))
+        custom = self._infrastructure.get(*key)
+        if custom is None or is_being_deleted(custom):
+            self._manager.freshness.forget((CONTROLLER, key))
+            return DONE
+        after = with_condition(custom, "Ready", TRUE, now=self._clock.time())
+        if dig(custom, "spec", "providerID"):
+            after = with_path(with_path(after, ("status", "ready"), True), ("status", "initialization", "provisioned"), True)
+        written = await write_status(
+            self._client, rke.CUSTOM_MACHINES, custom, after, subresource="status", field_manager=CONTROLLER
+        )
+        if written is not None:
+            self._manager.freshness.wrote((CONTROLLER, key), self._infrastructure, written)
+        left = await self._bury(key)
+        return DONE if left is None else Result(after=left)
+
+    async def _bury(self, key: Key) -> float | None:
+        """Delete the Machine if its node has been gone for as long as somebody said; the seconds until then."""
+        machines = self._views.machines.indexed(_BY_INFRASTRUCTURE, key)
+        machine = machines[0] if len(machines) == 1 else None
+        if machine is None or is_being_deleted(machine):
+            return None
+        cluster = Key(key.namespace, dig(machine, "spec", "clusterName") or "")
+        due = missing_until(machine, self._rke_clusters.get(*cluster))
+        if due is None:
+            return None
+        left = due - self._clock.time()
+        if left > 0:
+            return left
+        if not await self._is_gone(cluster, dig(machine, "status", "nodeRef", "name") or ""):
+            return 60.0
+        self._events.event(machine, WARNING, "NodeMissing", "its node was deleted and did not come back: the machine goes, too")
+        await remove(self._client, capi.MACHINES, machine)
+        log.info("machine %s goes, for its node is gone", name_of(machine))
+        return None
+
+    async def _is_gone(self, cluster: Key, node: str) -> bool:
+        """Not what a cache thinks, or a cluster that does not answer."""
+        workload = self._workloads.get(cluster)
+        if workload is None or not node:
+            return False
+        try:
+            await workload.client.get(NODES, node)
+        except ApiError as error:
+            if error.is_not_found:
+                return True
+            raise
+        return False
+
+
+def missing_until(machine: Obj, cluster: Obj | None) -> float | None:
+    """When a Machine whose node is gone has waited long enough, as a time; None when its node is not gone, or nobody asked."""
+    said = annotations_of(cluster or {}).get(DELETE_MISSING_AFTER) or ""
+    healthy = get(machine, "NodeHealthy")
+    if not said or duration(said) or healthy is None:
+        return None
+    if healthy.get("status") != "False" or healthy.get("reason") != "NodeDeleted":
+        return None
+    since = time_of(healthy.get("lastTransitionTime"))
+    return None if since is None else since + seconds(said)
+
+
+def _infrastructure_of(machine: Obj) -> list[Key]:
+    ref = dig(machine, "spec", "infrastructureRef") or {}
+    if ref.get("kind") != "CustomMachine" or ref.get("apiGroup") != rke.GROUP:
+        return []
+    return [Key(namespace_of(machine), ref.get("name") or "")]
+
+
+def _health_changed(new: Obj | None, old: Obj | None) -> bool:
+    return new is None or old is None or get(new, "NodeHealthy") != get(old, "NodeHealthy")
+
+
+def _asked(new: Obj | None, old: Obj | None) -> bool:
+    before, after = (annotations_of(each or {}).get(DELETE_MISSING_AFTER) for each in (old, new))
+    return before != after

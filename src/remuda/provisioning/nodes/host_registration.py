@@ -1,0 +1,208 @@
+"""Letting hosts in: the way from the token in an install script to a machine, and from a machine to the token for its plan.
+
+The gateway's side of registration, without HTTP; :mod:`.custom_host_registration` is for hosts that no machine waits for. Every
+step is written down before the next is taken, bound to what was seen: of two hosts that come with the same token at the same
+time one becomes the machine, and the other is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from remuda.access.settings.settings import Settings
+from remuda.api import cluster_x_k8s_io as capi
+from remuda.api import rke_cattle_io as rke
+from remuda.api.management_cattle_io import SETTINGS
+from remuda.client.idempotent import find
+from remuda.client.interface import Client
+from remuda.kube.clock import Clock, rfc3339
+from remuda.kube.objects import (
+    GroupVersionResource,
+    Key,
+    annotations_of,
+    dig,
+    is_being_deleted,
+    labels_of,
+    name_of,
+    namespace_of,
+    owner_references_of,
+    resource_version_of,
+    uid_of,
+)
+from remuda.kube.owners import is_owned_by
+from remuda.runtime import Informers, synced
+
+from .. import host_layout
+from ..bootstrap.bootstrap_token_terms import is_bootstrap_token, refusal
+from ..bootstrap.bootstraptoken import terms_of
+from ..bootstrap.service_account_tokens import digest, ensure_token, is_token_of, named_token, shown, text_of, token_secrets
+from ..well_known import (
+    ACCOUNT_OF_TOKEN,
+    ACCOUNT_ROLE,
+    BOOTSTRAP_NAME,
+    LAST_ACCESS,
+    MACHINE_ID,
+    MACHINE_NAME,
+    ROLE_PLAN,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+    plan_name,
+)
+from .host_identity import has_acted
+from .registration_refusals import RefusalNotes
+
+Obj = dict[str, Any]
+
+_BY_SHOWN, _BY_DIGEST = "shown", "digest"
+_MANAGER = "registration"
+
+
+class Refused(Exception):
+    """A host that is not let in; the text says why."""
+
+
+class UnknownToken(Refused):
+    """No install script has this token; it may be one of another kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAccess:
+    """What a host needs to follow its plan."""
+
+    namespace: str
+    secret_name: str
+    token: str
+
+    def __repr__(self) -> str:
+        return f"PlanAccess({self.namespace}/{self.secret_name})"
+
+
+class Hosts:
+    def __init__(self, client: Client, informers: Informers, clock: Clock, environment: Mapping[str, str] | None = None) -> None:
+        self._client = client
+        self._clock = clock
+        self._environment = environment or {}
+        self._settings = informers.of(SETTINGS)
+        self._tokens = token_secrets(informers)
+        self._tokens.add_index(_BY_SHOWN, _shown_by)
+        self._tokens.add_index(_BY_DIGEST, _digest_of)
+        self._refusals = RefusalNotes(client, clock, _MANAGER)
+
+    async def by_bootstrap_token(self, text: str, machine_id: str, known_as: Obj | None = None) -> Obj:
+        """The Machine that a host with this token and this id is from now on. Raises Refused, or a conflict to be tried again.
+
+        `known_as` is the Machine whose plan token the host shows besides. Until its host has acted a Machine gives the same
+        answer again: each write here is either done already, or done now.
+        """
+        await synced(self._settings, self._tokens)
+        known = self._tokens.indexed(_BY_SHOWN, digest(text))
+        if len(known) != 1:
+            raise UnknownToken("no machine is waiting for a host with this token")
+        # Live, from here on: a token that ended a moment ago has ended.
+        token = await find(self._client, SECRETS, name_of(known[0]), namespace_of(known[0]))
+        if token is None or _shown_by(token) != [digest(text)]:
+            raise UnknownToken("no machine is waiting for a host with this token")
+        namespace = namespace_of(token)
+        account = await self._find(SERVICE_ACCOUNTS, annotations_of(token).get(ACCOUNT_OF_TOKEN), namespace)
+        marks = labels_of(account or {})
+        bootstrap = await self._find(rke.RKE_BOOTSTRAPS, marks.get(BOOTSTRAP_NAME), namespace)
+        machine = await self._find(capi.MACHINES, marks.get(MACHINE_NAME), namespace)
+        terms = terms_of(Settings(self._settings.objects(), self._environment))
+        acted = machine is not None and await self._has_acted(machine, bootstrap)
+        proven = machine is not None and known_as is not None and uid_of(known_as) == uid_of(machine)
+        now = self._clock.time()
+        why = refusal(token, account, bootstrap, machine, machine_id, terms, now, acted=acted, proven=proven)
+        if why or machine is None:
+            await self._refusals.note(token, machine_id, why)
+            raise Refused(why)
+        # The Machine first: what is written on it decides which host it is, whoever dies next.
+        named = await self._named(machine, machine_id)
+        await self._used(token)
+        return named
+
+    async def plan_access(self, machine: Obj) -> PlanAccess | None:
+        """How its host reaches the plan of a Machine that :meth:`by_bootstrap_token` or a request gave; None as long as the
+        account or its token is not there yet. The same one each time: it counts as taken when its host uses it."""
+        await synced(self._tokens)
+        bootstrap = dig(machine, "spec", "bootstrap", "configRef", "name") or ""
+        name, namespace = plan_name(bootstrap), namespace_of(machine)
+        account = await self._find(SERVICE_ACCOUNTS, name, namespace)
+        owner = await self._find(rke.RKE_BOOTSTRAPS, bootstrap, namespace)
+        if account is None or owner is None or is_being_deleted(account) or not owner_references_of(owner):
+            return None
+        owned = is_owned_by(account, owner) and is_owned_by(owner, machine)
+        if not owned or labels_of(account).get(ACCOUNT_ROLE) != ROLE_PLAN:
+            raise Refused(f"the account {name} is not the machine's")
+        token, _ = await ensure_token(self._client, self._tokens, account, field_manager=_MANAGER)
+        text = text_of(token)
+        if not text:
+            return None
+        await self._used(token)
+        return PlanAccess(namespace, name, text)
+
+    async def of_plan_token(self, text: str) -> Obj | None:
+        """The Machine whose host was given this token for its plan; None when it is no such token, or not any more."""
+        await synced(self._tokens)
+        known = self._tokens.indexed(_BY_DIGEST, digest(text))
+        if len(known) != 1:
+            return None
+        token = await find(self._client, SECRETS, name_of(known[0]), namespace_of(known[0]))
+        if token is None or _digest_of(token) != [digest(text)]:
+            return None
+        namespace = namespace_of(token)
+        account = await self._find(SERVICE_ACCOUNTS, annotations_of(token).get(ACCOUNT_OF_TOKEN), namespace)
+        if account is None or not is_token_of(token, account) or labels_of(account).get(ACCOUNT_ROLE) != ROLE_PLAN:
+            return None
+        bootstrap = await self._find(rke.RKE_BOOTSTRAPS, labels_of(account).get(BOOTSTRAP_NAME), namespace)
+        machine = await self._find(capi.MACHINES, labels_of(account).get(MACHINE_NAME), namespace)
+        if bootstrap is None or machine is None or is_being_deleted(account):
+            return None
+        return machine if is_owned_by(account, bootstrap) and is_owned_by(bootstrap, machine) else None
+
+    async def settle(self, machine: Obj, place: host_layout.Layout) -> None:
+        """Keep where the host of a Machine has its files, which it says with its first word."""
+        name = dig(machine, "spec", "bootstrap", "configRef", "name") or ""
+        bootstrap = await self._find(rke.RKE_BOOTSTRAPS, name, namespace_of(machine))
+        if bootstrap is not None and host_layout.ANNOTATION not in annotations_of(bootstrap):
+            await self._patch(
+                rke.RKE_BOOTSTRAPS, bootstrap, {"annotations": {host_layout.ANNOTATION: host_layout.text_of(place)}}
+            )
+
+    async def _has_acted(self, machine: Obj, bootstrap: Obj | None) -> bool:
+        """Live, as everything that decides here."""
+        name, namespace = plan_name(name_of(bootstrap or {})), namespace_of(machine)
+        account = await self._find(SERVICE_ACCOUNTS, name, namespace)
+        token = await named_token(self._client, account) if account is not None else None
+        return has_acted(machine, await self._find(SECRETS, name, namespace), token)
+
+    async def _find(self, resource: GroupVersionResource, name: str | None, namespace: str) -> Obj | None:
+        return await find(self._client, resource, name, namespace) if name else None
+
+    async def _used(self, token: Obj) -> None:
+        """Write down when it was first used."""
+        if LAST_ACCESS in annotations_of(token):
+            return
+        now = {LAST_ACCESS: rfc3339(self._clock.time())}
+        await self._patch(SECRETS, token, {"annotations": now})
+
+    async def _named(self, machine: Obj, machine_id: str) -> Obj:
+        if labels_of(machine).get(MACHINE_ID) == machine_id:
+            return machine
+        return await self._patch(capi.MACHINES, machine, {"labels": {MACHINE_ID: machine_id}})
+
+    async def _patch(self, resource: GroupVersionResource, seen: Obj, marks: Obj) -> Obj:
+        patch = {"metadata": {"resourceVersion": resource_version_of(seen), **marks}}
+        namespace, name = Key.of(seen)
+        return await self._client.patch(resource, name, patch, namespace, field_manager=_MANAGER)
+
+
+def _shown_by(secret: Obj) -> list[bytes]:
+    text = text_of(secret)
+    return [digest(shown(text))] if text and is_bootstrap_token(secret) else []
+
+
+def _digest_of(secret: Obj) -> list[bytes]:
+    text = text_of(secret)
+    return [digest(text)] if text and not is_bootstrap_token(secret) else []

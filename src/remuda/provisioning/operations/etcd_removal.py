@@ -1,0 +1,119 @@
+"""When the host of an etcd member may be taken away: not before the member has left (capr.md §2.6). Pure.
+
+Each etcd Machine carries a hook that Cluster API waits for before it deletes the host. It goes when the member is out, or when
+it makes no difference any more: the whole cluster goes, the machine never became a node, somebody says so by an annotation.
+The last etcd machine of a cluster is held until another one is there (:mod:`.last_etcd`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from remuda.kube.clock import time_of
+from remuda.kube.objects import annotations_of, dig, is_being_deleted, labels_of, metadata
+from remuda.kube.waits import Actor, Code
+
+from ..well_known import DELETE_LAST_ETCD, ETCD_FORCE_REMOVE, ETCD_ROLE, PRE_TERMINATE_HOOK
+from .last_etcd import LAST_ETCD, are_all, has_data, is_meant, is_member
+
+Obj = dict[str, Any]
+
+# With two members the one that goes may be the leader: the other needs this long to be sure that it is alone.
+_ELECTION = 20.0
+_AGAIN = 5.0
+# A member that was asked to leave does so in a moment.
+_SOON = 2.0
+
+
+class Step(Enum):
+    NOTHING = "nothing"
+    HOLD = "hold"  # put the hook on the Machine
+    RELEASE = "release"  # take it away
+    WAIT = "wait"
+    REMOVE_MEMBER = "remove the member"  # and release when it is out
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """`joined` are the names of machines whose plans lead to this one; `others` the cluster's other etcd Machines."""
+
+    machine: Obj
+    bootstrap: Obj | None
+    cluster: Obj | None
+    control_plane: Obj | None
+    has_kubeconfig: bool
+    joined: Sequence[str]
+    others: Sequence[Obj]
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    step: Step
+    why: str = ""
+    after: float = _AGAIN
+    code: Code = Code.HOOK
+    actor: Actor = Actor.REMUDA
+
+
+def decide(situation: Situation) -> Verdict:
+    machine, bootstrap = situation.machine, situation.bootstrap
+    held = PRE_TERMINATE_HOOK in annotations_of(machine)
+    is_etcd = ETCD_ROLE in labels_of(machine)
+    if not is_being_deleted(machine) and bootstrap is not None and not is_being_deleted(bootstrap):
+        if is_etcd == held:
+            return Verdict(Step.NOTHING)
+        return Verdict(Step.HOLD if is_etcd else Step.RELEASE)
+    if not held or not is_being_deleted(machine):
+        # A bootstrap that goes alone leaves a member behind; its hook must stay for when the Machine goes.
+        return Verdict(Step.NOTHING)
+    why = _unwanted(situation, is_etcd)
+    if why:
+        return Verdict(Step.RELEASE, why)
+    if has_data(situation.control_plane, situation.cluster) and is_member(machine) and are_all([machine], situation.others):
+        if is_meant(machine):
+            return Verdict(Step.RELEASE, f"{DELETE_LAST_ETCD} is set")
+        return Verdict(Step.WAIT, LAST_ETCD, code=Code.LAST_ETCD, actor=Actor.USER)
+    why = _needless(situation)
+    if why:
+        return Verdict(Step.RELEASE, why)
+    return _leaving(situation)
+
+
+def _unwanted(situation: Situation, is_etcd: bool) -> str:
+    """Why nobody wants its member any more; "" when somebody may."""
+    machine, cluster, control_plane = situation.machine, situation.cluster, situation.control_plane
+    if annotations_of(situation.bootstrap or {}).get(ETCD_FORCE_REMOVE) == "true":
+        return f"{ETCD_FORCE_REMOVE} is set"
+    if not is_etcd:
+        return "it is no etcd machine"
+    if not dig(machine, "spec", "clusterName") or cluster is None:
+        return "its cluster is gone"
+    if not dig(cluster, "spec", "controlPlaneRef") or control_plane is None:
+        return "its control plane is gone"
+    if is_being_deleted(cluster) or is_being_deleted(control_plane):
+        return "the whole cluster goes"
+    return ""
+
+
+def _needless(situation: Situation) -> str:
+    """Why no member has to be removed; "" when one has."""
+    if not is_member(situation.machine):
+        return "it never became a node"
+    if not situation.has_kubeconfig:
+        return "there is no way into its cluster"
+    return ""
+
+
+def _leaving(situation: Situation) -> Verdict:
+    if situation.joined:
+        return Verdict(Step.WAIT, f"these machines are still joined to it: {', '.join(sorted(situation.joined))}")
+    if len(situation.others) == 1 and not is_being_deleted(situation.others[0]):
+        since = time_of(metadata(situation.machine).get("deletionTimestamp")) or situation.now
+        left = since + _ELECTION - situation.now
+        if left > 0:
+            return Verdict(Step.WAIT, "the other etcd member may have to be elected", left)
+    return Verdict(Step.REMOVE_MEMBER, after=_SOON)

@@ -1,0 +1,7 @@
+"""What each machine of a cluster is told next: a :mod:`.snapshot` in, a :mod:`.decision` out.
+
+Pure but for `controller` and `inputs`. `decide` is the whole cluster, `tiers` one tier, `render` the plans.
+`snapshot_reader` and `decision_writer` translate from and to objects.
+Not here: the plan document (`provisioning.plans`).
+Read :mod:`.decide` first.
+"""

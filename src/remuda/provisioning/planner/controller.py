@@ -1,0 +1,448 @@
+"""The planner at work: reads what :mod:`.decide` decides upon, and writes what it decided (capr.md §2.13).
+
+A pass reads what counts (plan Secrets live, for an init node must never be elected by an old look), decides, and writes: the
+tokens, plan Secrets in the order of the decision, Machines, the Cluster, and last the control plane's own status. Each write is
+bound to what was seen, and the first that fails ends the pass: the next one begins anew, with what is there then. A plan Secret
+that takes no plan is the exception: its machine is named in a wait, and the pass goes on for the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from remuda.access.health.agents import while_working
+from remuda.access.rancher_conditions import write_status
+from remuda.api import cluster_x_k8s_io as capi
+from remuda.api import plan_cattle_io as plans
+from remuda.api import rke_cattle_io as rke
+from remuda.client.idempotent import find, make
+from remuda.kube.clock import Entropy
+from remuda.kube.encoding.mergepatch import create_merge_patch
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import (
+    GroupVersionResource,
+    Key,
+    annotations_of,
+    dig,
+    is_being_deleted,
+    labels_of,
+    metadata,
+    name_of,
+    namespace_of,
+    resource_version_of,
+    with_path,
+)
+from remuda.kube.waits import Actor, Code, Ref, Wait
+from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
+from remuda.runtime.informer import without_managed_fields
+from remuda.runtime.patching import Patch
+
+from ..machine_caches import PLAN_FIELDS, Views
+from ..plans.machine_plan_secret import PlanSecretError, is_locked
+from ..plans.plan import Plan
+from ..references import Access
+from ..releases.catalog import Release, ReleaseError
+from ..releases.distributions import RKE2
+from ..well_known import SECRETS, plan_name
+from . import beacon as beacons
+from . import decision_writer, snapshot_reader
+from .decide import plan
+from .decision import Decision, MachineChange
+from .inputs import Door, Surroundings
+from .join_tokens import TokensError, state_name, state_secret, tokens_of
+from .managesystemagent import CONDITION as AGENT_UPDATED
+from .render import renderer
+from .snapshot import CannotRender, Cluster, Join, Machine, Render, Snapshot, Tokens
+
+log = logger(__name__)
+
+Obj = dict[str, Any]
+
+CONTROLLER = "planner"
+_AGAIN = 5.0
+# For each machine a cluster is left alone so long between two looks: of many there is always one that has just said something.
+_REST_EACH, _LONGEST_REST = 0.01, 3.0
+_READS_AT_ONCE = 16
+# Answers to a write that concern this one Secret and stay the same until somebody repairs it.
+_REFUSALS = frozenset({403, 413, 422})
+_BY_MANAGED = "planned for a management cluster"
+# Conditions that only tell what was decided; the others are part of what is decided upon.
+_TOLD = frozenset(
+    {"Ready", "Reconciled", "Stable", "Provisioned", "ScalingUp", "ScalingDown", "RollingOut", "Removed", AGENT_UPDATED}
+)
+
+
+class _Wait(Exception):
+    """The pass can't begin yet."""
+
+    def __init__(self, wait: Wait) -> None:
+        super().__init__(wait.evidence)
+        self.wait = wait
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a pass read: the objects themselves, by the names of machines, and the snapshot of them."""
+
+    plane: Obj
+    cluster: Obj | None
+    machines: Mapping[str, Obj]
+    secrets: Mapping[str, Obj]
+    snapshot: Snapshot
+    release: Release | None
+
+
+class Planner:
+    controller = Controller(CONTROLLER, rke.RKE_CONTROL_PLANES)
+
+    def __init__(
+        self, manager: Manager, door: Door, access: Access, entropy: Entropy, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._manager = manager
+        self._client = manager.client
+        self._clock = manager.clock
+        self._door = door
+        self._entropy = entropy
+        self._views = Views(manager.informers)
+        self._beacons = manager.informers.of(plans.BEACONS)
+        self._surroundings = Surroundings(manager, door, access, environment)
+        self._views.control_planes.add_index(_BY_MANAGED, lambda plane: filter(None, (_managed_name(plane),)))
+        self.controller = replace(
+            type(self).controller,
+            watches=(
+                Watch(capi.CLUSTERS, self._of_cluster, _cluster_matters),
+                Watch(capi.MACHINES, self._of_machine, _machine_matters),
+                Watch(rke.RKE_BOOTSTRAPS, self._of_machine, _bootstrap_matters),
+                Watch(SECRETS, self._of_plan, fields=PLAN_FIELDS, transform=without_managed_fields),
+                Watch(plans.BEACONS, when=_holder_changed),
+                *self._surroundings.watches(),
+            ),
+            when=_plane_matters,
+            concurrency=4,
+            wait=60.0,
+            lane=lambda key: key,
+        )
+        while_working(manager, lambda: door.on_change(self._look))
+
+    # --- what concerns a control plane ------------------------------------------------------------------------------------
+
+    def _look(self, managed: str) -> None:
+        working = self._manager.working(CONTROLLER)
+        if working is not None:
+            for plane in self._views.control_planes.indexed(_BY_MANAGED, managed):
+                working.queue.add(Key.of(plane))
+
+    def _of_cluster(self, cluster: Obj) -> Iterable[Key]:
+        ref = dig(cluster, "spec", "controlPlaneRef") or {}
+        if ref.get("kind") != "RKEControlPlane" or ref.get("apiGroup") != rke.GROUP:
+            return ()
+        return (Key(namespace_of(cluster), ref.get("name") or ""),)
+
+    def _of_machine(self, found: Obj) -> Iterable[Key]:
+        """Of a Machine or its bootstrap: both say which cluster they are of."""
+        cluster = self._views.cluster_of(found)
+        return () if cluster is None else self._of_cluster(cluster)
+
+    def _of_plan(self, secret: Obj) -> Iterable[Key]:
+        bootstraps = [self._views.bootstraps.get(*key) for key in self._views.bootstrap_of_plan(secret)]
+        return [key for each in bootstraps if each is not None for key in self._of_machine(each)]
+
+    # --- a pass -----------------------------------------------------------------------------------------------------------
+
+    async def reconcile(self, key: Key) -> Result:
+        who = (CONTROLLER, key)
+        await self._views.synced()
+        await synced(self._beacons, *self._surroundings.caches)
+        await self._manager.freshness.caught_up(who)
+        plane = self._views.control_planes.get(*key)
+        if plane is None:
+            self._manager.freshness.forget(who)
+            return DONE
+        if is_being_deleted(plane):
+            return DONE
+        try:
+            beacon = self._beacon(plane)
+            seen = await self._see(plane)
+            decision = plan(seen.snapshot, await self._render(seen))
+        except _Wait as waiting:
+            return Result(_AGAIN, (waiting.wait,))
+        refused = await self._carry_out(seen, decision, beacon)
+        result = self._result(seen, decision)
+        if not refused:
+            return result
+        return replace(
+            result, after=_AGAIN if result.after is None else min(result.after, _AGAIN), waits=(*refused, *result.waits)
+        )
+
+    def _result(self, seen: _Seen, decision: Decision) -> Result:
+        rest = min(len(seen.machines) * _REST_EACH, _LONGEST_REST)
+        if decision.create_tokens:
+            return Result(0.0)
+        if decision.revisit_at is None:
+            return Result(waits=decision.waits, rest=rest)
+        return Result(max(decision.revisit_at - self._clock.time(), 0.0), decision.waits, rest)
+
+    def _beacon(self, plane: Obj) -> Obj:
+        """Raises _Wait while somebody else writes the plans of this cluster."""
+        found = self._beacons.get(*Key.of(plane))
+        on = Ref(plans.GROUP, "Beacon", *Key.of(plane))
+        if found is None:
+            raise _Wait(Wait(Code.REFERENCE, _ref(plane), Actor.REMUDA, on, "the cluster's beacon is not there yet"))
+        if not beacons.is_ours_to_take(found):
+            evidence = f"{beacons.holder_of(found)} writes the plans of this cluster at the moment"
+            raise _Wait(Wait(Code.TURN, _ref(plane), Actor.OTHER_CONTROLLER, on, evidence))
+        return found
+
+    # --- reading ----------------------------------------------------------------------------------------------------------
+
+    async def _see(self, plane: Obj) -> _Seen:
+        key = Key(namespace_of(plane), dig(plane, "spec", "clusterName") or name_of(plane))
+        cluster = self._views.clusters.get(*key)
+        if cluster is not None and Key.of(plane) not in self._of_cluster(cluster):
+            cluster = None
+        ours = [] if cluster is None else self._views.machines_of_cluster(key)
+        machines = {name_of(each): each for each in ours if self._views.bootstrap_of_machine(each)}
+        bootstraps = {name: self._bootstrap(machine) for name, machine in machines.items()}
+        secrets = await self._plans({name: found for name, found in bootstraps.items() if found is not None})
+        release, problem = await self._release(plane)
+        tokens, unreadable = await self._tokens(plane)
+        snapshot = Snapshot(
+            now=self._clock.time(),
+            control_plane=snapshot_reader.control_plane(plane),
+            cluster=None if cluster is None else snapshot_reader.cluster(cluster),
+            machines=tuple(_machine(each, secrets.get(name), bootstraps[name]) for name, each in machines.items()),
+            tokens=tokens,
+            tokens_error=unreadable,
+            supervisor_port=(release.runtime if release else RKE2).supervisor_port,
+            release_error=problem,
+            agent=self._surroundings.agent(),
+        )
+        return _Seen(plane, cluster, machines, secrets, snapshot, release)
+
+    def _bootstrap(self, machine: Obj) -> Obj | None:
+        found = [self._views.bootstraps.get(*key) for key in self._views.bootstrap_of_machine(machine)]
+        # One that this very Machine does not own yet may be another's, of the same name.
+        return next((each for each in found if each is not None and self._views.machine_of(each) is machine), None)
+
+    async def _plans(self, bootstraps: Mapping[str, Obj]) -> dict[str, Obj]:
+        """Live, a few at a time."""
+        turns = asyncio.Semaphore(_READS_AT_ONCE)
+
+        async def read(bootstrap: Obj) -> Obj | None:
+            async with turns:
+                return await find(self._client, SECRETS, plan_name(name_of(bootstrap)), namespace_of(bootstrap))
+
+        if not self._client.remote:
+            found = [await read(each) for each in bootstraps.values()]
+        else:
+            found = await asyncio.gather(*(read(each) for each in bootstraps.values()))
+        return {name: each for name, each in zip(bootstraps, found, strict=True) if each is not None}
+
+    async def _tokens(self, plane: Obj) -> tuple[Tokens | None, str]:
+        secret = await find(self._client, SECRETS, state_name(name_of(plane)), namespace_of(plane))
+        try:
+            return None if secret is None else tokens_of(secret), ""
+        except TokensError as error:
+            return None, str(error)
+
+    async def _release(self, plane: Obj) -> tuple[Release | None, str]:
+        try:
+            return (await self._surroundings.releases()).release(dig(plane, "spec", "kubernetesVersion") or ""), ""
+        except ReleaseError as error:
+            return None, str(error)
+
+    async def _render(self, seen: _Seen) -> Render:
+        if seen.release is None:
+            return _unable(CannotRender("nothing is known about the version that is asked for", Actor.USER))
+        managed = _managed_name(seen.plane)
+        manifest = await self._door.agent_manifest(managed)
+        if manifest is None:
+            why = "the manifest of the cluster's agent can't be made: no server-url is set, or there is no registration token"
+            return _unable(CannotRender(why, Actor.USER, Ref("management.cattle.io", "Cluster", "", managed)))
+        return renderer(await self._surroundings.facts(seen.plane, seen.release, manifest, seen.machines))
+
+    # --- writing ----------------------------------------------------------------------------------------------------------
+
+    async def _carry_out(self, seen: _Seen, decision: Decision, beacon: Obj) -> list[Wait]:
+        """The waits for machines whose Secret takes no plan."""
+        refused: list[Wait] = []
+        if decision.secrets or decision.create_tokens:
+            beacon = await self._hold(seen, beacon, beacons.taken(beacon))
+        if decision.create_tokens:
+            # Should somebody have been faster, theirs are found by the next pass.
+            await make(self._client, SECRETS, state_secret(seen.plane, self._entropy), CONTROLLER)
+        now = seen.snapshot.now
+        for name, change in decision.secrets.items():
+            try:
+                await self._write_secret(seen, name, decision_writer.plan_secret(seen.secrets[name], change, now))
+            except ApiError as error:
+                # Marks move from one machine to another in their order: behind one that can't be moved nothing may be written.
+                if error.code not in _REFUSALS or change.labels:
+                    raise
+                refused.append(_no_plan(seen.machines[name], seen.secrets[name], error))
+                continue
+            if change.plan is not None or change.retry:
+                log.info("%s the plan of machine %s", "wrote" if change.plan is not None else "retries", name)
+        for name, of_machine in decision.machines.items():
+            await self._write_machine(seen, name, of_machine)
+        if seen.cluster is not None and (decision.unpause_cluster or decision.cluster_condition is not None):
+            owned = {decision.cluster_condition.type} if decision.cluster_condition else set()
+            await self._patch(seen, capi.CLUSTERS, seen.cluster, decision_writer.cluster(seen.cluster, decision, now), owned)
+        await self._say(seen, decision)
+        if decision.applied:
+            await self._hold(seen, beacon, beacons.released(beacon))
+        return refused
+
+    async def _hold(self, seen: _Seen, beacon: Obj, patch: Obj | None) -> Obj:
+        if patch is None:
+            return beacon
+        key = Key.of(beacon)
+        written = await self._client.patch(
+            plans.BEACONS, key.name, patch, key.namespace, subresource="status", field_manager=CONTROLLER
+        )
+        self._manager.freshness.wrote((CONTROLLER, Key.of(seen.plane)), self._beacons, written)
+        return written
+
+    async def _write_secret(self, seen: _Seen, name: str, after: Obj) -> None:
+        before = seen.secrets[name]
+        patch: Obj = create_merge_patch(_writable(before), _writable(after))
+        if not patch:
+            return
+        patch.setdefault("metadata", {})["resourceVersion"] = resource_version_of(before)
+        written = await self._client.patch(SECRETS, name_of(before), patch, namespace_of(before), field_manager=CONTROLLER)
+        self._manager.freshness.wrote((CONTROLLER, Key.of(seen.plane)), self._views.plans, written)
+
+    async def _write_machine(self, seen: _Seen, name: str, change: MachineChange) -> None:
+        machine = seen.machines[name]
+        if change.bootstrap_annotations:
+            for key in self._views.bootstrap_of_machine(machine):
+                patch = {"metadata": {"annotations": dict(change.bootstrap_annotations)}}
+                written = await self._client.patch(rke.RKE_BOOTSTRAPS, key.name, patch, key.namespace, field_manager=CONTROLLER)
+                self._manager.freshness.wrote((CONTROLLER, Key.of(seen.plane)), self._views.bootstraps, written)
+        await self._patch(
+            seen, capi.MACHINES, machine, decision_writer.machine(machine, change, seen.snapshot.now), {"Reconciled"}
+        )
+
+    async def _patch(self, seen: _Seen, resource: GroupVersionResource, before: Obj, after: Obj, owned: set[str]) -> None:
+        informer = self._views.machines if resource == capi.MACHINES else self._views.clusters
+        patch = Patch(self._client, resource, before, self._clock, owned=owned, field_manager=CONTROLLER)
+        written = await patch.write(after)
+        self._manager.freshness.wrote((CONTROLLER, Key.of(seen.plane)), informer, written)
+
+    async def _say(self, seen: _Seen, decision: Decision) -> None:
+        after = decision_writer.control_plane(seen.plane, decision, seen.snapshot.now)
+        if after is not seen.plane and dig(after, "status", "observedGeneration") is None:
+            # A status has to have it; from then on the other controller of control planes keeps it.
+            after = with_path(after, ("status", "observedGeneration"), seen.snapshot.control_plane.generation)
+        written = await write_status(
+            self._client, rke.RKE_CONTROL_PLANES, seen.plane, after, subresource="status", field_manager=CONTROLLER
+        )
+        if written is not None:
+            self._manager.freshness.wrote((CONTROLLER, Key.of(seen.plane)), self._views.control_planes, written)
+
+
+def _no_plan(machine: Obj, secret: Obj, error: ApiError) -> Wait:
+    why = "the Secret with its plan is immutable" if is_locked(secret) else "the Secret with its plan can't be written"
+    log.warning("the plan of machine %s can't be written: %s", name_of(machine), error.reason)
+    ref = Ref(capi.GROUP, "Machine", *Key.of(machine))
+    return Wait(Code.MALFORMED, ref, Actor.REMUDA, Ref("", "Secret", *Key.of(secret)), why)
+
+
+def _unable(reason: CannotRender) -> Render:
+    """What must be done without plans (letting go of machines, of a pause) is done all the same."""
+
+    def render(snapshot: Snapshot, machine: Machine, join: Join) -> Plan:
+        raise reason
+
+    return render
+
+
+def _machine(obj: Obj, secret: Obj | None, bootstrap: Obj | None) -> Machine:
+    try:
+        # Without a bootstrap nobody but its host says what the machine is.
+        return snapshot_reader.machine(obj, secret if bootstrap is not None else None, bootstrap)
+    except PlanSecretError:
+        # Of another type; the bootstrap controller makes it anew.
+        return snapshot_reader.machine(obj, None, bootstrap)
+
+
+def _writable(secret: Obj) -> Obj:
+    marks = {"labels": labels_of(secret), "annotations": annotations_of(secret)}
+    return {"data": secret.get("data") or {}, "metadata": marks}
+
+
+def _ref(plane: Obj) -> Ref:
+    return Ref(rke.GROUP, "RKEControlPlane", *Key.of(plane))
+
+
+def _managed_name(plane: Obj) -> str:
+    return str(dig(plane, "spec", "managementClusterName") or "")
+
+
+# --- what matters ---------------------------------------------------------------------------------------------------------------
+
+
+def _plane_matters(new: Obj | None, old: Obj | None) -> bool:
+    """What it only says of itself is written here, and often."""
+    if new is None or old is None:
+        return True
+    return _read_of_plane(new) != _read_of_plane(old)
+
+
+def _read_of_plane(plane: Obj) -> tuple[Any, ...]:
+    status = {
+        field: value
+        for field, value in (plane.get("status") or {}).items()
+        if field not in ("conditions", "appliedSpec", "observedGeneration")
+    }
+    return (
+        metadata(plane).get("generation"),
+        labels_of(plane),
+        annotations_of(plane),
+        is_being_deleted(plane),
+        status,
+        frozenset(_decided_upon(plane)),
+    )
+
+
+def _decided_upon(plane: Obj) -> Iterable[Hashable]:
+    for found in dig(plane, "status", "conditions") or ():
+        if found.get("type") not in _TOLD:
+            yield found.get("type"), found.get("status")
+
+
+def _cluster_matters(new: Obj | None, old: Obj | None) -> bool:
+    return new is None or old is None or _read_of_cluster(new) != _read_of_cluster(old)
+
+
+def _read_of_cluster(cluster: Obj) -> tuple[Any, ...]:
+    return dig(cluster, "spec", "controlPlaneRef"), _timeless(snapshot_reader.cluster(cluster))
+
+
+def _timeless(found: Cluster) -> Cluster:
+    initialized = found.control_plane_initialized
+    return replace(found, control_plane_initialized=initialized and replace(initialized, at=""))
+
+
+def _machine_matters(new: Obj | None, old: Obj | None) -> bool:
+    """All that a snapshot has of it but for the condition that is written here."""
+    if new is None or old is None:
+        return True
+    return _read_of_machine(new) != _read_of_machine(old)
+
+
+def _read_of_machine(machine: Obj) -> tuple[Any, ...]:
+    return replace(snapshot_reader.machine(machine, None, None), reconciled=None), dig(machine, "spec", "clusterName")
+
+
+def _bootstrap_matters(new: Obj | None, old: Obj | None) -> bool:
+    if new is None or old is None:
+        return True
+    return any(metadata(new).get(field) != metadata(old).get(field) for field in ("labels", "annotations", "ownerReferences"))
+
+
+def _holder_changed(new: Obj | None, old: Obj | None) -> bool:
+    return new is None or old is None or beacons.holder_of(new) != beacons.holder_of(old)

@@ -1,0 +1,428 @@
+"""What to do next for a whole cluster: :func:`plan`, a pure function of a snapshot (capr.md 4.3, 4.4).
+
+Steps come in order and each may end the pass: what is said then is a typed wait, and `revisit_at` makes sure that a lost event
+never stalls a cluster. Machines of tiers that the pass did not come to are told why they have no plan yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from remuda.capi.well_known import HOLDS_DATA
+from remuda.kube.waits import Actor, Code, Wait
+
+from .. import well_known
+from ..operations.last_etcd import LAST_ETCD
+from . import drain, election, join_urls, keys, machine_health, managesystemagent, waits
+from .concurrency import BadConcurrency
+from .decision import Decision, Draft
+from .snapshot import Condition, ControlPlane, Join, Machine, Render, Snapshot
+from .tiers import Outcome, Pass, Tier, reconcile
+
+Filter = Callable[[Machine], bool]
+
+# A look without any event: what was missed is found then.
+RESYNC = 300.0
+# Cluster API wants to see these; nothing here scales or rolls.
+_STILL = tuple(Condition(kind, "False") for kind in ("ScalingUp", "ScalingDown", "RollingOut"))
+_OPERATIONS = ("etcdSnapshotCreate", "etcdSnapshotRestore", "rotateCertificates", "rotateEncryptionKeys")
+# Waits of servers that other servers may end, once there is a cluster: so the pass goes on to them all the same.
+_MENDED_BY_OTHERS = frozenset({Code.QUORUM, Code.PROBES, Code.TURN})
+
+
+class _End(Exception):
+    """The pass ends here, with waits; with an error, too, if it does not go on by itself."""
+
+    def __init__(self, *ended_by: Wait, error: str = "") -> None:
+        super().__init__()
+        self.waits = ended_by
+        self.error = error
+
+
+def plan(snapshot: Snapshot, render: Render) -> Decision:
+    if snapshot.control_plane.deleting:
+        return Decision()
+    if snapshot.cluster is not None and snapshot.cluster.deleting:
+        return Decision(unpause_cluster=snapshot.cluster.paused)
+    work = _Work(snapshot, render)
+    try:
+        work.run()
+    except _End as end:
+        return work.ended(end)
+    return work.finished()
+
+
+class _Work:
+    """One pass. Gathers in `draft`; `conditions` are the control plane's that are wanted, by type."""
+
+    def __init__(self, snapshot: Snapshot, render: Render) -> None:
+        self.snapshot = snapshot
+        self.control_plane: ControlPlane = snapshot.control_plane
+        self.draft = Draft()
+        self.pass_ = Pass(snapshot, render, list(snapshot.by_name()), self.draft)
+        self.conditions: dict[str, Condition] = {condition.type: condition for condition in _STILL}
+        self.aside: list[Wait] = []  # trouble that holds up nothing but the end
+        self.notes: list[Wait] = []  # worth to be said, and no more
+        self.initialized: bool | None = None
+        self.cluster_condition: Condition | None = None
+        self.create_tokens = False
+
+    # The steps.
+
+    def run(self) -> None:
+        self._check_surroundings()
+        self._mark_members()
+        self._refuse_operations()
+        self._check_roles()
+        self._want(Condition("Provisioned", "True"))
+        self._ensure_tokens()
+        self._keep_join_urls()
+        self._check_etcd_data()
+        init = self._elect()
+        self._run_tiers(init)
+        self._update_agents()
+
+    def _check_surroundings(self) -> None:
+        snapshot, cluster = self.snapshot, self.snapshot.cluster
+        if snapshot.release_error:
+            raise self._end(Code.RELEASE, Actor.USER, snapshot.release_error)
+        if cluster is None:
+            raise self._end(Code.REFERENCE, Actor.REMUDA, waits.NO_CLUSTER, True)
+        if cluster.paused or self.control_plane.paused:
+            raise self._end(Code.PAUSED, Actor.USER, waits.PAUSED, cluster.paused)
+        if not cluster.infrastructure_provisioned:
+            raise self._end(Code.PROVISIONING, Actor.PROVIDER, waits.INFRASTRUCTURE, True)
+
+    def _mark_members(self) -> None:
+        """Cluster API takes a machine without a node for one that never came up. Members of etcd may have none yet, or still."""
+        machines = self.pass_.machines
+        members = [each for each in machines if each.is_etcd and each.has_host and not each.node_name and not each.deleting]
+        if members and election.has_data(self.snapshot, machines):
+            for machine in members:
+                self.draft.annotate_machine(machine, {HOLDS_DATA: "true"}, {})
+
+    def _check_roles(self) -> None:
+        staying = [machine for machine in self.pass_.machines if not machine.deleting]
+        etcd = any(machine.is_etcd for machine in staying)
+        control_plane = any(machine.is_control_plane for machine in staying)
+        if etcd and control_plane and any(machine.is_worker for machine in staying):
+            return
+        self._want(Condition("Stable", "False"))
+        going = [machine for machine in self.pass_.machines if machine.is_etcd and machine.deleting]
+        if not etcd:
+            self._keep_the_last(going)
+        if not (etcd and control_plane):
+            self._take_back_initialized()
+        if etcd or not going:
+            raise self._end(Code.ROLES, Actor.USER, waits.ROLES)
+        # Nobody is left whom a member could leave in order. (As long as one stays, members must leave in order.)
+        for machine in going:
+            self._let_go(machine)
+        raise _End(waits.of_control_plane(self.snapshot, Code.DELETION, Actor.REMUDA, waits.ETCD_GOING, going[0].ref()))
+
+    def _keep_the_last(self, going: list[Machine]) -> None:
+        """All etcd machines are being deleted, and with them what they hold; that needs the word of a user."""
+        if not election.has_data(self.snapshot, self.pass_.machines):
+            return
+        held = [machine for machine in going if _is_member(machine) and not _may_go(machine)]
+        if not held:
+            return
+        for machine in going:
+            if machine not in held:
+                self._let_go(machine)
+        text = f"{waits.some_names([machine.name for machine in held])}: {LAST_ETCD}"
+        raise _End(waits.of_control_plane(self.snapshot, Code.LAST_ETCD, Actor.USER, text, held[0].ref()))
+
+    def _take_back_initialized(self) -> None:
+        if self.control_plane.initialized:
+            self.initialized = False
+        wanted = Condition("ControlPlaneInitialized", "False", "NotInitialized")
+        cluster = self.snapshot.cluster
+        if cluster and cluster.control_plane_initialized and cluster.control_plane_initialized.status == "True":
+            self.cluster_condition = wanted
+
+    def _let_go(self, machine: Machine) -> None:
+        own = {keys.EXCLUDE_NODE_DRAINING: "true", keys.EXCLUDE_VOLUME_DETACH: "true"}
+        self.draft.annotate_machine(machine, own, {well_known.ETCD_FORCE_REMOVE: "true"})
+
+    def _refuse_operations(self) -> None:
+        asked = [name for name in _OPERATIONS if self._is_asked(name)]
+        if asked:
+            text = f"{', '.join(asked)}: not offered yet; nothing was done"
+            self._want(Condition("OperationsSupported", "False", "NotSupported", text))
+            self.notes.append(waits.of_control_plane(self.snapshot, Code.UNSUPPORTED, Actor.USER, text))
+        elif self.control_plane.condition("OperationsSupported") is not None:
+            self._want(Condition("OperationsSupported", "True"))
+        windows = [machine for machine in self.pass_.machines if machine.is_windows and not machine.deleting]
+        text = "windows machines are not offered yet"
+        for machine in windows:
+            self.pass_.visited.add(machine.name)
+            self.draft.set_reconciled(machine, Condition("Reconciled", "False", "NotSupported", text))
+            self.aside.append(waits.of_machine(self.snapshot, machine, Code.UNSUPPORTED, Actor.USER, text))
+
+    def _is_asked(self, operation: str) -> bool:
+        wanted = self.control_plane.spec.get(operation)
+        if not wanted:
+            return False
+        done = {
+            "etcdSnapshotCreate": self.control_plane.etcd_snapshot_create,
+            "etcdSnapshotRestore": self.control_plane.etcd_snapshot_restore,
+            "rotateCertificates": {"generation": self.control_plane.certificate_rotation_generation},
+            "rotateEncryptionKeys": self.control_plane.rotate_encryption_keys,
+        }[operation]
+        return bool(wanted.get("generation") or 0) and (done or {}).get("generation") != wanted.get("generation")
+
+    def _ensure_tokens(self) -> None:
+        if self.snapshot.tokens is not None:
+            return
+        if self.snapshot.tokens_error:
+            raise self._error(Code.MALFORMED, self.snapshot.tokens_error)
+        if any(machine.node is not None for machine in self.pass_.machines):
+            why = "the tokens of the cluster are lost: its machines have joined by them, so that none can be made anew"
+            raise self._error(Code.CONTENT, why)
+        self.create_tokens = True
+        raise self._end(Code.STEP, Actor.REMUDA, "making the tokens by which machines join")
+
+    def _keep_join_urls(self) -> None:
+        for index, machine in enumerate(self.pass_.machines):
+            wanted = join_urls.upkeep(self.snapshot, machine)
+            self.draft.annotate(machine, wanted)
+            self.pass_.machines[index] = machine.with_plan_metadata({}, wanted)
+
+    def _check_etcd_data(self) -> None:
+        machines = self.pass_.machines
+        if any(machine.is_etcd and machine.node is not None for machine in machines):
+            return
+        if election.has_begun(self.snapshot, machines):
+            self._want(Condition("Stable", "False"))
+            raise self._end(Code.RESTORE, Actor.USER, waits.ETCD_REPLACED)
+
+    def _elect(self) -> Machine:
+        result = election.elect(self.snapshot, self.pass_.machines)
+        if result.after is not None:
+            going = result.after
+            text = f"{going.name} is being deleted; the cluster is begun anew when it is gone"
+            raise _End(waits.of_control_plane(self.snapshot, Code.DELETION, Actor.REMUDA, text, going.ref()))
+        if self.control_plane.is_true("Bootstrapped") and not election.has_begun(self.snapshot, self.pass_.machines):
+            # The machine that began the cluster is gone, and nothing was in it.
+            self._want(Condition("Bootstrapped", "False"))
+        if result.init is None:
+            lacking = "; ".join(f"{name}: {why or 'has not joined'}" for name, why in result.unfit)
+            raise self._end(Code.INIT_NODE, Actor.USER, waits.INIT_NODE, evidence=lacking)
+        if result.marks:
+            for machine, mark in result.marks:
+                self.draft.set_labels(machine, {well_known.INIT_NODE: mark})
+            text = f"electing {result.init.name} as init node"
+            raise _End(waits.of_control_plane(self.snapshot, Code.STEP, Actor.REMUDA, text, result.init.ref()))
+        return result.init
+
+    def _run_tiers(self, init: Machine) -> None:
+        first = self._tier(self._server_tier("bootstrap", _is_etcd, _is_staying_init, Join(init=True)))
+        if not first.blocking and _has_begun_a_cluster(init):
+            self._want(Condition("Bootstrapped", "True"))
+        has_begun = self.control_plane.is_true("Bootstrapped")
+        if first.blocking and not (has_begun and first.codes <= _MENDED_BY_OTHERS and init.join_url):
+            raise _End(*first.blocking)
+        if not init.join_url:
+            text = self._with_aside(waits.JOIN_URL)
+            raise _End(waits.of_control_plane(self.snapshot, Code.JOIN_URL, Actor.REMUDA, text, init.ref()))
+        to_init = Join(server=init.join_url)
+        etcd = self._tier(self._server_tier("etcd", _is_etcd, _is_other_member, to_init))
+        # Those with etcd were changed one by one before; they count here, but they are not changed again.
+        servers = self._server_tier("control plane", _is_control_plane, _is_only_control_plane, to_init)
+        servers = replace(servers, concurrency=self._strategy("controlPlaneConcurrency"))
+        if first.blocking or etcd.blocking:
+            if not has_begun or not first.codes | etcd.codes <= _MENDED_BY_OTHERS:
+                raise _End(*first.blocking, *etcd.blocking)
+            # A drain that was begun before something else came first is brought to its end, for others wait for that.
+            late = self._tier(replace(servers, changed=lambda m: _is_only_control_plane(m) and drain.is_in_drain(m)))
+            raise _End(*first.blocking, *etcd.blocking, *late.blocking)
+        self._block(self._tier(servers))
+        self._mark_initialized()
+        self._block(self._tier(self._worker_tier()))
+
+    def _server_tier(self, name: str, of: Filter, changed: Filter, join: Join) -> Tier:
+        options = drain.options_of(self.control_plane.spec.get("upgradeStrategy"), "controlPlane")
+        return Tier(name, of, changed, _is_server, lambda _: join, drain=options)
+
+    def _worker_tier(self) -> Tier:
+        options = drain.options_of(self.control_plane.spec.get("upgradeStrategy"), "worker")
+        at_once = self._strategy("workerConcurrency")
+        servers = join_urls.Servers.among(self.pass_.machines)
+
+        def join(machine: Machine) -> Join | None:
+            server = servers.for_worker(machine)
+            return Join(server=server) if server else None
+
+        return Tier("worker", _is_linux_worker, _stays, _is_linux_worker, join, at_once, options, required=False)
+
+    def _strategy(self, key: str) -> str:
+        return str((self.control_plane.spec.get("upgradeStrategy") or {}).get(key) or "")
+
+    def _tier(self, tier: Tier) -> Outcome:
+        try:
+            outcome = reconcile(self.pass_, tier)
+        except BadConcurrency as problem:
+            raise self._error(Code.MALFORMED, f"upgradeStrategy of the {tier.name} tier: {problem}") from None
+        self.aside.extend(outcome.aside)
+        return outcome
+
+    def _block(self, outcome: Outcome) -> None:
+        if outcome.blocking:
+            raise _End(*outcome.blocking)
+
+    def _leave_the_leaving(self) -> None:
+        """A dead member that is being deleted stays until nobody has joined it; and nobody may be changed until it has gone.
+
+        So those who have joined it are noted as joined to others at once. Their plans follow when etcd can bear it.
+        """
+        machines = self.pass_.machines
+        dead = [machine for machine in machines if machine.deleting and machine.name in self.pass_.endangering]
+        gone = {machine.join_url for machine in dead if machine.join_url}
+        init = next((machine for machine in machines if machine.is_init and _stays(machine)), None)
+        if not gone or init is None or not init.join_url:
+            return
+        servers = join_urls.Servers.among(machines)
+        for machine in machines:
+            written = self.draft.secrets.get(machine.name)
+            if machine.deleting or machine.joined_to not in gone or (written and written.plan is not None):
+                continue
+            others = init.join_url if _is_server(machine) else servers.for_worker(machine)
+            self.draft.annotate(machine, {well_known.JOINED_TO: "" if machine.is_init else others})
+
+    def _update_agents(self) -> None:
+        unmade = {wait.subject.name for wait in self.aside if wait.code is Code.RENDER}
+        written = {name for name, change in self.draft.secrets.items() if change.plan is not None or change.retry}
+        update = managesystemagent.update(self.snapshot, self.pass_.machines, unmade | written)
+        for machine, wanted, marks in update.plans:
+            self.draft.write_plan(machine, wanted, marks, failure_threshold=1)
+        self.notes.extend(update.waits)
+        self.draft.revisit.extend(update.revisit)
+        if update.condition is not None:
+            self._want(update.condition)
+
+    def _mark_initialized(self) -> None:
+        if not any(_stays(machine) and machine.is_control_plane and machine.join_url for machine in self.pass_.machines):
+            raise self._end(Code.JOIN_URL, Actor.REMUDA, self._with_aside(waits.CONTROL_PLANE))
+        if not self.control_plane.initialized:
+            self.initialized = True
+
+    def _with_aside(self, text: str) -> str:
+        """What troubles a machine by the way is often why nothing else goes on."""
+        return f"{self.aside[0].evidence}: {text}" if self.aside else text
+
+    # The answer.
+
+    def _end(self, code: Code, actor: Actor, text: str, on_cluster: bool = False, evidence: str = "") -> _End:
+        on = waits.cluster_ref(self.snapshot) if on_cluster else None
+        text = f"{text} ({evidence})" if evidence else text
+        return _End(waits.of_control_plane(self.snapshot, code, actor, text, on))
+
+    def _error(self, code: Code, text: str) -> _End:
+        """Only somebody who changes something ends this."""
+        return _End(waits.of_control_plane(self.snapshot, code, Actor.USER, text), error=text)
+
+    def _want(self, condition: Condition) -> None:
+        self.conditions[condition.type] = condition
+
+    def ended(self, end: _End) -> Decision:
+        if end.error:
+            for kind in ("Ready", "Reconciled"):
+                self._want(Condition(kind, "False", "Error", end.error))
+            return self._decision((*end.waits, *self.notes), error=end.error)
+        self._leave_the_leaving()
+        return self._waiting([*end.waits, *self.aside, *self.notes])
+
+    def finished(self) -> Decision:
+        if self.aside:
+            return self._waiting([*self.aside, *self.notes])
+        for kind in ("Ready", "Stable", "Reconciled"):
+            self._want(Condition(kind, "True"))
+        return self._decision(tuple(self.notes), applied=True)
+
+    def _waiting(self, found: Iterable[Wait]) -> Decision:
+        self.draft.wait(found)
+        self._tell_the_others()
+        gathered = tuple(self.draft.waits)
+        self._want(Condition("Ready", "Unknown", "Waiting", gathered[0].evidence))
+        if self.control_plane.spec != self.control_plane.applied_spec:
+            self._want(Condition("Reconciled", "Unknown", "Waiting", waits.NOT_RECONCILED))
+        return self._decision(gathered)
+
+    def _tell_the_others(self) -> None:
+        """Machines without a plan that the pass did not come to."""
+        if self.snapshot.cluster is None or self.snapshot.cluster.paused or self.control_plane.paused:
+            return
+        first = next(iter(self.draft.waits), None)
+        on = first.on or first.subject if first else None
+        for machine in self.pass_.machines:
+            roleless = not (machine.is_etcd or machine.is_control_plane or machine.is_worker)
+            if machine.node is not None or machine.deleting or roleless or machine.name in self.pass_.visited:
+                continue
+            text = waits.withheld(machine)
+            self.draft.set_reconciled(machine, Condition("Reconciled", "Unknown", "Waiting", text))
+            self.draft.wait([waits.of_machine(self.snapshot, machine, Code.TIER, Actor.REMUDA, text, on)])
+
+    def _decision(self, found: tuple[Wait, ...], *, applied: bool = False, error: str = "") -> Decision:
+        old = {condition.type: condition for condition in self.control_plane.conditions}
+        news = tuple(condition for kind, condition in self.conditions.items() if not condition.says(old.get(kind)))
+        return Decision(
+            secrets=self.draft.secrets,
+            machines=self.draft.machines,
+            conditions=news,
+            initialized=self.initialized,
+            cluster_condition=self.cluster_condition,
+            create_tokens=self.create_tokens,
+            applied=applied,
+            waits=found,
+            error=error,
+            revisit_at=min([self.snapshot.now + RESYNC, *self.draft.revisit]),
+        )
+
+
+def _is_member(machine: Machine) -> bool:
+    return bool(machine.node_name) or HOLDS_DATA in machine.annotations
+
+
+def _may_go(machine: Machine) -> bool:
+    forced = machine.bootstrap_annotations.get(well_known.ETCD_FORCE_REMOVE) == "true"
+    return forced or machine.annotations.get(well_known.DELETE_LAST_ETCD) == "true"
+
+
+def _has_begun_a_cluster(init: Machine) -> bool:
+    """A plan that can't even be made holds up no tier; but nothing has begun by it."""
+    node = init.node
+    return not init.deleting and node is not None and node.in_sync and machine_health.is_healthy(node)
+
+
+def _is_etcd(machine: Machine) -> bool:
+    return machine.is_etcd and not machine.is_windows
+
+
+def _is_staying_init(machine: Machine) -> bool:
+    return machine.is_init and _stays(machine)
+
+
+def _is_other_member(machine: Machine) -> bool:
+    return not machine.is_init and _stays(machine)
+
+
+def _is_control_plane(machine: Machine) -> bool:
+    return machine.is_control_plane and not machine.is_windows
+
+
+def _is_server(machine: Machine) -> bool:
+    return _is_etcd(machine) or _is_control_plane(machine)
+
+
+def _is_only_control_plane(machine: Machine) -> bool:
+    return _is_control_plane(machine) and not machine.is_etcd and _stays(machine)
+
+
+def _is_linux_worker(machine: Machine) -> bool:
+    return machine.is_only_worker and not machine.is_windows
+
+
+def _stays(machine: Machine) -> bool:
+    return not machine.deleting

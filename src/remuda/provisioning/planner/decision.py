@@ -1,0 +1,127 @@
+"""What the planner wants written, and what it waits for: the answer of :mod:`.decide`, which the controller carries out.
+
+One change per object, so that nobody writes a secret twice in a pass. Secrets are written in the order of the mapping, and the
+controller stops at the first that fails: a mark is taken from one machine before another gets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from remuda.kube.waits import Wait
+
+from ..plans.plan import Plan
+from .snapshot import Condition, Machine
+
+Changes = Mapping[str, str | None]  # None takes the key away
+
+
+@dataclass(frozen=True, slots=True)
+class SecretChange:
+    """Of one plan secret. A `plan` is written with `plan-state: pending` and without `probe-statuses`; `retry` writes only
+    `plan-state: pending`, which makes the agent apply the same plan once more; `ask` has its agent say that it is there."""
+
+    labels: Changes = field(default_factory=dict)
+    annotations: Changes = field(default_factory=dict)
+    plan: Plan | None = None
+    retry: bool = False
+    ask: bool = False
+    max_failures: int = -1
+    failure_threshold: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class MachineChange:
+    """Of one Machine (its `Reconciled` condition, in both sets; annotations) and of its RKEBootstrap."""
+
+    reconciled: Condition | None = None
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    bootstrap_annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`conditions` are those of the RKEControlPlane that say something new. `waits[0]` is what its Ready condition speaks of."""
+
+    secrets: Mapping[str, SecretChange] = field(default_factory=dict)
+    machines: Mapping[str, MachineChange] = field(default_factory=dict)
+    conditions: tuple[Condition, ...] = ()
+    initialized: bool | None = None
+    cluster_condition: Condition | None = None
+    unpause_cluster: bool = False
+    create_tokens: bool = False
+    # All of the spec is done: status.appliedSpec becomes spec, and the beacon is let go.
+    applied: bool = False
+    waits: tuple[Wait, ...] = ()
+    error: str = ""
+    revisit_at: float | None = None
+
+    @property
+    def writes(self) -> bool:
+        made = self.secrets or self.machines or self.conditions or self.cluster_condition
+        return bool(made) or self.initialized is not None or self.unpause_cluster or self.create_tokens
+
+
+class Draft:
+    """Changes of one pass as they are gathered. What was decided first for a key stays unless it is decided anew.
+
+    A machine without a plan's Secret is not written to: it has none yet, or is on its way out, and its host may take longer.
+    """
+
+    def __init__(self) -> None:
+        self.secrets: dict[str, SecretChange] = {}
+        self.machines: dict[str, MachineChange] = {}
+        self.waits: dict[Wait, None] = {}  # in order, each once
+        self.revisit: list[float] = []
+
+    def set_labels(self, machine: Machine, labels: Changes) -> None:
+        """Written after all labels that were set before, whatever else is decided about the secrets."""
+        if machine.secret is None:
+            return
+        change = self.secrets.pop(machine.name, SecretChange())
+        self.secrets[machine.name] = replace(change, labels={**change.labels, **labels})
+
+    def annotate(self, machine: Machine, annotations: Changes) -> None:
+        """Only what differs from what is there is written."""
+        old = machine.plan_annotations
+        wanted = {key: value for key, value in annotations.items() if old.get(key) != value}
+        if not wanted or machine.secret is None:
+            return
+        change = self.secrets.get(machine.name, SecretChange())
+        self.secrets[machine.name] = replace(change, annotations={**change.annotations, **wanted})
+
+    def write_plan(self, machine: Machine, plan: Plan, annotations: Changes, failure_threshold: int) -> None:
+        if machine.secret is None:
+            return
+        change = self.secrets.get(machine.name, SecretChange())
+        change = replace(change, annotations={**change.annotations, **annotations})
+        self.secrets[machine.name] = replace(change, plan=plan, failure_threshold=failure_threshold)
+
+    def retry(self, machine: Machine, annotations: Changes) -> None:
+        if machine.secret is None:
+            return
+        change = self.secrets.get(machine.name, SecretChange())
+        self.secrets[machine.name] = replace(change, retry=True, annotations={**change.annotations, **annotations})
+
+    def ask(self, machine: Machine, annotations: Changes) -> None:
+        change = self.secrets.get(machine.name, SecretChange())
+        self.secrets[machine.name] = replace(change, ask=True, annotations={**change.annotations, **annotations})
+
+    def set_reconciled(self, machine: Machine, condition: Condition) -> None:
+        """Only on a Machine whose infrastructure is ready: before that, other controllers speak."""
+        if not machine.infrastructure_ready or condition.says(machine.reconciled):
+            return
+        change = self.machines.get(machine.name, MachineChange())
+        self.machines[machine.name] = replace(change, reconciled=condition)
+
+    def annotate_machine(self, machine: Machine, own: Mapping[str, str], of_bootstrap: Mapping[str, str]) -> None:
+        own = {key: value for key, value in own.items() if machine.annotations.get(key) != value}
+        of_bootstrap = {key: value for key, value in of_bootstrap.items() if machine.bootstrap_annotations.get(key) != value}
+        if not own and not of_bootstrap:
+            return
+        change = self.machines.get(machine.name, MachineChange())
+        self.machines[machine.name] = replace(change, annotations=own, bootstrap_annotations=of_bootstrap)
+
+    def wait(self, waits: Iterable[Wait]) -> None:
+        self.waits.update(dict.fromkeys(waits))

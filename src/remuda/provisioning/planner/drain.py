@@ -1,0 +1,121 @@
+"""Draining before a change, and taking pods again after it: the planner's half, by annotations (capr.md 4.8).
+
+The planner asks with `drain-options` and goes on when `drain-done` has the same value; machinedrain acts, and others may hold
+it up by hooks. After the change `uncordon` asks for the way back, and machinedrain takes all of these annotations away.
+Only a change of what pods would notice asks for a drain: the DRAIN_HASH of the plan that is applied against the new one's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from remuda.kube.waits import Actor, Code
+
+from .. import well_known
+from ..plans.plan import Plan, instruction, variable
+from . import waits
+from .snapshot import Machine
+
+# machinedrain reaches a cluster by its tunnel, and tries again; this is no trouble of the node.
+_PASSING = "error trying to reach service"
+_STATES = (well_known.PRE_DRAIN, well_known.POST_DRAIN, well_known.DRAIN_OPTIONS, well_known.UNCORDON)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What a drain or its way back does next: annotations to write and what to wait for; `done` if nothing is in the way."""
+
+    done: bool
+    annotations: Mapping[str, str | None]
+    code: Code = Code.DRAIN
+    actor: Actor = Actor.REMUDA
+    message: str = ""
+
+
+_DONE = Step(True, {})
+
+
+def is_in_drain(machine: Machine) -> bool:
+    return any(machine.plan_annotations.get(key) for key in _STATES)
+
+
+def options_of(strategy: Mapping[str, Any] | None, tier: str) -> Mapping[str, Any]:
+    """`tier` is controlPlane or worker."""
+    return (strategy or {}).get(f"{tier}DrainOptions") or {}
+
+
+def options_text(options: Mapping[str, Any], machines: int) -> str:
+    """The value that planner, machinedrain and hooks pass to each other. With one machine, pods have nowhere to go."""
+    kept = {key: value for key, value in options.items() if value is not None}
+    kept["enabled"] = bool(kept.get("enabled")) and machines > 1
+    return json.dumps(kept, sort_keys=True, separators=(",", ":"))
+
+
+def is_wanted(machine: Machine, desired: Plan, options: Mapping[str, Any], machines: int) -> bool:
+    if not machine.node_name or machine.is_windows or machine.node is None or machine.node.applied is None:
+        return False
+    if not _hooks(options, "pre") and not _hooks(options, "post") and (not options.get("enabled") or machines == 1):
+        return False
+    before = drain_hash(machine.node.applied)
+    return bool(before) and before != drain_hash(desired)
+
+
+def drain_hash(plan: Plan) -> str:
+    return variable(instruction(plan, "install"), "DRAIN_HASH")
+
+
+def before_change(machine: Machine, options: Mapping[str, Any], machines: int) -> Step:
+    """To be asked only if a drain is wanted."""
+    annotations = machine.plan_annotations
+    if annotations.get(well_known.UNCORDON):
+        # The way back from the last drain; a new one begins where that ends.
+        return back(machine, options)
+    wanted = options_text(options, machines)
+    if annotations.get(well_known.DRAIN_OPTIONS) != wanted:
+        return Step(False, {well_known.DRAIN_OPTIONS: wanted}, message="draining node")
+    if annotations.get(well_known.DRAIN_DONE) == wanted:
+        return _DONE
+    held = _unanswered(machine, options, "pre", wanted) if annotations.get(well_known.PRE_DRAIN) else ()
+    if held:
+        return Step(False, {}, Code.HOOK, Actor.OTHER_CONTROLLER, f"draining node: waiting for pre-drain hook {held[0]}")
+    trouble = annotations.get(well_known.DRAIN_ERROR, "")
+    if trouble and _PASSING not in trouble:
+        return Step(False, {}, actor=Actor.USER, message=f"draining node: {trouble}")
+    return Step(False, {}, message="draining node")
+
+
+def back(machine: Machine, options: Mapping[str, Any]) -> Step:
+    """To be asked only of a machine whose plan is in sync and healthy, or that is on its way back already."""
+    annotations = machine.plan_annotations
+    if not is_in_drain(machine):
+        return _DONE
+    asked = (
+        annotations.get(well_known.DRAIN_OPTIONS)
+        or annotations.get(well_known.PRE_DRAIN)
+        or annotations.get(well_known.POST_DRAIN)
+    )
+    change: dict[str, str | None] = {}
+    if asked and annotations.get(well_known.UNCORDON) != asked:
+        change[well_known.UNCORDON] = asked
+    held = (
+        _unanswered(machine, options, "post", annotations[well_known.POST_DRAIN])
+        if annotations.get(well_known.POST_DRAIN)
+        else ()
+    )
+    if held:
+        return Step(False, change, Code.HOOK, Actor.OTHER_CONTROLLER, f"{waits.UNCORDON}: post-drain hook {held[0]}")
+    trouble = annotations.get(well_known.DRAIN_ERROR, "")
+    if trouble and _PASSING not in trouble:
+        return Step(False, change, Code.UNCORDON, Actor.USER, f"{waits.UNCORDON}: {trouble}")
+    return Step(False, change, Code.UNCORDON, message=waits.UNCORDON)
+
+
+def _hooks(options: Mapping[str, Any], when: str) -> list[str]:
+    return [hook["annotation"] for hook in options.get(f"{when}DrainHooks") or () if hook.get("annotation")]
+
+
+def _unanswered(machine: Machine, options: Mapping[str, Any], when: str, value: str) -> list[str]:
+    return [key for key in _hooks(options, when) if machine.plan_annotations.get(key) != value]

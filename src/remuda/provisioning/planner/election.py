@@ -1,0 +1,136 @@
+"""Which machine the others join: the init node, marked by a label on its plan secret.
+
+The mark is moved only to a machine that can carry on the same cluster. Once a cluster has begun, that is one with a join URL,
+for a machine only gets one when it is a node of it; a second machine that starts a cluster of its own is what must never
+happen. So an init node that goes away, or whose infrastructure flickers, stays the one to join until there is a successor.
+(The original takes any machine then, and may begin a second cluster.) Join URLs themselves are in :mod:`.join_urls`.
+
+As long as no other machine has joined and the cluster's API was never there for anyone, etcd holds nothing that could be lost.
+Until then a machine that was to begin the cluster is given up when it is deleted, or when it is outdated and no host ever came
+for it: another one begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .. import well_known
+from . import keys
+from .snapshot import ControlPlane, Machine, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """`marks` are the labels to write, in this order; as long as there are any, nobody is told a plan."""
+
+    init: Machine | None = None
+    marks: tuple[tuple[Machine, str | None], ...] = ()
+    # Why nobody can be it: a machine's name and what it lacks.
+    unfit: tuple[tuple[str, str], ...] = field(default=())
+    # The machine that has to be gone before another can be it.
+    after: Machine | None = None
+
+
+def elect(snapshot: Snapshot, machines: Sequence[Machine]) -> Election:
+    """`machines` by name."""
+    leaving = _leaving(snapshot, machines)
+    if leaving is not None:
+        return Election(after=leaving)
+    chosen = _chosen(snapshot, machines)
+    if chosen is None:
+        return Election(unfit=tuple((machine.name, disqualifier(machine)) for machine in machines if machine.is_etcd))
+    cleared = [(machine, None) for machine in machines if well_known.INIT_NODE in machine.plan_labels and machine is not chosen]
+    marked = [] if chosen.is_init else [(chosen, "true")]
+    return Election(chosen, (*cleared, *marked))
+
+
+def has_begun(snapshot: Snapshot, machines: Sequence[Machine]) -> bool:
+    """Whether there is, or was, a cluster that must not be begun a second time."""
+    return has_data(snapshot, machines) or any(_has_started(snapshot.control_plane, machine) for machine in machines)
+
+
+def has_data(snapshot: Snapshot, machines: Sequence[Machine]) -> bool:
+    """Whether etcd holds something that must not be lost: others have joined it, or users could reach the cluster.
+
+    By any sign of that, since a restore or a move of the objects may lose some of them. That the API is taken back when all
+    servers of a role are deleted leaves `initialized` False, which is a sign, too.
+    """
+    control_plane, cluster = snapshot.control_plane, snapshot.cluster
+    if control_plane.initialized is not None or control_plane.applied_spec is not None:
+        return True
+    if control_plane.agent_connected and control_plane.is_true("Bootstrapped"):
+        return True
+    if cluster is not None and cluster.was_initialized:
+        return True
+    return any(machine.node_name or (machine.joined_to and machine.has_host) for machine in machines)
+
+
+def _has_started(control_plane: ControlPlane, machine: Machine) -> bool:
+    """Whether a machine that stays runs a cluster that it began."""
+    if machine.deleting or machine.node is None or machine.joined_to != "":
+        return False
+    return bool(machine.join_url) or control_plane.is_true("Bootstrapped")
+
+
+def disqualifier(machine: Machine) -> str:
+    """Why a machine can't become the init node; empty if it can."""
+    if not machine.is_etcd:
+        return "no etcd role"
+    if machine.deleting:
+        return "being deleted"
+    if machine.phase == "Failed":
+        return "failed"
+    return "" if machine.infrastructure_ready else "infrastructure not ready"
+
+
+def _chosen(snapshot: Snapshot, machines: Sequence[Machine]) -> Machine | None:
+    control_plane = snapshot.control_plane
+    pinned = control_plane.labels.get(keys.INIT_NODE_MACHINE_ID)
+    if pinned:
+        fit = (machine for machine in machines if machine.is_etcd and not machine.deleting and _has_id(machine, pinned))
+        return next(fit, None)
+    candidates = [machine for machine in machines if not disqualifier(machine)]
+    joined = [machine for machine in candidates if machine.join_url and machine.node is not None]
+    marked = [machine for machine in machines if machine.is_init and machine.is_etcd]
+    kept = next((machine for machine in marked if machine.join_url and _stays(machine)), None)
+    if kept is not None:
+        return kept
+    if joined:
+        return joined[0]
+    beginners = _beginners(machines)
+    if has_begun(snapshot, machines):
+        # Nobody could carry on but the one that began, in whatever state it is.
+        return next((machine for machine in (*marked, *beginners) if machine.node is not None), None)
+    return _to_begin(candidates, [*beginners, *(machine for machine in marked if machine in candidates)])
+
+
+def _leaving(snapshot: Snapshot, machines: Sequence[Machine]) -> Machine | None:
+    """A machine that is deleted and still runs a cluster in which there is nothing. Two at once would answer under one name."""
+    if not snapshot.control_plane.is_true("Bootstrapped") or has_begun(snapshot, machines):
+        return None
+    return next((machine for machine in machines if machine.deleting and machine.is_etcd and machine.joined_to == ""), None)
+
+
+def _to_begin(candidates: Sequence[Machine], before: Sequence[Machine]) -> Machine | None:
+    """Who begins the cluster: who was to do so `before`, unless that machine is outdated, no host came for it, and there is one
+    that is not outdated."""
+    current = [machine for machine in candidates if not machine.outdated]
+    kept = next((machine for machine in before if not machine.outdated or machine.has_host or not current), None)
+    return kept or next(iter(current or candidates), None)
+
+
+def _beginners(machines: Sequence[Machine]) -> list[Machine]:
+    """Machines that were told to begin the cluster, and stay; first the one with the mark. Found again also if the mark was lost
+    between two writes."""
+    told = [machine for machine in machines if machine.is_etcd and machine.joined_to == "" and _stays(machine)]
+    return sorted(told, key=lambda machine: not machine.is_init)
+
+
+def _stays(machine: Machine) -> bool:
+    """It has a plan and was not given up. Infrastructure that flickers is no reason to move a cluster's head."""
+    return machine.node is not None and not machine.deleting and machine.phase != "Failed"
+
+
+def _has_id(machine: Machine, machine_id: str) -> bool:
+    return machine_id in (machine.labels.get(well_known.MACHINE_ID), machine.plan_labels.get(well_known.MACHINE_ID))

@@ -1,0 +1,87 @@
+"""Signs of life: whether the other members of etcd are there *now*, before one of them is restarted.
+
+A host that dies leaves healthy probes behind, and its Node looks well for most of a minute. Whoever restarts another member in
+that time takes etcd's majority away. So the agents of the others are asked just before, by their plan secrets
+(:func:`remuda.provisioning.plans.machine_plan_secret.with_question`): that works with any agent, whether or not the cluster can
+be reached. An answer counts for a moment, and for one restart; who was asked and does not answer counts as down until they do.
+Judgements; :mod:`.tiers` acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from remuda.kube.clock import time_of
+
+from .. import well_known
+from . import machine_health
+from .snapshot import Machine
+
+# Seconds from a question within which its answer counts, and after which one that was not answered is told.
+FRESH = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """`missing` is who keeps a member from being restarted until somebody brings them back. Without that, who has still to
+    answer is `awaited`; of them `ask` were not asked yet, or too long ago. If there is nothing of all that, it may be."""
+
+    missing: Machine | None = None
+    awaited: tuple[Machine, ...] = ()
+    ask: tuple[Machine, ...] = ()
+
+
+_ENOUGH = Signs()
+
+
+def of_others(now: float, machine: Machine, machines: Iterable[Machine], disturbed: Collection[str]) -> Signs:
+    """What is known of the others when this machine is to be restarted. One that is down by its own word costs nothing."""
+    if not machine.is_etcd or not machine_health.serves(machine):
+        return _ENOUGH
+    others = machine_health.other_members(machine, machines)
+    able = [other for other in others if other.name not in disturbed and machine_health.serves(other)]
+    since = _last_change(now, [machine, *others])
+    awaited = [other for other in able if not is_heard(now, other, since)]
+    enough = machine_health.needed(others)
+    if len(able) - len(awaited) >= enough:
+        return _ENOUGH
+    silent = [other for other in awaited if is_silent(now, other)]
+    if len(able) - len(silent) < enough:
+        return Signs((silent or [other for other in others if other not in able])[0])
+    hopeful = tuple(other for other in awaited if other not in silent)
+    return Signs(awaited=hopeful, ask=tuple(other for other in hopeful if not _is_being_asked(now, other)))
+
+
+def is_heard(now: float, machine: Machine, since: float) -> bool:
+    """Whether it has just said that all is well with it, asked later than `since`."""
+    node, at, age = machine.node, machine.asked_at, _age(now, machine)
+    if node is None or node.asked or node.wavering or at is None or age is None:
+        return False
+    return age <= FRESH and at > since
+
+
+def _last_change(now: float, members: Iterable[Machine]) -> float:
+    """When one of them last got a plan: what was said before that was said for another's sake."""
+    times = [time_of(member.plan_annotations.get(well_known.PLAN_UPDATED)) or 0.0 for member in members]
+    return max((at for at in times if at <= now + 1), default=0.0)
+
+
+def is_silent(now: float, machine: Machine) -> bool:
+    """Whether it was asked, and has had the time to answer."""
+    age = _age(now, machine)
+    return machine.node is not None and machine.node.asked and age is not None and age > FRESH
+
+
+def _is_being_asked(now: float, machine: Machine) -> bool:
+    age = _age(now, machine)
+    if machine.node is None or age is None or age > FRESH:
+        return False
+    # Probes that waver are asked again by its agent itself, every few seconds.
+    return machine.node.asked or machine.node.wavering
+
+
+def _age(now: float, machine: Machine) -> float | None:
+    """Of the last question; None if there was none, or if a clock was set back since."""
+    at = machine.asked_at
+    return None if at is None or at > now + 1 else max(now - at, 0.0)

@@ -1,0 +1,165 @@
+"""What plans are made of besides machines: release data, settings, and the objects that a cluster's spec names.
+
+Read here and handed to the renderer as :class:`~.render.plan_inputs.Facts`; what the cluster may not use (any more) is withheld
+(:mod:`remuda.provisioning.references`), and is missing like what is not there. What only the gateway knows (the agent's manifest,
+where our own images are) comes through a port that it fulfils.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, Protocol
+
+from remuda.access.roles.role_caches import without_data
+from remuda.access.settings.settings import Settings
+from remuda.api import provisioning_cattle_io as provisioning
+from remuda.api import rke_cattle_io as rke
+from remuda.api.management_cattle_io import SETTINGS
+from remuda.client.idempotent import find
+from remuda.client.interface import Client
+from remuda.kube.objects import GroupVersionResource, Key, annotations_of, dig, name_of, namespace_of, resource_version_of
+from remuda.runtime import Informer, Manager, Watch
+
+from ..references import AUTHORS, Access, Named, References
+from ..references.spec_references import key_of
+from ..releases.catalog import Release, Releases
+from ..releases.distributions import Runtime
+from ..releases.release_data import CONFIG_MAPS, StoredReleases, is_kept_data
+from ..well_known import SECRETS
+from .driver_state import DriverStates
+from .programs import AgentProgram
+from .render import AgentManifest, BuiltInRegistry, Facts, Needs, Source, needs
+
+Obj = dict[str, Any]
+
+PULL_SECRETS_IN: Final = "cattle-system"
+_BY_SECRET, _BY_CONFIG_MAP = "secrets of plans", "config maps of plans"
+_INSTALLER, _REGISTRY = "system-agent-installer-image", "system-default-registry"
+_PULL_SECRETS, _PRIME = "system-default-registry-pull-secrets", "rke2-provisioning-prime-default"
+_AGENTS_AT_ONCE = "system-agent-upgrader-install-concurrency"
+_AGENT = ("agent-image", "agent-tls-mode", "cacerts", "cluster-agent-default-affinity", "server-url")
+_TOLD = frozenset({_INSTALLER, _REGISTRY, _PULL_SECRETS, _PRIME, _AGENTS_AT_ONCE, *_AGENT})
+
+
+class Door(Protocol):
+    """What hosts and clusters are told about the server they belong to."""
+
+    async def agent_manifest(self, cluster: str) -> AgentManifest | None:
+        """Of the cluster agent of a management Cluster; None as long as it can't be made, for want of an address or a token."""
+
+    def registry(self, cluster: str, runtime: Runtime) -> BuiltInRegistry | None:
+        """Where the server's own images are, if hosts of this cluster pull any: our distribution's, or the cluster's agent."""
+
+    def agent(self) -> bytes | None:
+        """The agent that hosts are given here, as one file; None if nobody says which."""
+
+    def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
+        """`handler` gets the name of each management Cluster whose manifest may be another one now. Returns what ends that."""
+
+
+class Surroundings:
+    def __init__(self, manager: Manager, door: Door, access: Access, environment: Mapping[str, str] | None = None) -> None:
+        self._client: Client = manager.client
+        self._references = References(manager.client, access)
+        self._wanted = manager.informers.of(provisioning.CLUSTERS)
+        self._door = door
+        self._environment = environment or {}
+        self._planes: Informer = manager.informers.of(rke.RKE_CONTROL_PLANES)
+        self._settings = manager.informers.of(SETTINGS)
+        # The caches are only for who is to be told of a change; content is read when it is needed.
+        self._secrets = manager.informers.of(SECRETS, transform=without_data)
+        self._config_maps = manager.informers.of(CONFIG_MAPS, metadata_only=True)
+        self._releases = StoredReleases(self._client, self._config_maps)
+        self._planes.add_index(_BY_SECRET, lambda plane: _needs(plane).secrets)
+        self._planes.add_index(_BY_CONFIG_MAP, lambda plane: _needs(plane).config_maps)
+        self._drivers = DriverStates(manager)
+        self._program: tuple[bytes, AgentProgram] | None = None
+        self.caches = (self._wanted, self._settings, self._secrets, self._config_maps, *self._drivers.caches)
+
+    def watches(self) -> Iterable[Watch]:
+        yield Watch(provisioning.CLUSTERS, when=_references_changed)
+        yield Watch(SETTINGS, lambda _: list(self._planes.keys()), _setting_matters)
+        yield Watch(SECRETS, lambda found: self._users(_BY_SECRET, found), _content_changed, transform=without_data)
+        yield Watch(CONFIG_MAPS, self._readers, _content_changed, metadata_only=True)
+        yield self._drivers.watch()
+
+    def _users(self, index: str, found: Obj) -> Iterable[Key]:
+        return [Key.of(each) for each in self._planes.indexed(index, Key.of(found))]
+
+    def _readers(self, config_map: Obj) -> Iterable[Key]:
+        return list(self._planes.keys()) if is_kept_data(config_map) else self._users(_BY_CONFIG_MAP, config_map)
+
+    async def releases(self) -> Releases:
+        return await self._releases.current()
+
+    def agent(self) -> AgentProgram | None:
+        archive = self._door.agent()
+        if archive is None:
+            return None
+        if self._program is None or self._program[0] is not archive:
+            self._program = (archive, AgentProgram.of(archive))
+        at_once = Settings(self._settings.objects(), self._environment).text(_AGENTS_AT_ONCE)
+        return replace(self._program[1], at_once=int(at_once) if at_once.isdecimal() else 1)
+
+    async def facts(self, plane: Obj, release: Release, manifest: AgentManifest, machines: Mapping[str, Obj]) -> Facts:
+        """Objects that are not there are left out: rendering says which machine can't do without. `machines` are by name."""
+        settings = Settings(self._settings.objects(), self._environment)
+        found = _needs(plane)
+        wanted = self._wanted.get(namespace_of(plane), dig(plane, "spec", "clusterName") or name_of(plane))
+        named = None if wanted is None else self._references.of(wanted)
+        secrets, withheld = await self._sources(SECRETS, found.secrets, Source.of_secret, named)
+        config_maps, more = await self._sources(CONFIG_MAPS, found.config_maps, Source.of_config_map, named)
+        return Facts(
+            release=release,
+            installer_prefix=settings.text(_INSTALLER),
+            default_registry=settings.text(_REGISTRY),
+            pull_secrets=await self._pull_secrets(settings.text(_PULL_SECRETS)),
+            prime_by_default=settings.text(_PRIME) == "true",
+            built_in_registry=self._door.registry(dig(plane, "spec", "managementClusterName") or "", release.runtime),
+            agent_manifest=manifest,
+            drivers=self._drivers.of(machines),
+            secrets=secrets,
+            config_maps=config_maps,
+            withheld=withheld | more,
+        )
+
+    async def _sources(
+        self, resource: GroupVersionResource, keys: Iterable[Key], read: Callable[[Obj], Source], named: Named | None
+    ) -> tuple[dict[Key, Source], dict[tuple[str, Key], str]]:
+        """What is there and may be used, and why the rest may not. A control plane without a cluster (`named` is None) names what
+        its writer may read: admission sees to that."""
+        found: dict[Key, Source] = {}
+        withheld: dict[tuple[str, Key], str] = {}
+        for key in sorted(keys):
+            obj = await find(self._client, resource, key.name, key.namespace)
+            if named is not None and (why := await named.refusal(key_of(resource, *key), obj)):
+                withheld[resource.resource, key] = why
+            elif obj is not None:
+                found[key] = read(obj)
+        return found, withheld
+
+    async def _pull_secrets(self, names: str) -> tuple[Source, ...]:
+        listed = [Key(PULL_SECRETS_IN, name.strip()) for name in names.split(",") if name.strip()]
+        found, _ = await self._sources(SECRETS, listed, Source.of_secret, None)
+        return tuple(found[key] for key in listed if key in found)
+
+
+def _needs(plane: Obj) -> Needs:
+    return needs(dig(plane, "spec") or {}, namespace_of(plane))
+
+
+def _references_changed(new: Obj | None, old: Obj | None) -> bool:
+    return new is None or old is None or _referred(new) != _referred(old)
+
+
+def _referred(wanted: Obj) -> tuple[Any, ...]:
+    return annotations_of(wanted).get(AUTHORS), dig(wanted, "status", "references")
+
+
+def _setting_matters(new: Obj | None, old: Obj | None) -> bool:
+    return name_of(new or old or {}) in _TOLD and (new or {}).get("value") != (old or {}).get("value")
+
+
+def _content_changed(new: Obj | None, old: Obj | None) -> bool:
+    return new is None or old is None or resource_version_of(new) != resource_version_of(old)

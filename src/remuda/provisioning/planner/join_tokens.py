@@ -1,0 +1,64 @@
+"""The tokens by which machines join a cluster, in the Secret `<name>-rke-state` (capr.md §5.4). Pure.
+
+They are made once. Without them no machine can be let in any more, and new ones would be good for nobody: so nothing here ever
+replaces them.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Final
+
+from remuda.api import rke_cattle_io as rke
+from remuda.capi.cluster_secrets import data_of
+from remuda.kube.clock import Entropy
+from remuda.kube.objects import name_of, namespace_of
+from remuda.kube.owners import reference
+from remuda.kube.safe_names import safe_concat
+
+from ..well_known import BACKUP
+from .snapshot import Tokens
+
+Obj = dict[str, Any]
+
+TYPE: Final = "rke.cattle.io/cluster-state"
+_SERVER, _AGENT = "serverToken", "agentToken"
+_LENGTH: Final = 54
+
+
+class TokensError(ValueError):
+    """A Secret of that name is there, and holds no tokens."""
+
+
+def state_name(control_plane: str) -> str:
+    return safe_concat(control_plane, "rke", "state")
+
+
+def tokens_of(secret: Obj) -> Tokens:
+    """Raises TokensError."""
+    found = [(data_of(secret, key) or b"").decode(errors="replace") for key in (_SERVER, _AGENT)]
+    if secret.get("type") != TYPE or not all(found):
+        raise TokensError(
+            f"the Secret {name_of(secret)} should hold the tokens by which machines join, and does not: "
+            "restore it from a backup, or delete it if no machine has joined yet"
+        )
+    return Tokens(*found)
+
+
+def state_secret(control_plane: Obj, entropy: Entropy) -> Obj:
+    """A new one; it goes with the control plane."""
+    # Kinds are not said of what a list holds; an owner reference needs them.
+    owner = reference({**control_plane, "apiVersion": rke.API_VERSION, "kind": "RKEControlPlane"})
+    made = {key: entropy.token_text(_LENGTH) for key in (_SERVER, _AGENT)}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": TYPE,
+        "metadata": {
+            "name": state_name(name_of(control_plane)),
+            "namespace": namespace_of(control_plane),
+            "labels": {BACKUP: "true"},
+            "ownerReferences": [owner],
+        },
+        "data": {key: base64.b64encode(value.encode()).decode() for key, value in made.items()},
+    }

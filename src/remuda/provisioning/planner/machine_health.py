@@ -1,0 +1,123 @@
+"""How a machine stands: whether it serves, changes or is broken, and why it is not done. Judgements; :mod:`.tiers` acts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from remuda.kube.clock import time_of
+from remuda.kube.waits import Actor, Code
+
+from .. import well_known
+from . import waits
+from .drain import is_in_drain
+from .snapshot import Machine, PlanNode, Snapshot
+
+# An agent that is at a plan for so long may be interrupted by a new one.
+HANGS_AFTER = 900.0
+_NUMBERS = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    code: Code
+    actor: Actor
+    message: str
+
+
+def unhealthy_probes(node: PlanNode) -> list[str]:
+    """Probes that have not passed. One that has not been asked yet counts: nobody knows whether what it asks for is up."""
+    silent = [name for name in node.plan.probes if not node.probes.get(name)]
+    others = [name for name, healthy in node.probes.items() if not healthy and name not in node.plan.probes]
+    return sorted([*silent, *others])
+
+
+def is_healthy(node: PlanNode) -> bool:
+    return node.healthy and not unhealthy_probes(node)
+
+
+def is_changing(machine: Machine) -> bool:
+    """On the way from one plan to the next, drain and uncordon included."""
+    node = machine.node
+    return is_in_drain(machine) or (node is not None and not node.in_sync and not node.failed)
+
+
+def is_unavailable(machine: Machine) -> bool:
+    """Not to be counted on, as far as plans tell."""
+    node = machine.node
+    return node is not None and (is_changing(machine) or node.failed or not is_healthy(node))
+
+
+def serves(machine: Machine) -> bool:
+    """As an etcd member, by the last word of its own agent. A drain takes nothing from it, nor does a plan that failed while all
+    probes pass."""
+    node = machine.node
+    return node is not None and is_healthy(node) and (node.in_sync or node.failed)
+
+
+def is_member_up(machine: Machine) -> bool:
+    """Trouble of its node counts too: an agent that died with its host leaves healthy probes behind. But a node is in trouble
+    only a while after its host; see :mod:`.etcd_liveness`."""
+    return serves(machine) and not (machine.node_name and (machine.failing or machine.non_ready))
+
+
+def is_hung(snapshot: Snapshot, machine: Machine) -> bool:
+    """An agent that is still at its plan after very long. An unreadable time counts as long ago."""
+    began = time_of(machine.plan_annotations.get(well_known.PLAN_UPDATED))
+    return began is None or snapshot.now - began >= HANGS_AFTER
+
+
+def may_be_written(snapshot: Snapshot, machine: Machine) -> bool:
+    """Not under the hands of an agent: it would have to begin anew, and the older ones even die of it."""
+    node = machine.node
+    return node is None or node.state != "in-progress" or is_hung(snapshot, machine)
+
+
+def kubelet_lags(snapshot: Snapshot, machine: Machine) -> bool:
+    """Only to be asked of a machine whose plan is the desired one. Unknown versions don't lag: they come with the tunnel."""
+    if not snapshot.control_plane.agent_connected or not machine.kubelet_version:
+        return False
+    wanted, found = _NUMBERS.match(snapshot.control_plane.version), _NUMBERS.match(machine.kubelet_version)
+    return wanted is not None and (found is None or wanted.groups() != found.groups())
+
+
+def unapplied(node: PlanNode) -> Reason | None:
+    """Why a plan that did not fail is not applied and healthy; None if it is."""
+    if node.plan.error:
+        return Reason(Code.RENDER, Actor.USER, node.plan.error)
+    if node.applied is None and node.state != "in-progress":
+        return Reason(Code.CHECK_IN, Actor.USER, waits.CHECK_IN)
+    if not node.in_sync:
+        held_up = f": {node.failure.splitlines()[0][:300]}" if node.failure else ""
+        return Reason(Code.PLAN, Actor.MACHINE, f"{waits.PLAN}{held_up}")
+    missing = unhealthy_probes(node)
+    if missing:
+        return Reason(Code.PROBES, Actor.MACHINE, f"waiting for probes: {', '.join(missing)}")
+    return None if node.healthy else Reason(Code.PROBES, Actor.MACHINE, "waiting for probes")
+
+
+def endangering(machine: Machine, machines: Iterable[Machine], disturbed: Collection[str]) -> Machine | None:
+    """The member because of which etcd can't bear that this one restarts now; None if it can.
+
+    `disturbed` are the names of those that this pass restarts already. A member that is down costs nothing. Else a majority of
+    all must be up without it, or at least all of the rest: one or two members can't be restarted in any other way.
+    """
+    if not machine.is_etcd or not is_member_up(machine):
+        return None
+    others = other_members(machine, machines)
+    down = [other for other in others if other.name in disturbed or not is_member_up(other)]
+    return down[0] if len(others) - len(down) < needed(others) else None
+
+
+def other_members(machine: Machine, machines: Iterable[Machine]) -> list[Machine]:
+    return [other for other in machines if other.is_etcd and other.name != machine.name and _is_member(other)]
+
+
+def needed(others: Collection[Machine]) -> int:
+    """So many of the others have to be up before a member is restarted: a majority of all, or all where there are so few."""
+    return min((len(others) + 1) // 2 + 1, len(others))
+
+
+def _is_member(machine: Machine) -> bool:
+    return machine.node is not None and machine.node.applied is not None

@@ -1,0 +1,236 @@
+"""Agents of hosts that are not the server's own are replaced: by a file in their plan, and only in theirs (capr.md §2.15).
+
+Rancher starts a pod on every node that runs its install script again. Here an agent says in its Secret which one it is
+(:mod:`remuda.provisioning.plans.agent_report`); when that is another one than the server serves, its plan gets the server's as
+a minor file, which restarts nothing. The agent tries it and takes its place, or says why not. As soon as either is known the
+file leaves the plan. Hosts that say nothing (Rancher's own agent) and hosts that are up to date never see any of it.
+
+It waits until nothing else is to be done, begins with one host, and goes on with a few at once. What was begun and what came of
+it is noted on the plan's Secret. A host that is given up keeps the agent that it has, and holds up nobody.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from remuda.kube.clock import rfc3339, time_of
+from remuda.kube.encoding import jsonio
+from remuda.kube.waits import Actor, Code, Wait
+
+from .. import well_known
+from ..plans.plan import File, Plan, same
+from . import keys, machine_health, waits
+from .programs import AgentProgram
+from .snapshot import Condition, Machine, PlanNode, Snapshot
+
+CONDITION = "SystemAgentUpdated"
+# Until then a host must run the agent that it was given.
+LIMIT = 600.0
+TRIES = 3
+_FIRST_PAUSE = 3600.0
+_FILE = re.compile(r"/[0-9a-f]{64}\.pyz$")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Of a host that was given the agent `checksum`: `at` that time if it still has to take it (`offered`), else when it was
+    given up, and why. A new `generation` is another beginning, if somebody asks for it."""
+
+    checksum: str
+    offered: bool
+    at: float
+    attempts: int = 1
+    generation: str = ""
+    reason: str = ""
+
+    def text(self) -> str:
+        said = {"checksum": self.checksum, "state": "offered" if self.offered else "failed", "at": rfc3339(self.at)}
+        more = {"generation": self.generation, "reason": self.reason}
+        return json.dumps({**said, "attempts": self.attempts, **{name: text for name, text in more.items() if text}})
+
+    @property
+    def again_at(self) -> float | None:
+        """When it is tried once more by itself; None if only somebody else can help."""
+        return None if self.attempts >= TRIES else self.at + _FIRST_PAUSE * 2.0 ** (self.attempts - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`file` belongs into the machine's plan; `note` on its Secret."""
+
+    file: File | None = None
+    note: Note | None = None
+
+    def plan(self, desired: Plan) -> Plan:
+        return desired if self.file is None else msgspec.structs.replace(desired, files=(*desired.files, self.file))
+
+    @property
+    def annotations(self) -> Mapping[str, str | None]:
+        return {keys.AGENT_UPDATE: self.note.text() if self.note else None}
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What becomes of all agents of a cluster: whose plans are written now, what is told of the others, when to look again."""
+
+    plans: tuple[tuple[Machine, Plan, Mapping[str, str | None]], ...] = ()
+    waits: tuple[Wait, ...] = ()
+    condition: Condition | None = None
+    revisit: tuple[float, ...] = ()
+
+
+def noted(machine: Machine) -> Note | None:
+    """None also if somebody has garbled it."""
+    text = machine.plan_annotations.get(keys.AGENT_UPDATE)
+    if not text:
+        return None
+    try:
+        said = jsonio.loads(text)
+        at, attempts = time_of(said["at"]), int(said["attempts"])
+        words = [str(said.get(name) or "") for name in ("checksum", "state", "generation", "reason")]
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        return None
+    if at is None or attempts < 1:
+        return None
+    return Note(words[0], words[1] == "offered", at, attempts, words[2], words[3])
+
+
+def without(plan: Plan) -> Plan:
+    """The plan but for agents in it."""
+    kept = tuple(file for file in plan.files if not (file.minor and _FILE.search(file.path)))
+    return plan if len(kept) == len(plan.files) else msgspec.structs.replace(plan, files=kept)
+
+
+def is_all_that_changes(node: PlanNode) -> bool:
+    """Whether its plan differs by nothing but an agent from the one that the host has applied."""
+    applied, plan = node.applied, node.plan
+    if applied is None or same(applied, plan):
+        return False
+    return same(without(applied), without(plan))
+
+
+def judge(snapshot: Snapshot, machine: Machine) -> Verdict:
+    """Of one machine: whether an agent stays in its plan that was put there before."""
+    program, node, note = snapshot.agent, machine.node, noted(machine)
+    report = node.agent if node else None
+    if program is None or node is None or report is None or note is None or note.checksum != program.checksum:
+        return Verdict()
+    if report.checksum == program.checksum:
+        return Verdict()
+    if not note.offered:
+        return Verdict(note=note)
+    reason = _given_up(snapshot, note, node)
+    if reason:
+        return Verdict(note=replace(note, offered=False, at=float(int(snapshot.now)), reason=reason))
+    return Verdict(program.file(report.successors), note)
+
+
+def _given_up(snapshot: Snapshot, note: Note, node: PlanNode) -> str:
+    report = node.agent
+    if report is not None and report.refused == note.checksum:
+        return report.reason or "its host does not take it"
+    if node.failed:
+        *_, said = node.failure.strip().splitlines() or ["no reason is known"]
+        return f"{waits.PLAN_FAILED} with it: {said[:300]}"
+    # Also one whose time is yet to come, since a clock was set back, is not waited for.
+    if abs(snapshot.now - note.at) < LIMIT:
+        return ""
+    applied = "it does not run" if node.in_sync else "its plan was not applied"
+    return f"{applied} after {LIMIT / 60:g} minutes"
+
+
+def update(snapshot: Snapshot, machines: Iterable[Machine], busy: Collection[str]) -> Update:
+    """Once there is nothing else to do. `busy` are the names of those whose plans can't be made, or are written anyway."""
+    program = snapshot.agent
+    if program is None:
+        return Update()
+    told = [machine for machine in machines if machine.node is not None and machine.node.agent is not None]
+    others = [machine for machine in told if not machine.deleting and not _has(machine, program)]
+    verdicts = {machine.name: judge(snapshot, machine) for machine in others}
+    under_way = [machine for machine in others if verdicts[machine.name].file is not None]
+    # The first of a cluster shows whether it works there at all.
+    most = program.at_once if len(told) > len(others) else 1
+    ready = [machine for machine in others if machine.name not in busy and _may_begin(snapshot, machine, verdicts[machine.name])]
+    ready.sort(key=lambda machine: (not machine.is_only_worker, machine.name))
+    begun = ready[: max(most - len(under_way), 0)]
+    notes = {machine.name: _begin(snapshot, program, machine) for machine in begun}
+    plans = tuple((machine, *_offer(program, machine, notes[machine.name])) for machine in begun)
+    known = {name: verdict.note for name, verdict in verdicts.items() if verdict.note is not None} | notes
+    return Update(
+        plans,
+        tuple(_wait(machine, known[machine.name]) for machine in others if machine.name in known),
+        _condition(snapshot, program, others, known),
+        tuple(at for at in _next_looks(known.values()) if at > snapshot.now),
+    )
+
+
+def _has(machine: Machine, program: AgentProgram) -> bool:
+    node = machine.node
+    return node is not None and node.agent is not None and node.agent.checksum == program.checksum
+
+
+def _may_begin(snapshot: Snapshot, machine: Machine, verdict: Verdict) -> bool:
+    node = machine.node
+    if node is None or machine.is_windows or verdict.file is not None or machine.failing or machine.non_ready:
+        return False
+    if node.failed or not node.in_sync or not machine_health.is_healthy(node):
+        return False
+    note = verdict.note
+    if note is None or note.generation != _generation(snapshot):
+        return True
+    return note.again_at is not None and snapshot.now >= note.again_at
+
+
+def _begin(snapshot: Snapshot, program: AgentProgram, machine: Machine) -> Note:
+    old = noted(machine)
+    goes_on = old is not None and old.checksum == program.checksum and old.generation == _generation(snapshot)
+    attempts = old.attempts + 1 if old is not None and goes_on else 1
+    return Note(program.checksum, True, float(int(snapshot.now)), attempts, _generation(snapshot))
+
+
+def _offer(program: AgentProgram, machine: Machine, note: Note) -> tuple[Plan, Mapping[str, str | None]]:
+    node = machine.node
+    assert node is not None and node.agent is not None
+    verdict = Verdict(program.file(node.agent.successors), note)
+    marks = {well_known.PLAN_UPDATED: rfc3339(note.at), well_known.PROBES_PASSED: ""}
+    return verdict.plan(without(node.plan)), {**marks, **verdict.annotations}
+
+
+def _generation(snapshot: Snapshot) -> str:
+    return snapshot.control_plane.annotations.get(keys.REDEPLOY_AGENT, "")
+
+
+def _wait(machine: Machine, note: Note) -> Wait:
+    actor = Actor.MACHINE if note.offered else Actor.USER
+    return Wait(Code.AGENT, machine.ref(), actor, None, _words(note), rfc3339(note.at))
+
+
+def _words(note: Note) -> str:
+    if note.offered:
+        return f"its agent is being replaced by {note.checksum[:12]}"
+    then = f"tried again at {rfc3339(note.again_at)}" if note.again_at is not None else "not tried again"
+    return f"its agent could not be replaced by {note.checksum[:12]}, and the one before stays ({then}): {note.reason}"
+
+
+def _condition(snapshot: Snapshot, program: AgentProgram, others: list[Machine], known: Mapping[str, Note]) -> Condition | None:
+    failed = [name for name, note in known.items() if not note.offered]
+    if failed:
+        text = f"agents of {waits.some_names(failed)}: {_words(known[sorted(failed)[0]])}"
+        return Condition(CONDITION, "False", "UpdateFailed", text)
+    if others:
+        text = f"agents of {waits.some_names([machine.name for machine in others])} are to be replaced by {program.checksum[:12]}"
+        return Condition(CONDITION, "Unknown", "Updating", text)
+    # Who never had another one needs no word about it.
+    return Condition(CONDITION, "True") if snapshot.control_plane.condition(CONDITION) is not None else None
+
+
+def _next_looks(found: Iterable[Note]) -> Iterable[float]:
+    for note in found:
+        at = note.at + LIMIT if note.offered else note.again_at
+        if at is not None:
+            yield at

@@ -1,0 +1,90 @@
+"""Plans that failed are tried again, later each time, for everybody to see.
+
+An agent that knows `plan-state` gives up at the first failure and waits for a new `pending`; the original never writes one. Here
+the plan secret's annotation `remuda.dev/plan-failure` counts the tries and names the time of the next. A try is known by
+`plan-revision`, which the agent raises with each; the host's own clock plays no part. Agents of the older kind try
+again by themselves.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from remuda.kube.clock import rfc3339, time_of
+from remuda.kube.encoding import jsonio
+
+from . import keys, waits
+from .snapshot import Machine, PlanNode
+
+FIRST_PAUSE = 10.0
+LONGEST_PAUSE = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    attempts: int
+    revision: int
+    retry_at: float
+
+    def text(self) -> str:
+        return json.dumps({"attempts": self.attempts, "retryAt": rfc3339(self.retry_at), "revision": self.revision})
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`note` is to be written if it is new; `retry` if it is time."""
+
+    message: str
+    note: Note | None = None
+    retry: bool = False
+    revisit_at: float | None = None
+
+
+def pause(attempts: int) -> float:
+    return min(FIRST_PAUSE * 2.0 ** min(attempts - 1, 16), LONGEST_PAUSE)
+
+
+def noted(machine: Machine) -> Note | None:
+    """What was noted last; None also if somebody has garbled it."""
+    text = machine.plan_annotations.get(keys.PLAN_FAILURE)
+    if not text:
+        return None
+    try:
+        found = jsonio.loads(text)
+        attempts, revision, retry_at = int(found["attempts"]), int(found["revision"]), time_of(found["retryAt"])
+    except (ValueError, TypeError, KeyError, OverflowError):
+        return None
+    return None if retry_at is None or attempts < 1 else Note(attempts, revision, retry_at)
+
+
+def judge(machine: Machine, node: PlanNode, now: float) -> Verdict:
+    """Of a machine whose plan failed."""
+    if node.state != "failed":
+        return Verdict(
+            _said(f"{node.failure_count} times" if node.failure_count > 1 else "once", "tried again by its agent", node)
+        )
+    # As it is read back: whole seconds.
+    now = float(int(now))
+    old = noted(machine)
+    if old is None or old.revision != node.revision:
+        attempts = (old.attempts if old else 0) + 1
+        note = Note(attempts, node.revision, now + pause(attempts))
+        return Verdict(_words(note, node), note, False, note.retry_at)
+    # Also a host whose clock, or ours, was set back must not wait forever.
+    due = min(old.retry_at, now + LONGEST_PAUSE)
+    if now < due:
+        return Verdict(_words(old, node), None, False, due)
+    # Should the revision stay as it is after this try, the next one comes no sooner for it.
+    note = Note(old.attempts, old.revision, now + pause(old.attempts + 1))
+    return Verdict(_words(note, node), note, True, note.retry_at)
+
+
+def _words(note: Note, node: PlanNode) -> str:
+    tried = "once" if note.attempts == 1 else f"{note.attempts} times"
+    return _said(tried, f"next try at {rfc3339(note.retry_at)}", node)
+
+
+def _said(tried: str, then: str, node: PlanNode) -> str:
+    last = node.failure.strip().splitlines()[-1:] if node.failure else []
+    return f"{waits.PLAN_FAILED} ({tried}, {then})" + (f": {last[0][:300]}" if last else "")

@@ -1,0 +1,148 @@
+"""The desired plan of one machine: everything its host should have, run and answer (capr.md §4.6).
+
+:func:`renderer` gives the planner its `Render`. The order of files is part of the plan's bytes and of its stamps, so it is
+written down in one place, here; what each file holds is a module of its own. Nothing is asked of anybody: the same snapshot
+and facts give the same bytes, in whatever order their parts came.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from remuda.kube.waits import Actor
+
+from ... import host_layout as layouts
+from ...host_layout import Layout
+from ...plans.plan import File, Plan
+from ..snapshot import CannotRender, ControlPlane, Join, Machine, Render, Snapshot, Tokens
+from . import (
+    arguments,
+    authorized_endpoint,
+    charts,
+    config,
+    install,
+    manifests,
+    periodic,
+    probes,
+    registries,
+    selector_files,
+)
+from . import (
+    idempotent_commands as idempotence,
+)
+from .context import Config, Ground, Host, Spec
+from .needs import Needs, needs
+from .plan_inputs import AgentManifest, BuiltInRegistry, Driver, Facts, Source, Taint
+
+__all__ = [
+    "AgentManifest",
+    "BuiltInRegistry",
+    "Driver",
+    "Facts",
+    "Needs",
+    "Source",
+    "Taint",
+    "desired_plan",
+    "ignored_arguments",
+    "needs",
+    "renderer",
+]
+
+
+@dataclass(frozen=True)
+class _Site(Ground):
+    """A ground with what is made once for all of its hosts."""
+
+    @cached_property
+    def registries(self) -> registries.Registries:
+        return registries.render(self)
+
+    @cached_property
+    def agent_registries(self) -> list[File]:
+        return registries.agent_files(self, self.registries)
+
+    @cached_property
+    def idempotence(self) -> File:
+        return idempotence.file(self.directories)
+
+    @cached_property
+    def _charts_by_provider(self) -> dict[str, File]:
+        return {}
+
+    def chart_file(self, cloud_provider: str) -> File:
+        if cloud_provider not in self._charts_by_provider:
+            self._charts_by_provider[cloud_provider] = charts.file(self, cloud_provider)
+        return self._charts_by_provider[cloud_provider]
+
+
+def renderer(facts: Facts) -> Render:
+    """The planner's way to a machine's plan, with these facts."""
+    sites: dict[Layout, _Site] = {}
+
+    def render(snapshot: Snapshot, machine: Machine, join: Join) -> Plan:
+        layout = _layout(machine)
+        site = sites.get(layout)
+        if site is None or site.control_plane is not snapshot.control_plane or site.tokens is not snapshot.tokens:
+            site = sites[layout] = _Site(snapshot.control_plane, facts, layout, snapshot.tokens)
+        return _plan(site, machine, join, snapshot.pre_bootstrap)
+
+    return render
+
+
+def desired_plan(facts: Facts, snapshot: Snapshot, machine: Machine, join: Join) -> Plan:
+    """The plan of one machine; raises CannotRender."""
+    return renderer(facts)(snapshot, machine, join)
+
+
+def ignored_arguments(facts: Facts, control_plane: ControlPlane, tokens: Tokens | None = None) -> tuple[str, ...]:
+    """The arguments of a cluster's spec that its version does not understand, and that therefore no machine gets."""
+    return arguments.ignored(Ground(control_plane, facts, layouts.PLAIN, tokens))
+
+
+def _layout(machine: Machine) -> Layout:
+    try:
+        return layouts.of_annotations(machine.plan_annotations)
+    except layouts.LayoutError as error:
+        raise CannotRender(str(error), Actor.MACHINE, machine.ref()) from None
+
+
+def _plan(site: _Site, machine: Machine, join: Join, pre_bootstrap: bool) -> Plan:
+    if machine.is_windows:
+        raise CannotRender(f"machine {machine.name} runs Windows, which is not offered yet", Actor.USER, machine.ref())
+    host = Host(site, machine, join)
+    files: list[File] = []
+    told: Config = {}
+    drain_content: dict[str, str] = {}
+    if not site.spec.get("unmanagedConfig"):
+        files, told = _files(site, host, pre_bootstrap)
+        drain_content[config.path(site)] = install.worth_a_drain(told)
+    return Plan(
+        files=tuple(files),
+        instructions=(install.instruction(host, files, drain_content),),
+        periodicInstructions=periodic.instructions(host),
+        probes=probes.probes(host, told),
+    )
+
+
+def _files(site: _Site, host: Host, pre_bootstrap: bool) -> tuple[list[File], Config]:
+    """All files in the plan's order, and the configuration among them."""
+    found, spoken_of = config.config(host)
+    of_arguments = selector_files.from_arguments(site, found, site.registries.content)
+    told = arguments.pruned(found)
+    files = [
+        *site.agent_registries,
+        *spoken_of,
+        *of_arguments,
+        *selector_files.selected(host),
+        config.file(site, told),
+        *manifests.files(host, pre_bootstrap),
+    ]
+    if host.is_server:
+        files.append(site.chart_file(_cloud_provider(told)))
+    return [*files, *authorized_endpoint.files(host), site.idempotence], told
+
+
+def _cloud_provider(told: Spec) -> str:
+    said = told.get("cloud-provider-name")
+    return said if isinstance(said, str) else ""

@@ -1,0 +1,67 @@
+"""Commands that must not run twice for the same reason: a script on the host remembers for which value each has run.
+
+An agent may run a plan again (after a crash, or an older one after every restart). So a command of an operation is wrapped:
+the script notes the agent's attempt once the command went through, and does nothing when it is asked for the same command,
+value and attempt again (capr.md §4.14). It notes nothing before: a command that was killed half-way must be repeated, and a
+plan that failed is written anew with its attempts counted from one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from ...plans.plan import File, Instruction
+from ...releases.distributions import Directories
+
+_SCRIPT = """\
+#!/bin/sh
+# usage: idempotent.sh ID VALUE-HASH COMMAND-HASH COMMAND STATE-DIRECTORY [ARGUMENT...]
+# Runs COMMAND unless it already went through in this attempt of the agent for the same value.
+id="$1"
+value="$2"
+hash="$3"
+command="$4"
+directory="$5"
+shift 5
+
+noted="$directory/idempotence/$id/$hash/$value/last-attempt"
+attempt="${CATTLE_AGENT_ATTEMPT_NUMBER:-}"
+
+if [ -n "$attempt" ] && [ -f "$noted" ] && [ "$(cat "$noted")" = "$attempt" ]; then
+    echo "$id has already run in attempt $attempt"
+    exit 0
+fi
+
+"$command" "$@" || exit $?
+
+mkdir -p "$(dirname "$noted")" || exit $?
+printf '%s' "$attempt" > "$noted.new" && mv "$noted.new" "$noted"
+"""
+
+
+def script_path(directories: Directories) -> str:
+    return f"{directories.provisioning}/idempotence/idempotent.sh"
+
+
+def file(directories: Directories) -> File:
+    return File.of(script_path(directories), _SCRIPT, dynamic=True, minor=True)
+
+
+def instruction(
+    directories: Directories, identifier: str, value: str, command: str, args: Iterable[str] = (), env: Iterable[str] = ()
+) -> Instruction:
+    """Run a command once for a value, such as an operation's generation."""
+    words = tuple(args)
+    value_hash, command_hash = _hash(value), _hash(command)
+    state = (identifier.lower(), value_hash, command_hash, command, directories.provisioning)
+    return Instruction(
+        name=f"idempotent-{identifier}-{value_hash}-{command_hash}",
+        env=tuple(env),
+        args=("-x", script_path(directories), *state, *words),
+        command="/bin/sh",
+    )
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,87 @@
+"""The instruction that installs the distribution, and the stamps by which a host knows that it must restart (capr.md §4.6).
+
+Two hashes over almost the same: RESTART_STAMP changes with everything that a running host would not notice, DRAIN_HASH only
+with what is worth moving pods for. Another server to join restarts a node, but drains nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+from remuda.kube.encoding import gojson
+
+from ...plans.plan import File, Instruction
+from ...releases.distributions import REMUDA
+from .context import Config, Ground, Host, entries
+
+INSTALL = "install"
+RESTART_STAMP, DRAIN_HASH = "RESTART_STAMP", "DRAIN_HASH"
+_NOT_WORTH_A_DRAIN = ("server", "cluster-init")
+
+
+def image(ground: Ground) -> str:
+    """The installer's image, from the registry that the cluster pulls from; that of our own distribution else from where we
+    have it ourselves."""
+    tag = ground.facts.release.version.replace("+", "-")
+    ours = ground.facts.built_in_registry if ground.runtime == REMUDA else None
+    registry = ground.private_registry or (ours.host if ours is not None else "")
+    return resolved(f"{ground.facts.installer_prefix}{ground.runtime.name}:{tag}", registry)
+
+
+def resolved(name: str, registry: str) -> str:
+    """An image as it is called in a registry; one that already says where it comes from stays."""
+    first, slash, _ = name.partition("/")
+    if not registry or name.startswith(f"{registry}/") or (slash and ("." in first or ":" in first or first == "localhost")):
+        return name
+    return f"{registry}/{name}" if slash else f"{registry}/rancher/{name}"
+
+
+def instruction(host: Host, files: Iterable[File], drain_content: Mapping[str, str]) -> Instruction:
+    """Install, start, and restart when anything that counts has changed.
+
+    `drain_content` holds, by path, what the drain hash takes of a file in place of its content.
+    """
+    counted = [file for file in files if not file.dynamic]
+    from_image = image(host.ground)
+    restart = _stamp(host.ground, from_image, [part for file in counted for part in (file.path, file.content)])
+    taken = [part for file in counted for part in (file.path, drain_content.get(file.path, file.content))]
+    drain = _stamp(host.ground, from_image, taken)
+    return _install(host, from_image, (f"{RESTART_STAMP}={restart}", f"{DRAIN_HASH}={drain}"))
+
+
+def without_start(host: Host) -> Instruction:
+    """Install only: for operations that run the distribution's command while it is stopped."""
+    return _install(host, image(host.ground), (f"INSTALL_{host.ground.runtime.env_prefix}_SKIP_START=true",))
+
+
+def worth_a_drain(config: Config) -> str:
+    """The part of a host's configuration that pods feel the change of."""
+    return gojson.dumps_indented({name: value for name, value in config.items() if name not in _NOT_WORTH_A_DRAIN}).decode()
+
+
+def _install(host: Host, from_image: str, stamps: tuple[str, ...]) -> Instruction:
+    ground = host.ground
+    prefix = ground.runtime.env_prefix
+    env = [*stamps]
+    env += [
+        f"{said['name']}={said['value']}"
+        for said in entries(ground.spec.get("agentEnvVars"))
+        if said.get("name") and said.get("value")
+    ]
+    env.append(f"{prefix}_DATA_DIR={ground.directories.distro}")
+    if ground.layout.root != "/":
+        env.append(f"{prefix}_ROOT={ground.layout.root}")
+    if not host.is_server:
+        env.append(f"INSTALL_{prefix}_EXEC=agent")
+    return Instruction(INSTALL, from_image, tuple(env), ("-c", "run.sh"), "sh")
+
+
+def _stamp(ground: Ground, from_image: str, parts: Iterable[str]) -> str:
+    text = "".join((str(_generation(ground)), from_image, *parts, str(ground.control_plane.config_generation)))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _generation(ground: Ground) -> int:
+    said = ground.spec.get("provisionGeneration")
+    return said if isinstance(said, int) else 0

@@ -1,0 +1,175 @@
+"""registries.yaml: from where, and with which credentials, a host pulls images (capr.md §4.6).
+
+The same content is for the agent, which pulls the installer's image, and for the distribution. It is JSON, which is YAML.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from remuda.kube.encoding import gojson, jsonio
+
+from ...plans.plan import File
+from .context import Ground, Spec, mapping
+from .plan_inputs import Source
+
+AGENT_FILE = "/etc/rancher/agent/registries.yaml"
+_AUTH_CONFIG = "rke.cattle.io/auth-config"
+_BASIC_AUTH = "kubernetes.io/basic-auth"
+_DOCKER = "kubernetes.io/dockerconfigjson"
+_DOCKER_KEY = ".dockerconfigjson"
+_TLS = "kubernetes.io/tls"
+# With a port of its own.
+_LOCAL = re.compile(r"(localhost|127(\.\d+){3}|\[::1\]):\d+$")
+
+Auth = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Registries:
+    """`content` is empty when nothing is to be said; `files` are what it speaks of, by path."""
+
+    content: bytes = b""
+    files: tuple[File, ...] = ()
+
+
+def render(ground: Ground) -> Registries:
+    said = mapping(ground.spec.get("registries"))
+    configs, files = _configs(ground, mapping(said.get("configs")))
+    _add_global(ground, configs)
+    files += _add_built_in(ground, configs)
+    mirrors = {host: _mirror(mapping(mirror)) for host, mirror in sorted(mapping(said.get("mirrors")).items())}
+    mirrors = {**_built_in_mirror(ground), **mirrors}
+    if not configs and not mirrors:
+        return Registries()
+    return Registries(gojson.dumps({"configs": configs, "mirrors": mirrors}), tuple(sorted(files, key=lambda file: file.path)))
+
+
+def agent_files(ground: Ground, found: Registries) -> list[File]:
+    """What the agent needs: only there when the cluster or the server speaks of registries at all."""
+    if not ground.spec.get("registries") and not ground.facts.default_registry and not found.content:
+        return []
+    return [File.of(ground.layout.path(AGENT_FILE), found.content, dynamic=True), *found.files]
+
+
+def _mirror(said: Spec) -> dict[str, Any]:
+    made = {"endpoint": list(said.get("endpoint") or ()), "rewrite": dict(said.get("rewrite") or {})}
+    return {key: value for key, value in made.items() if value}
+
+
+def _configs(ground: Ground, said: Spec) -> tuple[dict[str, Any], list[File]]:
+    configs: dict[str, Any] = {}
+    files: list[File] = []
+    for host, config in sorted(said.items()):
+        config = mapping(config)
+        tls, own = _tls(ground, host, config)
+        secret = str(config.get("authConfigSecretName") or "")
+        configs[host] = {"auth": _auth(ground, host, secret) if secret else None, "tls": tls}
+        files += own
+    return configs, files
+
+
+def _tls(ground: Ground, host: str, config: Spec) -> tuple[Mapping[str, Any] | None, list[File]]:
+    secret, bundle = str(config.get("tlsSecretName") or ""), config.get("caBundle")
+    insecure = bool(config.get("insecureSkipVerify"))
+    if not secret and not bundle and not insecure:
+        return None, []
+    contents = _pair(ground, host, secret) if secret else {}
+    if bundle:
+        contents["ca.crt"] = _decoded(ground, host, str(bundle))
+    return _tls_of(ground, host, contents, insecure)
+
+
+def _tls_of(ground: Ground, host: str, contents: Mapping[str, bytes], insecure: bool) -> tuple[Mapping[str, Any], list[File]]:
+    files = {
+        name: File.of(f"{ground.directories.distro}/etc/tls/registries/{host}/{name}", data) for name, data in contents.items()
+    }
+    paths = {name: file.path for name, file in files.items()}
+    return {
+        "ca_file": paths.get("ca.crt", ""),
+        "cert_file": paths.get("tls.crt", ""),
+        "key_file": paths.get("tls.key", ""),
+        "insecure_skip_verify": insecure,
+    }, list(files.values())
+
+
+def _pair(ground: Ground, host: str, name: str) -> dict[str, bytes]:
+    source = ground.secret(name)
+    if source.type != _TLS:
+        raise ground.refused(f"secret {name} for registry {host} is of type {source.type}, and not {_TLS}")
+    return {key: source.data[key] for key in ("tls.crt", "tls.key") if source.data.get(key)}
+
+
+def _decoded(ground: Ground, host: str, bundle: str) -> bytes:
+    try:
+        return base64.b64decode(bundle, validate=True)
+    except (binascii.Error, ValueError):
+        raise ground.refused(f"caBundle of registry {host} is no base64") from None
+
+
+def _auth(ground: Ground, host: str, name: str) -> Auth:
+    source = ground.secret(name)
+    found = _auth_of(source, host)
+    if found is None:
+        raise ground.refused(f"secret {name} of type {source.type} holds no credentials for registry {host}")
+    return found
+
+
+def _auth_of(source: Source, host: str) -> Auth | None:
+    data = {key: value.decode(errors="replace") for key, value in source.data.items()}
+    match source.type:
+        case type_ if type_ == _AUTH_CONFIG:
+            auth = base64.b64encode(source.data.get("auth", b"")).decode()
+            return _written(data.get("username"), data.get("password"), auth, data.get("identityToken"))
+        case type_ if type_ == _BASIC_AUTH:
+            return _written(data.get("username"), data.get("password"))
+        case type_ if type_ == _DOCKER:
+            return _docker(source.data.get(_DOCKER_KEY, b""), host)
+    return None
+
+
+def _docker(data: bytes, host: str) -> Auth | None:
+    try:
+        said: Any = jsonio.loads(data)
+    except jsonio.JsonError:
+        return None
+    entry = mapping(mapping(mapping(said).get("auths")).get(host))
+    return _written(*(entry.get(key) for key in ("username", "password", "auth", "identitytoken"))) if entry else None
+
+
+def _written(username: Any = "", password: Any = "", auth: Any = "", identity: Any = "") -> Auth:
+    said = {"username": username, "password": password, "auth": auth, "identity_token": identity}
+    return {key: str(value or "") for key, value in said.items()}
+
+
+def _add_global(ground: Ground, configs: dict[str, Any]) -> None:
+    """The credentials of the global registry, for a cluster that pulls from it and does not say how."""
+    host = ground.facts.default_registry.partition("/")[0]
+    if not ground.inherits_registry or host in configs:
+        return
+    found = next((auth for auth in (_auth_of(source, host) for source in ground.facts.pull_secrets) if auth), None)
+    if found:
+        configs[host] = {"auth": found, "tls": None}
+
+
+def _add_built_in(ground: Ground, configs: dict[str, Any]) -> list[File]:
+    """Images that we serve ourselves are behind our own CA."""
+    built_in = ground.facts.built_in_registry
+    if built_in is None or not built_in.ca or built_in.host in configs:
+        return []
+    tls, files = _tls_of(ground, built_in.host, {"ca.crt": built_in.ca.encode()}, insecure=False)
+    configs[built_in.host] = {"auth": None, "tls": tls}
+    return files
+
+
+def _built_in_mirror(ground: Ground) -> dict[str, Any]:
+    """Agents take a registry on their own machine for one without TLS, unless they are told otherwise. Ours has it."""
+    built_in = ground.facts.built_in_registry
+    if built_in is None or not built_in.ca or not _LOCAL.match(built_in.host):
+        return {}
+    return {built_in.host: {"endpoint": [f"https://{built_in.host}"]}}

@@ -1,0 +1,186 @@
+"""A :class:`~.snapshot.Snapshot` out of the objects themselves. Pure: which objects, and how fresh, is the controller's matter.
+
+What a host wrote into its plan secret may be garbage. It costs that host its plan's good standing, and nobody else anything.
+:mod:`.decision_writer` is the way back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from remuda.kube import conditions
+from remuda.kube.clock import time_of
+from remuda.kube.objects import annotations_of, dig, is_being_deleted, labels_of, metadata, name_of, namespace_of, uid_of
+from remuda.kube.redaction import redacted
+
+from ..bootstrap.machine_objects import trusted_labels
+from ..plans.machine_plan_secret import Delivered, decode
+from ..plans.plan import Plan, PlanError
+from .snapshot import Address, Cluster, Condition, ControlPlane, Machine, Periodic, PlanNode, PlanSecret
+
+_LONGEST_FAILURE = 4000
+
+Obj = dict[str, Any]
+
+_PAUSED = "cluster.x-k8s.io/paused"
+# The planner's own word, and a word about plans: neither is trouble of the machine itself.
+_ABOUT_PLANS = frozenset({"Reconciled", "PlanApplied"})
+_OF_A_MACHINE = ("BootstrapConfigReady", "InfrastructureReady", "NodeHealthy", "HealthCheckSucceeded")
+
+
+def control_plane(obj: Obj) -> ControlPlane:
+    status: Obj = obj.get("status") or {}
+    return ControlPlane(
+        namespace=namespace_of(obj),
+        name=name_of(obj),
+        spec=obj.get("spec") or {},
+        uid=uid_of(obj),
+        generation=int(metadata(obj).get("generation") or 0),
+        labels=labels_of(obj),
+        annotations=annotations_of(obj),
+        deleting=is_being_deleted(obj),
+        paused=_PAUSED in annotations_of(obj),
+        applied_spec=status.get("appliedSpec"),
+        conditions=tuple(_condition(found) for found in conditions.conditions_of(obj)),
+        initialized=dig(status, "initialization", "controlPlaneInitialized"),
+        config_generation=int(status.get("configGeneration") or 0),
+        certificate_rotation_generation=int(status.get("certificateRotationGeneration") or 0),
+        agent_connected=bool(status.get("agentConnected")),
+        etcd_snapshot_create=status.get("etcdSnapshotCreate"),
+        etcd_snapshot_restore=status.get("etcdSnapshotRestore"),
+        rotate_encryption_keys=status.get("rotateEncryptionKeys"),
+    )
+
+
+def cluster(obj: Obj) -> Cluster:
+    initialized = conditions.get(obj, "ControlPlaneInitialized")
+    return Cluster(
+        name_of(obj),
+        deleting=is_being_deleted(obj),
+        paused=bool(dig(obj, "spec", "paused")),
+        infrastructure_provisioned=bool(dig(obj, "status", "initialization", "infrastructureProvisioned")),
+        control_plane_initialized=_condition(initialized) if initialized else None,
+        was_initialized=dig(obj, "status", "initialization", "controlPlaneInitialized") is True,
+    )
+
+
+def machine(obj: Obj, secret: Obj | None, bootstrap: Obj | None) -> Machine:
+    """Raises PlanSecretError for a secret of another type. What a machine is, is what its bootstrap says: a worker's host that
+    labels its own secret as etcd's must not get the secrets of a server."""
+    reconciled, with_time = conditions.get(obj, "Reconciled"), conditions.get(obj, "Reconciled", conditions.LEGACY)
+    infrastructure = conditions.get(obj, "InfrastructureReady")
+    deletion = metadata(obj).get("deletionTimestamp")
+    return Machine(
+        name=name_of(obj),
+        uid=uid_of(obj),
+        secret=plan_secret(secret, trusted_labels(bootstrap, obj, secret) if bootstrap else None) if secret else None,
+        namespace=namespace_of(obj),
+        labels=labels_of(obj),
+        annotations=annotations_of(obj),
+        # A time that can't be read is still one.
+        deleted_at=(time_of(deletion) or 0.0) if deletion else None,
+        phase=str(dig(obj, "status", "phase") or ""),
+        infrastructure_ready=infrastructure is not None and infrastructure.get("status") == conditions.TRUE,
+        infrastructure_kind=str(dig(obj, "spec", "infrastructureRef", "kind") or ""),
+        bootstrap=str(dig(obj, "spec", "bootstrap", "configRef", "name") or ""),
+        bootstrap_annotations=annotations_of(bootstrap) if bootstrap else {},
+        node_name=str(dig(obj, "status", "nodeRef", "name") or ""),
+        kubelet_version=str(dig(obj, "status", "nodeInfo", "kubeletVersion") or ""),
+        addresses=tuple(_addresses(dig(obj, "status", "addresses") or ())),
+        reconciled=_condition(reconciled, with_time) if reconciled else None,
+        failing="; ".join(_failing(obj)),
+        non_ready="; ".join(_non_ready(obj)),
+        outdated=_is_outdated(obj),
+    )
+
+
+def plan_secret(secret: Obj, labels: Mapping[str, str] | None = None) -> PlanSecret:
+    """Raises PlanSecretError for a secret of another type. `labels` are those that count, where the host's word does not."""
+    delivered = decode(secret)
+    said = labels_of(secret) if labels is None else labels
+    return PlanSecret(name_of(secret), said, annotations_of(secret), _node(delivered) if delivered else None)
+
+
+def _node(delivered: Delivered) -> PlanNode | None:
+    try:
+        plan = delivered.plan()
+    except PlanError:
+        # No plan is better than one that nobody can read: a new one is written.
+        return None
+    return PlanNode(
+        plan=plan,
+        applied=_applied(delivered),
+        state=str(delivered.state),
+        revision=delivered.revision,
+        in_sync=delivered.in_sync,
+        failed=delivered.failed,
+        failure_count=delivered.failure_count,
+        healthy=delivered.healthy,
+        probes={name: status.healthy for name, status in delivered.probes.items()},
+        wavering=any(status.failures for status in delivered.probes.values()),
+        asked=delivered.asked,
+        output={name: _text(said) for name, said in delivered.output.items()},
+        periodic={
+            name: Periodic(_text(said.stdout), _text(said.stderr), said.exit_code, said.failures)
+            for name, said in delivered.periodic_output.items()
+        },
+        failure=_failure(delivered),
+        agent=delivered.agent,
+    )
+
+
+def _failure(delivered: Delivered) -> str:
+    """Why the plan failed or is not begun, as our own agent says it; of another one, what the commands of a plan that failed
+    said. It is told to everybody."""
+    outputs = delivered.failed_output.values() if delivered.failed else ()
+    said = delivered.failure_reason or "\n".join(_text(said) for said in outputs)
+    return redacted(said[:_LONGEST_FAILURE])
+
+
+def _applied(delivered: Delivered) -> Plan | None:
+    try:
+        return delivered.applied_plan()
+    except PlanError:
+        return None
+
+
+def _text(said: bytes) -> str:
+    return said.decode(errors="replace")
+
+
+def _condition(found: Obj, legacy: Obj | None = None) -> Condition:
+    """The time of a transition stays when only the words change; Rancher's kind has another that does not, and so have the older
+    conditions of Cluster API."""
+    kind, status, reason, message = (str(found.get(key) or "") for key in ("type", "status", "reason", "message"))
+    moved = legacy.get("lastTransitionTime") if legacy and legacy.get("message") == found.get("message") else None
+    at = found.get("lastUpdateTime") or moved or found.get("lastTransitionTime")
+    return Condition(kind, status, reason, message, str(at or ""))
+
+
+def _addresses(found: Iterable[Mapping[str, Any]]) -> Iterable[Address]:
+    for address in found:
+        yield Address(str(address.get("type") or ""), str(address.get("address") or ""))
+
+
+def _failing(obj: Obj) -> Iterable[str]:
+    if dig(obj, "status", "phase") == "Failed":
+        yield "machine has failed"
+    for found in conditions.conditions_of(obj):
+        trouble = found.get("status") == conditions.FALSE and found.get("reason") == "Error"
+        if trouble and found.get("type") not in _ABOUT_PLANS:
+            yield str(found.get("message") or found.get("type"))
+
+
+def _is_outdated(obj: Obj) -> bool:
+    """Another version of Kubernetes is not meant: that comes by its plan."""
+    found = conditions.get(obj, "UpToDate") or {}
+    return found.get("status") == conditions.FALSE and found.get("reason") == "NotUpToDate"
+
+
+def _non_ready(obj: Obj) -> Iterable[str]:
+    for kind in _OF_A_MACHINE:
+        found = conditions.get(obj, kind)
+        if found is not None and found.get("status") != conditions.TRUE and found.get("reason") != "Error":
+            message = str(found.get("message") or found.get("reason") or "")
+            yield f"{kind}: {message}" if message else kind

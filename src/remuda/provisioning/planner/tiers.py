@@ -1,0 +1,309 @@
+"""One tier of machines: who gets which plan now, who drains, who waits for what (capr.md 4.4).
+
+Tiers come in order (bootstrap, etcd, control plane, worker); :mod:`.decide` ends the pass at the first one that is not done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any
+
+from remuda.kube.clock import rfc3339
+from remuda.kube.waits import Actor, Code, Ref, Wait
+
+from .. import well_known
+from ..plans.plan import Plan, only_minor, same
+from . import concurrency, drain, etcd_liveness, keys, machine_health, managesystemagent, plan_failures, waits
+from .decision import Draft
+from .snapshot import CannotRender, Condition, Join, Machine, Render, Snapshot
+
+READY = Condition("Reconciled", "True", "Reconciled")
+TURN = "waiting for its turn to be changed"
+INTERRUPT = "waiting for plan to be applied, before it is changed"
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """`of` are the machines whose state counts; of them those of `changed` are changed. `drained_with` are all that count when a
+    drain begins, also those of other tiers. `join` gives None as long as there is nobody to join."""
+
+    name: str
+    of: Callable[[Machine], bool]
+    changed: Callable[[Machine], bool]
+    drained_with: Callable[[Machine], bool]
+    join: Callable[[Machine], Join | None]
+    concurrency: str = "1"
+    drain: Mapping[str, Any] = field(default_factory=dict)
+    required: bool = True
+
+
+@dataclass(slots=True)
+class Pass:
+    """What all tiers of one look share. `machines` by name, with the annotations that this pass has decided on."""
+
+    snapshot: Snapshot
+    render: Render
+    machines: list[Machine]
+    draft: Draft
+    visited: set[str] = field(default_factory=set)
+    # Machines whose services restart because of this pass.
+    disturbed: set[str] = field(default_factory=set)
+    # Machines that are down, so that others may not be changed.
+    endangering: set[str] = field(default_factory=set)
+
+
+class _Group(IntEnum):
+    """In the order in which they are spoken of."""
+
+    UNCORDONING = 0
+    DRAINING = 1
+    CONFIGURING = 2
+    ASIDE = 3  # waits, but holds up nobody else
+    READY = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    group: _Group
+    code: Code = Code.STEP
+    actor: Actor = Actor.REMUDA
+    message: str = ""
+    on: Ref | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`blocking` ends the pass; `aside` is reported at its end. `codes` are those of single machines among `blocking`."""
+
+    blocking: tuple[Wait, ...] = ()
+    aside: tuple[Wait, ...] = ()
+    codes: frozenset[Code] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    machine: Machine
+    join: Join | None
+    desired: Plan | None = None
+    unmade: _State | None = None
+    change: bool = False
+    minor: bool = False
+    # All that changes is that its agent comes or goes.
+    of_agent: bool = False
+    marks: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def reconcile(run: Pass, tier: Tier) -> Outcome:
+    """Raises BadConcurrency."""
+    counted = [machine for machine in run.machines if tier.of(machine)]
+    if not counted:
+        text = f"waiting for at least one {tier.name} node"
+        missing = waits.of_control_plane(run.snapshot, Code.ROLES, Actor.USER, text)
+        return Outcome((missing,), codes=frozenset({Code.ROLES})) if tier.required else Outcome()
+    entries = [_entry(run, tier, machine) for machine in counted if tier.changed(machine)]
+    run.visited.update(entry.machine.name for entry in entries)
+    lagging = [entry.machine for entry in entries if _lags(run, entry)]
+    staying = [machine for machine in counted if not machine.deleting]
+    drained_with = [machine for machine in run.machines if tier.drained_with(machine) and not machine.deleting]
+    turns = concurrency.Turns.among(staying, drained_with, lagging, concurrency.limit(tier.concurrency, len(entries)))
+    return _outcome(run, tier, [(entry.machine, _step(run, tier, turns, entry)) for entry in entries])
+
+
+def _entry(run: Pass, tier: Tier, machine: Machine) -> _Entry:
+    join = tier.join(machine)
+    if join is None:
+        return _Entry(machine, None, unmade=_State(_Group.CONFIGURING, Code.JOIN_URL, message=waits.CONTROL_PLANE))
+    try:
+        desired = run.render(run.snapshot, machine, join)
+    except CannotRender as reason:
+        return _Entry(machine, join, unmade=_State(_Group.ASIDE, Code.RENDER, reason.actor, reason.message, reason.on))
+    if desired.error:
+        return _Entry(machine, join, unmade=_State(_Group.ASIDE, Code.RENDER, Actor.USER, desired.error))
+    if machine.node is None:
+        return _Entry(machine, join, desired)
+    verdict = managesystemagent.judge(run.snapshot, machine)
+    found, whole = machine.node.plan, verdict.plan(desired)
+    if same(found, whole):
+        return _Entry(machine, join, whole, marks=verdict.annotations)
+    of_agent = same(managesystemagent.without(found), desired)
+    return _Entry(machine, join, whole, None, True, only_minor(found, whole), of_agent, verdict.annotations)
+
+
+def _lags(run: Pass, entry: _Entry) -> bool:
+    settled = entry.desired is not None and not entry.change and entry.machine.node is not None
+    return settled and machine_health.kubelet_lags(run.snapshot, entry.machine)
+
+
+def _step(run: Pass, tier: Tier, turns: concurrency.Turns, entry: _Entry) -> _State:
+    machine, node = entry.machine, entry.machine.node
+    if entry.unmade is not None:
+        return entry.unmade
+    if node is None:
+        _write(run, entry)
+        turns.take(machine, False)
+        return _State(_Group.CONFIGURING, Code.CHECK_IN, Actor.USER, waits.CHECK_IN)
+    run.draft.annotate(machine, entry.marks)
+    if entry.of_agent:
+        # It restarts nothing and nobody waits for it, so it has no part in turns either.
+        if machine_health.may_be_written(run.snapshot, machine):
+            _write(run, entry)
+    elif entry.change:
+        return _change(run, tier, turns, entry)
+    elif node.failed:
+        return _failed(run, machine)
+    reason = machine_health.unapplied(node)
+    if reason is not None and not (reason.code is Code.PLAN and managesystemagent.is_all_that_changes(node)):
+        return _State(_Group.CONFIGURING, reason.code, reason.actor, reason.message)
+    if keys.PLAN_FAILURE in machine.plan_annotations:
+        run.draft.annotate(machine, {keys.PLAN_FAILURE: None})
+    way_back = drain.back(machine, tier.drain)
+    if not way_back.done:
+        run.draft.annotate(machine, way_back.annotations)
+        return _State(_Group.UNCORDONING, way_back.code, way_back.actor, way_back.message)
+    return _settled(run, machine)
+
+
+def _settled(run: Pass, machine: Machine) -> _State:
+    if machine_health.kubelet_lags(run.snapshot, machine):
+        return _State(_Group.CONFIGURING, Code.KUBELET, Actor.MACHINE, waits.KUBELET)
+    if machine.is_control_plane and run.snapshot.pre_bootstrap:
+        return _State(_Group.CONFIGURING, Code.PRE_BOOTSTRAP, Actor.REMUDA, waits.PRE_BOOTSTRAP)
+    if machine.is_control_plane and not run.snapshot.control_plane.agent_connected:
+        return _State(_Group.CONFIGURING, Code.CLUSTER_AGENT, Actor.USER, waits.CLUSTER_AGENT)
+    return _State(_Group.READY)
+
+
+def _change(run: Pass, tier: Tier, turns: concurrency.Turns, entry: _Entry) -> _State:
+    machine, desired = entry.machine, entry.desired
+    assert desired is not None
+    if not machine_health.may_be_written(run.snapshot, machine):
+        return _State(_Group.CONFIGURING, Code.PLAN, Actor.MACHINE, INTERRUPT)
+    if entry.minor:
+        _write(run, entry)
+        return _State(_Group.CONFIGURING, Code.PLAN, Actor.MACHINE, waits.PLAN)
+    held = _endangered(run, machine)
+    if held is not None:
+        # Whoever was drained for the change takes pods again; else the one that is down might wait for this one's turn to end.
+        run.draft.annotate(machine, drain.back(machine, tier.drain).annotations)
+        return held
+    failed = turns.failed_before(machine)
+    if failed is not None:
+        return _State(_Group.CONFIGURING, Code.TURN, Actor.USER, f"not changed, since {failed.name} failed", failed.ref())
+    needs_drain = drain.is_wanted(machine, desired, tier.drain, len(run.machines))
+    holder = turns.before(machine, needs_drain)
+    if holder is not None:
+        return _State(_Group.CONFIGURING, Code.TURN, Actor.REMUDA, TURN, holder.ref())
+    if needs_drain:
+        step = drain.before_change(machine, tier.drain, len(run.machines))
+        if not step.done:
+            turns.take(machine, True)
+            run.draft.annotate(machine, step.annotations)
+            group = _Group.UNCORDONING if step.message.startswith(waits.UNCORDON) else _Group.DRAINING
+            return _State(group, step.code, step.actor, step.message)
+    turns.take(machine, drain.is_in_drain(machine))
+    asked = _asked_before(run, machine)
+    if asked is not None:
+        return asked
+    run.disturbed.add(machine.name)
+    _write(run, entry)
+    return _State(_Group.CONFIGURING, Code.PLAN, Actor.MACHINE, waits.PLAN)
+
+
+def _endangered(run: Pass, machine: Machine) -> _State | None:
+    """Why etcd can't bear that this machine is restarted, as long as nobody does something about it."""
+    now, down = run.snapshot.now, machine_health.endangering(machine, run.machines, run.disturbed)
+    why = "is not available"
+    if down is None:
+        down = etcd_liveness.of_others(now, machine, run.machines, run.disturbed).missing
+    if down is None:
+        return None
+    if etcd_liveness.is_silent(now, down):
+        why = f"has not answered since {down.plan_annotations[keys.ASKED_AT]}"
+    run.endangering.add(down.name)
+    return _State(_Group.CONFIGURING, Code.QUORUM, Actor.USER, f"{waits.QUORUM}, since {down.name} {why}", down.ref())
+
+
+def _asked_before(run: Pass, machine: Machine) -> _State | None:
+    """Whom this machine waits for before it is restarted, now that nothing else is in its way: they are asked."""
+    now = run.snapshot.now
+    found = etcd_liveness.of_others(now, machine, run.machines, run.disturbed)
+    if not found.awaited:
+        return None
+    for other in found.ask:
+        run.draft.ask(other, {keys.ASKED_AT: rfc3339(now)})
+    run.draft.revisit.extend(
+        (now if other in found.ask else other.asked_at or now) + etcd_liveness.FRESH + 1 for other in found.awaited
+    )
+    text = f"{waits.ASKING} {waits.some_names([other.name for other in found.awaited])}"
+    return _State(_Group.CONFIGURING, Code.STEP, Actor.MACHINE, text, found.awaited[0].ref())
+
+
+def _write(run: Pass, entry: _Entry) -> None:
+    assert entry.desired is not None and entry.join is not None
+    annotations: dict[str, str | None] = {
+        well_known.JOINED_TO: "" if entry.join.init else entry.join.server,
+        well_known.PLAN_UPDATED: rfc3339(run.snapshot.now),
+        well_known.PROBES_PASSED: "",
+    }
+    if keys.PLAN_FAILURE in entry.machine.plan_annotations:
+        annotations[keys.PLAN_FAILURE] = None
+    run.draft.write_plan(entry.machine, entry.desired, annotations, failure_threshold=5 if entry.machine.is_windows else 1)
+
+
+def _failed(run: Pass, machine: Machine) -> _State:
+    node = machine.node
+    assert node is not None
+    verdict = plan_failures.judge(machine, node, run.snapshot.now)
+    if verdict.retry:
+        held = _endangered(run, machine) or _asked_before(run, machine)
+        if held is not None:
+            return replace(held, message=f"{waits.PLAN_FAILED}; not tried again: {held.message}")
+        run.disturbed.add(machine.name)
+        run.draft.retry(machine, {well_known.PLAN_UPDATED: rfc3339(run.snapshot.now)})
+    if verdict.note is not None:
+        run.draft.annotate(machine, {keys.PLAN_FAILURE: verdict.note.text()})
+    if verdict.revisit_at is not None:
+        run.draft.revisit.append(verdict.revisit_at)
+    return _State(_Group.CONFIGURING, Code.PLAN_FAILED, Actor.MACHINE, verdict.message)
+
+
+_VERBS = {_Group.UNCORDONING: "uncordoning", _Group.DRAINING: "draining", _Group.CONFIGURING: "configuring"}
+
+
+def _outcome(run: Pass, tier: Tier, states: list[tuple[Machine, _State]]) -> Outcome:
+    snapshot = run.snapshot
+    heads, each, aside = [], [], []
+    codes: set[Code] = set()
+    for machine, state in states:
+        if state.group is _Group.READY:
+            run.draft.set_reconciled(machine, READY)
+            continue
+        run.draft.set_reconciled(machine, Condition("Reconciled", "Unknown", "Waiting", state.message))
+        wait = waits.of_machine(snapshot, machine, state.code, state.actor, state.message, state.on)
+        if state.group is _Group.ASIDE:
+            aside.append(wait)
+            continue
+        codes.add(state.code)
+        each.append(wait)
+    for group, verb in _VERBS.items():
+        members = [(machine, state) for machine, state in states if state.group is group]
+        if members:
+            heads.append(_head(snapshot, f"{verb} {tier.name} node(s)", members))
+    ready = [machine for machine, state in states if state.group is _Group.READY]
+    for word, kind in (("failing", "failing"), ("non-ready", "non_ready")):
+        troubled = [(machine, _State(_Group.ASIDE, Code.MACHINES, Actor.PROVIDER, getattr(machine, kind))) for machine in ready]
+        troubled = [(machine, state) for machine, state in troubled if state.message]
+        if troubled:
+            aside.append(_head(snapshot, f"{word} {tier.name} machine(s)", troubled))
+    return Outcome((*heads, *each), tuple(aside), frozenset(codes))
+
+
+def _head(snapshot: Snapshot, what: str, members: list[tuple[Machine, _State]]) -> Wait:
+    """The control plane's own wait, on the first machine that does more than wait for its turn."""
+    text = f"{what} {waits.some_names([machine.name for machine, _ in members])}"
+    if len(members) == 1 and members[0][1].message:
+        text += f": {members[0][1].message}"
+    machine, state = next((member for member in members if member[1].code is not Code.TURN), members[0])
+    return waits.of_control_plane(snapshot, state.code, state.actor, text, machine.ref())

@@ -1,0 +1,123 @@
+"""Which objects a spec names: read from the marks (:class:`~remuda.api.schema.Names`) on the fields of its type. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from remuda.api.provisioning_cattle_io.v1.cluster import ClusterSpec
+from remuda.api.schema import EACH, ENTRY, Form, Names, naming_fields
+from remuda.kube.objects import GroupVersion, GroupVersionResource, Key, namespace_of
+
+from ..graph.names import CONFIG_GROUP, resource_of
+from .cloud_credentials import GLOBAL
+
+Obj = dict[str, Any]
+
+_SCHEME = "secret://"
+_KINDS = {"secrets": "Secret", "configmaps": "ConfigMap"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """`place` is the field, the same for all items of a list; `path` says which item it is. `version` is the object's."""
+
+    place: str
+    path: str
+    group: str
+    version: str
+    kind: str
+    resource: str
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """The object that is named, whichever field names it."""
+        return key_of(self.gvr, self.namespace, self.name)
+
+    @property
+    def gvr(self) -> GroupVersionResource:
+        return GroupVersionResource(self.group, self.version, self.resource)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it is bound to the uid of its object. Kinds of other providers may not be readable for this server: for them
+        the author's right is all that is asked for."""
+        return self.group in ("", CONFIG_GROUP)
+
+    @property
+    def is_credential(self) -> bool:
+        """Whether it names a Secret that is refused at once to a user who may not read it, as Rancher does."""
+        return self.resource == "secrets" and "redential" in self.place.rpartition(".")[2]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+def key_of(resource: GroupVersionResource, namespace: str, name: str) -> str:
+    return f"{resource.group}/{resource.resource}/{namespace}/{name}"
+
+
+def credential_key(name: str, namespace: str) -> Key:
+    """The Secret that a cluster or a machine in `namespace` means by the name of a cloud credential."""
+    before, colon, after = name.partition(":")
+    return Key(before, after) if colon and before == GLOBAL else Key(namespace, name)
+
+
+def references_of(cluster: Obj | None) -> tuple[Reference, ...]:
+    """The objects that a clusters.provisioning.cattle.io names."""
+    if cluster is None:
+        return ()
+    return references_in(cluster.get("spec"), ClusterSpec, namespace_of(cluster))
+
+
+def references_in(spec: Any, kind: type, namespace: str, path: str = "spec") -> tuple[Reference, ...]:
+    """The objects that a spec of this type, of an object in `namespace`, names."""
+    found = []
+    for parts, mark in naming_fields(kind):
+        for place, at, value in _values(spec, parts, path, path):
+            if (named := _named(mark, value, namespace)) is not None:
+                found.append(Reference(place, at, *named))
+    return tuple(found)
+
+
+def _values(value: Any, parts: tuple[str, ...], place: str, path: str) -> Iterator[tuple[str, str, Any]]:
+    if not parts:
+        yield place, path, value
+        return
+    first, rest = parts[0], parts[1:]
+    if first == EACH:
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            yield from _values(item, rest, f"{place}[]", f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for name in value if first == ENTRY else (first,):
+            step = f"[{name}]" if first == ENTRY else f".{name}"
+            yield from _values(value.get(name), rest, f"{place}{step}", f"{path}{step}")
+
+
+def _named(mark: Names, value: Any, namespace: str) -> tuple[str, str, str, str, str, str] | None:
+    if mark.form is Form.OBJECT:
+        return _object(mark, value, namespace)
+    if not isinstance(value, str) or not value:
+        return None
+    if mark.form is Form.URL:
+        if not value.startswith(_SCHEME):
+            return None
+        value = value.removeprefix(_SCHEME)
+    before, colon, after = value.partition(":")
+    if mark.form is Form.NAME or not colon or (mark.form is Form.CREDENTIAL and before != GLOBAL):
+        # A name with a strange namespace is meant as a whole, and no object has it.
+        where, name = namespace, value
+    else:
+        where, name = before or namespace, after
+    return mark.group, "v1", _KINDS[mark.resource], mark.resource, where, name
+
+
+def _object(mark: Names, value: Any, namespace: str) -> tuple[str, str, str, str, str, str] | None:
+    if not isinstance(value, dict) or not value.get("kind") or not value.get("name"):
+        return None
+    group, version = GroupVersion.parse(str(value.get("apiVersion") or f"{mark.group}/v1"))
+    kind = str(value["kind"])
+    return group, version, kind, resource_of(f"{group}/{version}", kind).resource, namespace, str(value["name"])

@@ -1,0 +1,198 @@
+"""What each version of a distribution understands: its arguments and features (capr.md §1.14, design §6).
+
+The data has the shape of Rancher's published metadata, by distribution and version, so that the setting
+`rke-metadata-config` may put that in its place; besides, arguments that many versions share may be named in `argumentSets`
+instead of being written out. A version that nobody lists is not refused: it gets every argument that any version has.
+:mod:`..planner.render` drops what a version does not understand, since an unknown argument keeps a host from starting.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from remuda.kube import semver
+from remuda.kube.encoding import jsonio
+
+from . import distributions
+from .distributions import Runtime
+
+Obj = dict[str, Any]
+
+_FILE = "releases.json"
+
+
+class ReleaseError(ValueError):
+    """A version that is none, or data that says nothing about its distribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """`type` is string, boolean, array, enum …; only booleans are treated otherwise than they came."""
+
+    type: str = ""
+    default: Any = None
+
+    @property
+    def is_boolean(self) -> bool:
+        return self.type in ("bool", "boolean")
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """One version. `known` is false when it is only guessed from others."""
+
+    version: str
+    runtime: Runtime
+    server_arguments: Mapping[str, Argument] = field(default_factory=dict)
+    agent_arguments: Mapping[str, Argument] = field(default_factory=dict)
+    features: Mapping[str, str] = field(default_factory=dict)
+    known: bool = True
+
+    def argument(self, name: str, server: bool) -> Argument | None:
+        """The argument of that name if a host of the role takes it; servers take agents' arguments too."""
+        found = self.agent_arguments.get(name)
+        return self.server_arguments.get(name) if found is None and server else found
+
+    def feature_major(self, name: str) -> int:
+        """The major version in which it has a feature, 0 when it has not."""
+        try:
+            return semver.parse(self.features.get(name, "").removeprefix("v")).major
+        except semver.VersionError:
+            return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Releases:
+    """All that is known, by distribution in the order of versions."""
+
+    by_runtime: Mapping[str, tuple[Release, ...]]
+
+    def versions(self, runtime: Runtime) -> tuple[str, ...]:
+        return tuple(release.version for release in self.by_runtime.get(runtime.name, ()))
+
+    def release(self, version: str) -> Release:
+        """What is known of a version; raises ReleaseError."""
+        parsed(version)
+        runtime = distributions.of_version(version)
+        listed = self.by_runtime.get(runtime.name, ())
+        found = next((release for release in listed if release.version == version), None) or _union(version, runtime, listed)
+        if not found.server_arguments or not found.agent_arguments:
+            raise ReleaseError(f"KDM release data is empty for {version}")
+        return found
+
+
+def parsed(version: str) -> semver.Version:
+    """A Kubernetes version; raises ReleaseError."""
+    try:
+        return semver.parse(version.removeprefix("v"))
+    except semver.VersionError as error:
+        raise ReleaseError(f"kubernetesVersion {error}") from None
+
+
+@cache
+def built_in() -> Releases:
+    """The data that comes with the program."""
+    return read((importlib.resources.files(__package__) / _FILE).read_bytes())
+
+
+def write(found: Releases) -> bytes:
+    """The data as a document, the same one for the same data. Arguments that several versions share are in it once."""
+    sets: dict[str, tuple[str, Obj]] = {}
+
+    def named(arguments: Mapping[str, Argument]) -> str:
+        said = {name: _said(argument) for name, argument in sorted(arguments.items())}
+        return sets.setdefault(jsonio.dumps(said).decode(), (str(len(sets) + 1), said))[0]
+
+    document: Obj = {}
+    for name, listed in sorted(found.by_runtime.items()):
+        document[name] = {
+            "releases": [
+                {
+                    "version": release.version,
+                    "serverArgs": named(release.server_arguments),
+                    "agentArgs": named(release.agent_arguments),
+                    "featureVersions": dict(release.features),
+                }
+                for release in listed
+            ]
+        }
+    return jsonio.dumps({"argumentSets": dict(sets.values()), **document})
+
+
+def _said(argument: Argument) -> Obj:
+    return {"type": argument.type} if argument.default is None else {"type": argument.type, "default": argument.default}
+
+
+def read(data: bytes | str, beneath: Releases | None = None) -> Releases:
+    """The data in a document; distributions that it does not speak of are taken from `beneath`. Raises ReleaseError."""
+    try:
+        document: Any = jsonio.loads(data)
+    except jsonio.JsonError as error:
+        raise ReleaseError(f"the release data is no JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise ReleaseError("the release data is a JSON object with a member for each distribution")
+    sets = {name: _arguments(said, {}) for name, said in _mapping(document.get("argumentSets")).items()}
+    found = dict(beneath.by_runtime) if beneath else {}
+    for runtime in distributions.ALL:
+        said = _mapping(document.get(runtime.name)).get("releases")
+        if isinstance(said, list) and said:
+            found[runtime.name] = _releases(runtime, said, sets)
+    return Releases(found)
+
+
+Sets = Mapping[str, Mapping[str, Argument]]
+
+
+def _releases(runtime: Runtime, said: list[Any], sets: Sets) -> tuple[Release, ...]:
+    made = [_release(runtime, _mapping(entry), sets) for entry in said]
+    for release in made:
+        parsed(release.version)
+    # A version without arguments is one that can be imported, but not provisioned.
+    usable = [release for release in made if release.server_arguments or release.agent_arguments]
+    return tuple(sorted(usable, key=lambda release: _order(release.version)))
+
+
+def _release(runtime: Runtime, said: Mapping[str, Any], sets: Sets) -> Release:
+    return Release(
+        version=str(said.get("version") or ""),
+        runtime=runtime,
+        server_arguments=_arguments(said.get("serverArgs"), sets),
+        agent_arguments=_arguments(said.get("agentArgs"), sets),
+        features={name: str(value) for name, value in sorted(_mapping(said.get("featureVersions")).items())},
+    )
+
+
+def _arguments(said: Any, sets: Sets) -> Mapping[str, Argument]:
+    if isinstance(said, str):
+        if said not in sets:
+            raise ReleaseError(f"the release data names the arguments {said!r}, which it does not hold")
+        return sets[said]
+    entries = sorted(_mapping(said).items())
+    return {name: Argument(str(_mapping(entry).get("type") or ""), _mapping(entry).get("default")) for name, entry in entries}
+
+
+def _union(version: str, runtime: Runtime, listed: Iterable[Release]) -> Release:
+    server: dict[str, Argument] = {}
+    agent: dict[str, Argument] = {}
+    features: dict[str, str] = {}
+    for release in listed:
+        server |= release.server_arguments
+        agent |= release.agent_arguments
+        features |= release.features
+    return Release(version, runtime, server, agent, features, known=False)
+
+
+def _order(version: str) -> tuple[int, int, int, str]:
+    try:
+        found = semver.parse(version.removeprefix("v"))
+    except semver.VersionError:
+        return (0, 0, 0, version)
+    return (found.major, found.minor, found.patch, version)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,270 @@
+"""Our admission on a real Kubernetes: an HTTPS server for the webhooks, and its registration kept right.
+
+:class:`WebhookServer` serves what :mod:`.admitted_types` declares, with certificates of our own (:mod:`.webhook_certificates`).
+It also keeps the webhook configurations and the CRDs' conversion pointing at itself with the CAs that are good now: nothing
+else has to be installed, and what somebody broke is put back within a minute.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from remuda.client.field_ownership import apply_owned
+from remuda.client.interface import MERGE_PATCH, Client
+from remuda.kube.clock import Clock, Rng
+from remuda.kube.encoding import jsonio
+from remuda.kube.errors import ApiError
+from remuda.kube.network import tls
+from remuda.kube.network.unreadable import Runner
+from remuda.kube.objects import GroupVersionResource, dig
+
+from . import admission_reviews
+from .admitted_types import AdmittedType
+from .webhook_certificates import Material, SharedCertificates
+
+log = logging.getLogger(__name__)
+
+Obj = dict[str, Any]
+MUTATING = GroupVersionResource("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations")
+VALIDATING = GroupVersionResource("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations")
+CRDS = GroupVersionResource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+_LARGEST_BODY = 16 * 2**20
+_CONVERT = "/convert"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """How the API server reaches us: a Service of the cluster, or a URL (`https://host:port`) when we run beside it."""
+
+    url: str = ""
+    namespace: str = ""
+    service: str = ""
+    port: int = 443
+
+    def client_config(self, path: str, bundle: bytes) -> Obj:
+        trusted = {"caBundle": base64.b64encode(bundle).decode()}
+        if self.url:
+            return {"url": self.url + path, **trusted}
+        return {"service": {"namespace": self.namespace, "name": self.service, "port": self.port, "path": path}, **trusted}
+
+    def names(self) -> tuple[str, ...]:
+        """What the serving certificate must be valid for."""
+        if self.url:
+            return (self.url.removeprefix("https://").rpartition(":")[0].strip("[]"),)
+        return (f"{self.service}.{self.namespace}.svc", f"{self.service}.{self.namespace}.svc.cluster.local")
+
+
+def path_of(verb: str, of: AdmittedType) -> str:
+    """`/mutate-…` or `/validate-…`, spelled as controller-runtime does."""
+    return f"/{verb}-{of.group.replace('.', '-')}-{of.version}-{of.kind.lower()}"
+
+
+def mutating_configuration(name: str, types: Sequence[AdmittedType], address: Address, bundle: bytes) -> Obj:
+    hooks = [
+        _hook(_name("default", each), "mutate", each, ("CREATE", "UPDATE"), address, bundle) for each in types if each.mutates
+    ]
+    return _configuration("MutatingWebhookConfiguration", name, hooks)
+
+
+def validating_configuration(name: str, types: Sequence[AdmittedType], address: Address, bundle: bytes) -> Obj:
+    hooks = [
+        _hook(_name("validation", each), "validate", each, each.validated_operations, address, bundle)
+        for each in types
+        if each.validate is not None
+    ]
+    return _configuration("ValidatingWebhookConfiguration", name, hooks)
+
+
+def _name(what: str, of: AdmittedType) -> str:
+    return f"{what}.{of.kind.lower()}.{of.group or 'core'}"
+
+
+def _configuration(kind: str, name: str, hooks: list[Obj]) -> Obj:
+    return {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "webhooks": hooks}
+
+
+def _hook(name: str, verb: str, of: AdmittedType, operations: Sequence[str], address: Address, bundle: bytes) -> Obj:
+    within = [{"key": "kubernetes.io/metadata.name", "operator": "In", "values": list(of.namespaces)}]
+    return {
+        "name": name,
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "NoneOnDryRun" if verb == "mutate" and of.mutate is not None else "None",
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "rules": [
+            {
+                "apiGroups": [of.group],
+                "apiVersions": [of.version],
+                "resources": [of.resource],
+                "operations": list(operations),
+                "scope": "*",
+            }
+        ],
+        "clientConfig": address.client_config(path_of(verb, of), bundle),
+        **({"namespaceSelector": {"matchExpressions": within}} if of.namespaces else {}),
+        **({"matchConditions": [{"name": "concerned", "expression": of.only_if}]} if of.only_if else {}),
+    }
+
+
+def conversion_of(address: Address, bundle: bytes) -> Obj:
+    """A CRD's `spec.conversion`."""
+    webhook = {"clientConfig": address.client_config(_CONVERT, bundle), "conversionReviewVersions": ["v1"]}
+    return {"strategy": "Webhook", "webhook": webhook}
+
+
+class Registration:
+    """Who is asked about our types, as the API server knows it."""
+
+    def __init__(self, client: Client, name: str, types: Sequence[AdmittedType], address: Address) -> None:
+        self._client = client
+        self._name = name
+        self._types = tuple(types)
+        self._address = address
+
+    async def ensure(self, bundle: bytes) -> None:
+        """Point everything at us; writes only what differs."""
+        for resource, make in ((MUTATING, mutating_configuration), (VALIDATING, validating_configuration)):
+            wanted = make(self._name, self._types, self._address, bundle)
+            if wanted["webhooks"]:
+                await apply_owned(self._client, resource, wanted, self._name)
+        for each in self._types:
+            if each.convert is not None:
+                await self._ensure_conversion(f"{each.resource}.{each.group}", bundle)
+
+    async def _ensure_conversion(self, crd: str, bundle: bytes) -> None:
+        wanted = conversion_of(self._address, bundle)
+        try:
+            found = await self._client.get(CRDS, crd)
+        except ApiError as error:
+            if error.is_not_found:
+                # Not installed yet; the next look will find it.
+                return
+            raise
+        if not _covers(dig(found, "spec", "conversion"), wanted):
+            patch = {"spec": {"conversion": wanted}}
+            await self._client.patch(CRDS, crd, patch, patch_type=MERGE_PATCH, field_manager=self._name)
+
+
+def _covers(found: Any, wanted: Any) -> bool:
+    """Whether `found` says all that is wanted; what a server adds by default doesn't matter."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(_covers(found.get(key), value) for key, value in wanted.items())
+    return bool(found == wanted)
+
+
+class WebhookServer:
+    """Listen with `open`, then `run` until cancelled, then `close`. Every replica serves, whoever leads."""
+
+    def __init__(
+        self,
+        types: Sequence[AdmittedType],
+        certificates: SharedCertificates,
+        registration: Registration | None,
+        clock: Clock,
+        rng: Rng,
+        *,
+        every: float = 60.0,
+    ) -> None:
+        """`every`: how often certificates and registration are looked at."""
+        self._types = tuple(types)
+        self._certificates = certificates
+        self._registration = registration
+        self._clock = clock
+        self._rng = rng
+        self._every = every
+        self._context = tls.server_context()
+        self._shown: Material | None = None
+        self._runner: web.AppRunner | None = None
+        self.port = 0
+
+    async def open(self, host: str, port: int) -> None:
+        """Certificates ready, listening, registered."""
+        self._show(await self._certificates.current())
+        app = web.Application(client_max_size=_LARGEST_BODY)
+        app.add_routes(self._routes())
+        self._runner = Runner(app, access_log=None)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port, ssl_context=self._context)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        await self._look()
+
+    async def run(self) -> None:
+        """Keep certificates fresh and the registration right until cancelled."""
+        while True:
+            await self._clock.sleep(self._every * self._rng.uniform(0.9, 1.1))
+            try:
+                await self._look()
+            except (ApiError, OSError) as error:
+                log.warning("webhook certificates and registration: %s", error)
+
+    async def close(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def _look(self) -> None:
+        material = await self._certificates.current()
+        if self._registration is not None:
+            # First everybody trusts it, then it is shown.
+            await self._registration.ensure(material.bundle)
+        self._show(material)
+
+    def _show(self, material: Material) -> None:
+        if self._shown is not None and self._shown.certificate == material.certificate:
+            self._shown = material
+            return
+        # The context takes files only; new connections get the new certificate, open ones go on.
+        with tempfile.TemporaryDirectory(prefix="remuda-webhook-") as directory:
+            certificate, key = Path(directory) / "tls.crt", Path(directory) / "tls.key"
+            certificate.write_bytes(material.certificate)
+            key.touch(mode=0o600)
+            key.write_bytes(material.key)
+            self._context.load_cert_chain(certificate, key)
+        self._shown = material
+
+    # --- requests ------------------------------------------------------------------------------------------------------
+
+    def _routes(self) -> list[web.RouteDef]:
+        routes = [web.post(_CONVERT, self._convert), web.get("/healthz", self._healthy)]
+        for each in self._types:
+            if each.mutates:
+                routes.append(web.post(path_of("mutate", each), self._admission(each, True)))
+            if each.validate is not None:
+                routes.append(web.post(path_of("validate", each), self._admission(each, False)))
+        return routes
+
+    def _admission(self, of: AdmittedType, mutating: bool) -> Any:
+        async def answer(request: web.Request) -> web.Response:
+            return await _answered(request, lambda review: admission_reviews.verified_admission(review, of, mutating=mutating))
+
+        return answer
+
+    async def _convert(self, request: web.Request) -> web.Response:
+        async def answer(review: Any) -> Obj:
+            return admission_reviews.conversion(review, self._types)
+
+        return await _answered(request, answer)
+
+    async def _healthy(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+
+async def _answered(request: web.Request, answer: Any) -> web.Response:
+    try:
+        review = jsonio.loads(await request.read())
+        body = await answer(review)
+    except (jsonio.JsonError, admission_reviews.BadReview) as error:
+        return web.Response(status=400, text=str(error))
+    except ConnectionError:
+        # Whoever asked does not wait for the answer any more.
+        return web.Response(status=400)
+    return web.Response(body=jsonio.dumps(body), content_type="application/json")

@@ -1,0 +1,167 @@
+"""The agent's life: it looks whether anything has changed, and moves over to what is new without a gap.
+
+What can change is the server's URL, the token, the checksum of the CA (files of a mounted Secret, or a token file), the CA that
+the server hands out, the kubeconfig, and the token of the ServiceAccount. A new :class:`~.connections.Attachment` is then made
+beside the old one, and the old one is given up when the new one stands. One that never stands (a wrong token) replaces nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import NamedTuple
+
+from remuda.client.kubeconfig import ConfigError, Target
+from remuda.kube.clock import deadline
+from remuda.kube.errors import ApiError
+
+from .connections import Attachment, Surroundings, ended
+from .own_cluster import ClusterError, Introduction, OwnCluster
+from .settings import Settings, SettingsError, Source
+
+LOOK_EVERY = 3.0
+ASK_EVERY = 60.0
+PROVEN_AFTER = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class Running(NamedTuple):
+    attachment: Attachment
+    work: asyncio.Task[None]
+    cluster: OwnCluster
+
+
+class Agent:
+    """`targets` says where the cluster's API is, each time anew; `enter` opens it."""
+
+    def __init__(
+        self,
+        source: Source,
+        targets: Callable[[], Target],
+        enter: Callable[[Target], OwnCluster],
+        around: Surroundings,
+        told: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._source = source
+        self._targets = targets
+        self._enter = enter
+        self._around = around
+        self._told = told
+        self._cluster: OwnCluster | None = None
+        self._introduction: Introduction | None = None
+        self._asked_at = 0.0
+        self._problem = ""
+        # Set when the wait for the next look should end early.
+        self._news = asyncio.Event()
+        self._standing: Running | None = None
+        self._coming: Running | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until told to stop; both tunnels are closed then. Raises what nobody thought of."""
+        living, stopping = asyncio.create_task(self._live()), asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait((living, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if living.done():
+                living.result()
+        finally:
+            stopping.cancel()
+            await ended([living])
+            clusters = self._in_use()
+            await ended([each.work for each in self._running()])
+            for cluster in clusters:
+                await cluster.close()
+
+    async def _live(self) -> None:
+        while True:
+            await self._look()
+            with contextlib.suppress(TimeoutError):
+                async with deadline(self._around.clock, LOOK_EVERY):
+                    await self._news.wait()
+            self._news.clear()
+            await self._move_over()
+
+    def _running(self) -> list[Running]:
+        return [each for each in (self._standing, self._coming) if each is not None]
+
+    def _in_use(self) -> set[OwnCluster]:
+        found = {each.cluster for each in self._running()}
+        return found if self._cluster is None else found | {self._cluster}
+
+    async def _look(self) -> None:
+        for running in self._running():
+            if running.work.done():
+                # It never ends by itself; so this raises what it died of.
+                running.work.result()
+        try:
+            settings, introduction = self._source.read(), await self._introduced()
+        except (SettingsError, ConfigError, ClusterError, ApiError) as error:
+            self._complain(str(error))
+            return
+        self._problem = ""
+        await self._want(settings, introduction)
+
+    def _complain(self, problem: str) -> None:
+        if problem != self._problem:
+            self._problem = problem
+            log.warning("%s%s", problem, "; what was known before is kept" if self._standing is not None else "")
+
+    async def _introduced(self) -> Introduction:
+        target = self._targets()
+        if self._cluster is None or self._cluster.target != target:
+            before, self._cluster = self._cluster, self._enter(target)
+            self._introduction = None
+            await self._close_unused(before)
+        now = self._around.clock.monotonic()
+        if self._introduction is None or now - self._asked_at >= ASK_EVERY:
+            self._introduction = await self._cluster.introduction()
+            self._asked_at = now
+        return self._introduction
+
+    async def _want(self, settings: Settings, introduction: Introduction) -> None:
+        assert self._cluster is not None
+        wanted = (settings, introduction)
+        if self._standing is not None and wanted == _key(self._standing) and not self._standing.attachment.outdated:
+            await self._give_up_coming()
+            return
+        if self._coming is not None and wanted == _key(self._coming):
+            return
+        await self._give_up_coming()
+        if self._standing is not None:
+            log.info("something has changed: connecting anew beside the old connection")
+        attachment = Attachment(settings, introduction, self._cluster, self._around, self._news.set)
+        work = asyncio.create_task(attachment.run(), name="the tunnels")
+        work.add_done_callback(lambda _: self._news.set())
+        self._coming = Running(attachment, work, self._cluster)
+
+    async def _give_up_coming(self) -> None:
+        coming, self._coming = self._coming, None
+        await self._drop(coming)
+
+    async def _move_over(self) -> None:
+        if self._coming is None or self._coming.attachment.stands_since is None:
+            return
+        if self._standing is not None:
+            # A server may still look at what the new tunnel leads to before it uses it, or end it.
+            left = self._coming.attachment.stands_since + PROVEN_AFTER - self._around.clock.monotonic()
+            if left > 0:
+                self._around.clock.call_later(left, self._news.set)
+                return
+        before, self._standing, self._coming = self._standing, self._coming, None
+        self._told(f"connected to {self._standing.attachment.settings.url}")
+        await self._drop(before)
+
+    async def _drop(self, running: Running | None) -> None:
+        if running is not None:
+            await ended([running.work])
+            await self._close_unused(running.cluster)
+
+    async def _close_unused(self, cluster: OwnCluster | None) -> None:
+        if cluster is not None and cluster not in self._in_use():
+            await cluster.close()
+
+
+def _key(running: Running) -> tuple[Settings, Introduction]:
+    return running.attachment.settings, running.attachment.introduction
