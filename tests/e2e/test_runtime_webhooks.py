@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from remuda import kcm
+from remuda.apiserver.admission.chain import install
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.client.https import HttpsClient
@@ -17,7 +18,6 @@ from remuda.client.interface import Client
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng, SystemClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
-from remuda.runtime.admitted_types import install
 from remuda.runtime.webhook_certificates import Lives, SharedCertificates
 from remuda.runtime.webhook_server import CRDS, MUTATING, Address, Registration, WebhookServer
 from tests.real import need

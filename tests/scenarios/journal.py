@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS
-from remuda.lab.sim.capi_world import EmbeddedWorld, embedded
+from remuda.app.rehearsal import embedded
+from remuda.lab.sim.capi_world import EmbeddedWorld
 from remuda.lab.sim.delays_and_faults import Weather
 
 from .health import check_health

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.lab.sim.capi_world import embedded
+from remuda.app.rehearsal import embedded
 from remuda.lab.sim.delays_and_faults import Weather
 
 from .endings import TOLD, deleted_after

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from remuda.lab.sim.capi_world import embedded
+from remuda.app.rehearsal import embedded
 
 from .births import MACHINE_PIECES, SET_PIECES, a_machine_alone, a_set_alone
 from .ending import differences, ending

@@ -12,11 +12,11 @@ import pytest
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.crd_installation import established, install
+from remuda.app.rehearsal import provisioning as provisioned
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, name_of
 from remuda.lab.sim.provider_crds import INFRASTRUCTURE, SIM_CLUSTERS, SIM_MACHINE_TEMPLATES, crds
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
-from remuda.lab.sim.provisioning_world import provisioning as provisioned
 
 from .foreign import ENDPOINT, ForeignProvider
 from .provisioned import DEMO, FROM, change, delete, nodes, ready

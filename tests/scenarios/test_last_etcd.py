@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
+from remuda.app.rehearsal import provisioning as provisioned
 from remuda.kube.conditions import get
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import name_of
 from remuda.lab.sim import machine_jobs
 from remuda.lab.sim.machine_jobs import pool
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
-from remuda.lab.sim.provisioning_world import provisioning as provisioned
 from remuda.provisioning.well_known import DELETE_LAST_ETCD
 
 from .provisioned import DEMO, message, nodes, ready

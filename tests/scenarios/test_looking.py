@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
+from remuda.app.rehearsal import provisioning as provisioned
 from remuda.cli.remote import clusters
 from remuda.cli.views import cluster_tree, states, wait_chain, waits
 from remuda.cli.views.cluster_snapshot import Sight
@@ -13,7 +14,6 @@ from remuda.gateway.server.waits_api import Belongings
 from remuda.kube.objects import Key, name_of
 from remuda.kube.waits import Code, Ref
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
-from remuda.lab.sim.provisioning_world import provisioning as provisioned
 
 from .provisioned import DEMO, FROM, TO, change
 

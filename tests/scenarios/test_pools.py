@@ -9,12 +9,12 @@ import pytest
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS
+from remuda.app.rehearsal import provisioning as provisioned
 from remuda.kube.clock import Rng
 from remuda.kube.objects import annotations_of, dig, labels_of, name_of
 from remuda.lab.sim import machine_jobs
 from remuda.lab.sim.machine_jobs import SimulatedJobs, config, pool
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
-from remuda.lab.sim.provisioning_world import provisioning as provisioned
 from remuda.machines.machineprovision.pool_attempts import attempts_of
 from remuda.machines.machineprovision.well_known import CONFIG_MAPS
 

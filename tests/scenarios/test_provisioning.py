@@ -14,11 +14,11 @@ from remuda.api import plan_cattle_io as plan
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.apiserver.inprocess import InProcessClient
+from remuda.app.rehearsal import provisioning as provisioned
 from remuda.kube.authorization.users import User
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, labels_of, name_of
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
-from remuda.lab.sim.provisioning_world import provisioning as provisioned
 from remuda.provisioning.nodes.worker_label import LABEL
 from remuda.provisioning.planner.keys import PLAN_FAILURE
 from remuda.provisioning.plans.machine_plan_secret import decode

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from remuda.api.cluster_x_k8s_io import MACHINES
+from remuda.app.rehearsal import provisioning
 from remuda.client.interface import Client
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import labels_of, name_of
-from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld, provisioning
+from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
 from remuda.provisioning.well_known import NODE_NAME
 
 from .mortal import Mortal

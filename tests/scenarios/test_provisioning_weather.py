@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
+from remuda.app.rehearsal import provisioning
 from remuda.kube.objects import dig, labels_of, name_of
 from remuda.lab.sim.hosts import SimulatedHost
-from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld, provisioning
+from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
 from remuda.provisioning.well_known import NODE_NAME
 
 from .provisioned import DEMO, TO, build, change, init_nodes, nodes, plans, ready

@@ -9,7 +9,7 @@ import itertools
 
 import pytest
 
-from remuda.lab.sim.capi_world import embedded
+from remuda.app.rehearsal import embedded
 from remuda.lab.sim.delays_and_faults import Weather
 
 from .mortal import lives

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.lab.sim.capi_world import embedded
+from remuda.app.rehearsal import embedded
 
 from .ending import differences, ending
 from .mortal import lives

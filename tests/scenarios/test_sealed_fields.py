@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from remuda.app.rehearsal import provisioning as provisioned
 from remuda.kube.admission_attributes import Attributes
 from remuda.kube.objects import dig, name_of
 from remuda.lab.sim import machine_jobs
 from remuda.lab.sim.machine_jobs import config
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
-from remuda.lab.sim.provisioning_world import provisioning as provisioned
 from remuda.machines.machineprovision.well_known import JOBS
 from remuda.machines.secretfields.admission import Sealing
 from remuda.machines.secretfields.machinesecrets import UNUSED_SECONDS

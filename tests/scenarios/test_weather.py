@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINES
-from remuda.lab.sim.capi_world import embedded
+from remuda.app.rehearsal import embedded
 from remuda.lab.sim.delays_and_faults import Weather
 
 from .health import check_health, healthy, nobody_goes

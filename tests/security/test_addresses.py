@@ -16,6 +16,7 @@ from remuda.access.rancher_conditions import condition_of
 from remuda.api.cluster_x_k8s_io import MACHINE_DEPLOYMENTS
 from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, GLOBAL_ROLE_BINDINGS
 from remuda.api.provisioning_cattle_io import CLUSTERS
+from remuda.app.rehearsal import provisioning
 from remuda.client.idempotent import find
 from remuda.gateway.auth.access_review import LocalAccess
 from remuda.gateway.server.waits_api import Belongings
@@ -23,7 +24,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, dig, name_of, owner_references_of
 from remuda.kube.waits import Actor, Code, Wait
 from remuda.lab.sim import machine_jobs
-from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld, provisioning
+from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
 from remuda.provisioning.graph.names import ADDRESS_AUTHORS
 from remuda.provisioning.references import ACCEPT, References, driver_addresses
 from remuda.provisioning.references.spec_references import key_of

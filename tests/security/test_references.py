@@ -18,6 +18,7 @@ from remuda.api.provisioning_cattle_io import CLUSTERS
 from remuda.api.provisioning_cattle_io.v1.cluster import ClusterSpec
 from remuda.api.rke_cattle_io.v1.rkecontrolplane import RKEControlPlaneSpec
 from remuda.api.schema import EACH, ENTRY, Form, Names, naming_fields
+from remuda.apiserver.admission.chain import install
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.gateway.auth.access_review import LocalAccess
 from remuda.kube.errors import ApiError
@@ -29,7 +30,6 @@ from remuda.provisioning.admission import provider_objects as providers
 from remuda.provisioning.admission import references
 from remuda.provisioning.planner.render import needs
 from remuda.provisioning.references import ACCEPT, AUTHORS, Reference, References, references_in
-from remuda.runtime.admitted_types import install
 from tests.unit.management.roles.kit import WORKSPACE, House, house, provisioning_cluster
 
 Obj = dict[str, Any]

@@ -12,11 +12,12 @@ from remuda.access.rancher_conditions import condition_of
 from remuda.api.management_cattle_io import GLOBAL_ROLE_BINDINGS
 from remuda.api.provisioning_cattle_io import API_VERSION, CLUSTERS
 from remuda.apiserver.inprocess import InProcessClient
+from remuda.app.rehearsal import provisioning
 from remuda.client.idempotent import find
 from remuda.gateway.server.waits_api import Belongings
 from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, owner_references_of, uid_of
 from remuda.lab.sim import machine_jobs
-from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld, provisioning
+from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
 from remuda.provisioning.references import ACCEPT
 from remuda.provisioning.well_known import SECRETS
 from tests.unit.management.roles.kit import global_binding, person

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.certificates import new_key_pem
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng
 
 from . import bootstrap, startup
@@ -60,7 +61,7 @@ from .http.rotation_paths import RotationPages
 from .keys.ca_followers import Followers
 from .keys.encryption import Envelope
 from .keys.key_places import Place
-from .keys.pki import Pki, new_key_pem
+from .keys.pki import Pki
 from .keys.rotation import Rotations
 from .limits.flow_control import Flow
 from .registry.resources import Registry

@@ -22,9 +22,11 @@ from remuda.api.crd_installation import CRDS
 from remuda.apiserver.http.connection_limits import DEFAULT_ROOM, Room
 from remuda.apiserver.http.listener import Listener
 from remuda.apiserver.keys.pki import Pki
+from remuda.app.access_controllers import AccessControllers
+from remuda.app.admission import admitted_types
 from remuda.client.https import HttpsClient
 from remuda.gateway.auth.access_review import ReviewedAccess
-from remuda.gateway.gateway import AccessControllers, Gateway, Ground, admitted_types
+from remuda.gateway.gateway import Gateway, Ground
 from remuda.gateway.proxy.kubernetes_backend import Kubernetes
 from remuda.gateway.proxy.partial_list import Theirs
 from remuda.gateway.server.dependencies import Access
@@ -152,7 +154,7 @@ class AttachedGateway(Attached):
         if not machines:
             told("no clusters are provisioned: there is no Cluster API here (start `remuda controllers`, then this once more)")
             return
-        from remuda.gateway.registration.provisioning_port import add_provisioning
+        from remuda.app.provisioning import add_provisioning
 
         add_provisioning(self._manager, gateway, only=wanted, machines=self._machine_ports(gateway))
 

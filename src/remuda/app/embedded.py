@@ -24,6 +24,7 @@ from remuda.access import CONTROLLERS as ACCESS_CONTROLLERS
 from remuda.api import management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
 from remuda.api.cluster_x_k8s_io import GROUP, MACHINES
 from remuda.api.crd_installation import InstallError, established, install, install_missing, migrate
+from remuda.apiserver.admission.chain import install as install_admission
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.replicas import leadership
 from remuda.apiserver.replicas.leadership import Wrap
@@ -39,13 +40,12 @@ from remuda.machines import CONTROLLERS as MACHINE_CONTROLLERS
 from remuda.provisioning import CONTROLLERS as CLUSTER_CONTROLLERS
 from remuda.provisioning import PROVISIONING
 from remuda.runtime import Informers, Manager, Registry, Term
-from remuda.runtime.admitted_types import install as install_admission
 from remuda.runtime.controller_choice import Choice, choose
 
 if TYPE_CHECKING:
     from remuda.apiserver.keys.ca_followers import Follower
+    from remuda.app.access_controllers import AccessControllers
     from remuda.capi.workload_clusters import Connector, Workloads
-    from remuda.gateway.gateway import AccessControllers
     from remuda.gateway.server.serving_certificate import Files
 
     from .embedded_gateway import Embedded
@@ -297,7 +297,7 @@ class _Ours:
         workloads = self._add_core(manager)
         access: AccessControllers | None = None
         if self._embedded is not None:
-            from remuda.gateway.gateway import AccessControllers
+            from remuda.app.access_controllers import AccessControllers
 
             access = AccessControllers(
                 manager,
@@ -321,7 +321,7 @@ class _Ours:
 
     def _add_provisioning(self, manager: Manager, workloads: Workloads | None) -> None:
         if self._embedded is not None and self._provisioning:
-            from remuda.gateway.registration.provisioning_port import add_provisioning
+            from remuda.app.provisioning import add_provisioning
 
             from .embedded_gateway import machine_ports
 

@@ -18,18 +18,19 @@ from urllib.parse import urlsplit
 
 from remuda.access.roles.holdings import Holdings
 from remuda.access.roles.visible_objects import show_what_is_theirs
+from remuda.apiserver.admission.chain import install as install_admission
 from remuda.apiserver.auth.client_certificates import CertificateAuthenticator
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Front, Server
+from remuda.app.admission import admitted_types
 from remuda.gateway.auth.access_review import LocalAccess
-from remuda.gateway.gateway import Gateway, Ground, admitted_types
+from remuda.gateway.gateway import Gateway, Ground
 from remuda.gateway.server.backend import InProcess
 from remuda.gateway.server.serving_certificate import Files, ServingCertificate
 from remuda.machines.runner.controller import Ground as Processes
 from remuda.machines.runner.job_token import cluster_of
 from remuda.machines.secretfields.admission import hide_the_past, sealing_of
 from remuda.machines.secretfields.vault import Vault
-from remuda.runtime.admitted_types import install as install_admission
 
 from .machine_controllers import Ports as MachinePorts
 

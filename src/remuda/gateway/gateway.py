@@ -1,60 +1,31 @@
-"""The gateway put together: what runs when somebody says `access`.
+"""The gateway put together: the door with its routes, the caches behind them, the tunnels.
 
-:class:`Gateway` is what every server has: the door with its routes, the caches behind them, the tunnels. It is made before
-anything listens and runs as long as the server does. :class:`AccessControllers` are those of one server at a time.
-:func:`admitted_types` are the rules of the kinds, which the embedded API takes in-process and a real one as webhooks.
+Every server has a :class:`Gateway`. It is made before anything listens and runs as long as the server does. The controllers that
+go with it are in :mod:`remuda.app.access_controllers`; one server at a time runs them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
-from remuda.access import CONTROLLERS, clusters
-from remuda.access.clusters import ManagedClusters, RegistrationTokens, Server
-from remuda.access.clusters.admission import admitted as admitted_clusters
-from remuda.access.clusters.cluster_auth import ClusterAuth
-from remuda.access.downstreams import Downstreams
-from remuda.access.health.agents import Agents, while_working
 from remuda.access.roles.holdings import Holdings
-from remuda.access.settings.controller import Choices
-from remuda.access.settings.controller import admitted as admitted_choices
-from remuda.access.users.admission import admitted as admitted_identity
-from remuda.access.users.controllers import TokenController, UserController
 from remuda.apiserver.auth.authenticator import Authenticator
 from remuda.apiserver.http.connection_limits import DEFAULT_ROOM, Lines, Room
-from remuda.app import health_controllers as health
-from remuda.app import role_controllers as roles
-from remuda.app.readiness import all_there, first_objects
 from remuda.capi.workload_clusters import Connector
 from remuda.client.interface import Client
-from remuda.fleet.fleetworkspace import FleetWorkspaces
-from remuda.fleet.fleetworkspace import standing as workspaces
-from remuda.kube.authorization.rbac import Rbac
-from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, Rng
+from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.network.outbound import Policy
-from remuda.kube.object_reader import ObjectSource
-from remuda.machines.admission import admitted as admitted_machines
-from remuda.machines.nodedrivers.admission import admitted as admitted_drivers
-from remuda.machines.nodedrivers.credential_admission import admitted as admitted_credentials
-from remuda.machines.secretfields.admission import admitted as admitted_sealing
-from remuda.machines.secretfields.vault import Vault
-from remuda.provisioning.admission.clusters import admitted as admitted_wishes
-from remuda.provisioning.admission.provider_objects import admitted as admitted_providers
-from remuda.provisioning.admission.references import admitted as admitted_references
-from remuda.provisioning.cluster import ManagementMirror, WantedClusters
 from remuda.provisioning.nodes.host_registration import Hosts
-from remuda.runtime import Informers, Manager, Pauses, Reconciler, Registry
-from remuda.runtime.admitted_types import AdmittedType, merged
+from remuda.runtime import Informers, Pauses, Registry
 from remuda.tunnel import TunnelServer
 
-from .agents.agent_deployment import AgentDeployment
 from .agents.tunnels import TunnelAgents, Tunnels
 from .auth.authenticator import Callers, TokenAuthenticator
 from .auth.identity import Identity
@@ -212,83 +183,3 @@ class Gateway:
             except Exception:
                 log.exception("a part of the gateway failed; it begins anew in %.0fs", _AGAIN_SECONDS)
                 await self.ground.clock.sleep(_AGAIN_SECONDS)
-
-
-class AccessControllers:
-    """The controllers, or `only` some of them, added to a manager that has not begun to run.
-
-    `machines`: whether Cluster API's kinds are on this server; `provisions`: whether our own providers' are. `downstreams` and
-    `agents` are the ways to clusters, where those are others than the gateway's tunnels.
-    """
-
-    def __init__(
-        self,
-        manager: Manager,
-        gateway: Gateway,
-        only: Collection[str] = CONTROLLERS,
-        *,
-        machines: bool = True,
-        provisions: bool = False,
-        downstreams: Downstreams | None = None,
-        agents: Agents | None = None,
-    ) -> None:
-        ground = gateway.ground
-        downstreams, agents = downstreams or gateway.downstreams, agents or gateway.agents
-        informers = manager.informers
-        manager.beside(gateway.tunnels.own)
-        while_working(manager, lambda: gateway.waits.follow(manager.waits))
-        server = Server(informers, ground.environment, lambda: ground.authority.ca)
-        self._informers = informers
-        self._first_user = gateway.identity.first
-        self._first_objects = first_objects(server, only)
-        if "settings" in only:
-            manager.beside(Choices(manager.client, informers, manager.clock, ground.environment).run)
-        made: list[Reconciler] = [
-            UserController(manager.client, informers),
-            TokenController(manager.client, informers, manager.clock),
-            *roles.controllers(manager, downstreams, machines=machines, provisions=provisions),
-            ManagedClusters(manager, server),
-            RegistrationTokens(manager, server, ground.entropy),
-            *clusters.standing(manager),
-            *health.controllers(manager, downstreams, agents),
-            AgentDeployment(manager, gateway.services, gateway.registrations, downstreams),
-            ClusterAuth(manager, downstreams),
-            WantedClusters(manager, server, ground.entropy),
-            ManagementMirror(manager),
-            FleetWorkspaces(manager),
-            workspaces(manager, server),
-        ]
-        for each in made:
-            if each.controller.name in only:
-                manager.add(each)
-
-    async def furnished(self) -> None:
-        """Until all is there that a new server has, also its first user, which is made beside by the gateway."""
-        await all_there(self._informers, self._first_objects)
-        await self._first_user.made.wait()
-
-
-def admitted_types(
-    source: ObjectSource, rbac: Rbac, vault: Vault, *, secrets: bool = True, clock: Clock = SYSTEM_CLOCK
-) -> tuple[AdmittedType, ...]:
-    """What is defaulted and checked of the kinds of `management.cattle.io`, `provisioning.cattle.io`, `rke.cattle.io` and of node
-    drivers.
-
-    `source` and `rbac` say who holds what: the server's own, or :class:`~remuda.access.roles.holdings.InformerSource`, which has
-    no `secrets`. `vault` keeps the secret fields of machine configs.
-    """
-    return merged(
-        (
-            *admitted_choices(),
-            *roles.admitted_types(source, rbac),
-            *admitted_identity(source, rbac),
-            *admitted_clusters(),
-            *admitted_wishes(source),
-            *admitted_providers(source),
-            *admitted_references(source, rbac, secrets=secrets),
-            *admitted_sealing(source, rbac, vault),
-            *admitted_machines(source, rbac),
-            *admitted_drivers(source, rbac),
-            *admitted_credentials(source, rbac, clock),
-        )
-    )

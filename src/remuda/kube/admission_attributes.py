@@ -13,6 +13,8 @@ from .errors import ApiError, forbidden
 
 Obj = dict[str, Any]
 
+# In place of a resource: all that a group has, now or later.
+EVERY = "*"
 CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
 
 

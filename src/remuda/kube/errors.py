@@ -423,3 +423,10 @@ def invalid(group: str, kind: str, name: str, errors: Iterable[FieldError]) -> A
     told = [*texts, f"and {unsaid} more"] if unsaid else list(texts)
     message = f"{_qualified(group, kind)} {go_quote(name)} is invalid: {aggregate_text(told)}"
     return ApiError(422, "Invalid", message, _details(group, kind, name, causes))
+
+
+class Fenced(ApiError):
+    """Nothing was written: the fence of whoever wrote has been replaced."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(503, "NotLeading", f"this process does not lead as {name} any more: the store refused its write")

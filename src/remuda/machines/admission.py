@@ -17,9 +17,8 @@ from remuda.access.roles.holdings import Holdings
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
-from remuda.apiserver.admission.chain import EVERY
 from remuda.capi.well_known import DEPLOYMENT_NAME
-from remuda.kube.admission_attributes import DELETE, Attributes
+from remuda.kube.admission_attributes import DELETE, EVERY, Attributes
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value
 from remuda.kube.object_reader import ObjectSource

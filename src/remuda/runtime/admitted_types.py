@@ -1,8 +1,9 @@
 """Defaulting, validation and conversion of our own types: written once, served two ways.
 
-An :class:`AdmittedType` holds plain functions. :func:`install` puts them into the embedded API server; on a real Kubernetes the
-same functions answer webhooks (:mod:`.webhook_server`). Either way they see the object in the one version they are written for: a
-request in another version is converted before and, if it was changed, back afterwards, as `matchPolicy: Equivalent` does it.
+An :class:`AdmittedType` holds plain functions. :func:`remuda.apiserver.admission.chain.install` puts them into the embedded API
+server; on a real Kubernetes the same functions answer webhooks (:mod:`.webhook_server`). Either way they see the object in the
+one version they are written for: a request in another version is converted before and, if it was changed, back afterwards, as
+`matchPolicy: Equivalent` does it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from remuda.apiserver.admission.chain import EVERY, Hooks
-from remuda.apiserver.crd.conversion import InProcess
-from remuda.apiserver.crd.no_conversion import api_version_for
-from remuda.kube.admission_attributes import CREATE, DELETE, UPDATE, Attributes
+from remuda.kube.admission_attributes import CREATE, DELETE, EVERY, UPDATE, Attributes
 from remuda.kube.errors import FieldError, invalid
 
 Obj = dict[str, Any]
@@ -218,37 +216,3 @@ _MERGED: Mapping[str, Callable[[Sequence[AdmittedType]], Any]] = {
     "mutate": _one_mutate,
     "only_if": _any_condition,
 }
-
-
-class _Converter:
-    """Our function as the API server's :class:`~remuda.apiserver.crd.conversion.Converter`."""
-
-    def __init__(self, convert: Convert) -> None:
-        self._convert = convert
-
-    async def convert(self, objs: list[Obj], to_version: str) -> list[Obj]:
-        return [self._one(obj, to_version) for obj in objs]
-
-    def _one(self, obj: Obj, to_version: str) -> Obj:
-        wanted = api_version_for(obj, to_version)
-        return obj if obj.get("apiVersion") == wanted else self._convert(obj, wanted)
-
-
-def install(types: Iterable[AdmittedType], hooks: Hooks, converters: InProcess) -> None:
-    """Serve the types in-process: `hooks` and `converters` are the embedded API server's."""
-    for each in types:
-        if each.mutates:
-            hooks.register(
-                each.group, each.resource, mutate=each.mutated, operations=(CREATE, UPDATE), namespaces=each.namespaces
-            )
-        if each.validate is not None:
-            hooks.register(
-                each.group,
-                each.resource,
-                validate=each.errors,
-                operations=each.validated_operations,
-                verify=each.verify,
-                namespaces=each.namespaces,
-            )
-        if each.convert is not None:
-            converters.register(each.group, each.resource, _Converter(each.convert))

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from remuda.apiserver.replicas.fencing import Fenced
 from remuda.client.interface import Client
 from remuda.client.wrapper import Send, WrappedClient
+from remuda.kube.errors import Fenced
 
 from .leader_election import Elector, NotLeading
 

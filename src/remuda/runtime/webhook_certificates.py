@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from remuda.apiserver.keys.pki import new_key_pem
 from remuda.client.interface import Client
+from remuda.kube.certificates import new_key_pem
 from remuda.kube.clock import Clock, Entropy
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from remuda.apiserver.inprocess import InProcessClient
+from remuda.app.rehearsal import embedded
 from remuda.cli.programs.event_loop import collect_seldom, loop_factory, raise_file_limit
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.errors import ApiError
-from remuda.lab.sim.capi_world import EmbeddedWorld, embedded
+from remuda.lab.sim.capi_world import EmbeddedWorld
 from tests.bench.capi.load import Load, build, quiet, roll
 from tests.bench.processes import peak_mib
 

@@ -17,9 +17,10 @@ import subprocess
 import sys
 import time
 
+from remuda.app.rehearsal import provisioning
 from remuda.lab.sim import machine_jobs
 from remuda.lab.sim.machine_jobs import config, pool
-from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld, provisioning
+from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
 from tests.bench.processes import resident_mib
 
 VERSION = "v1.34.1+remuda1"

@@ -11,7 +11,8 @@ import logging
 import resource
 import time
 
-from remuda.lab.sim.provisioning_world import ProvisioningWorld, provisioning
+from remuda.app.rehearsal import provisioning
+from remuda.lab.sim.provisioning_world import ProvisioningWorld
 
 ROLES = ("ecw", "ecw", "ecw", "w")
 VERSION = "v1.34.1+remuda1"

@@ -8,13 +8,14 @@ import pytest
 
 from remuda import api
 from remuda.api.cluster_x_k8s_io import API_VERSION, CLUSTERS, GROUP, MACHINES, OLD_API_VERSION, OLD_VERSION, VERSION
+from remuda.apiserver.admission.chain import install
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.app.embedded import running
 from remuda.client.interface import Client
 from remuda.kube.conditions import conditions_of
 from remuda.kube.objects import GroupVersionResource, with_path, without_path
-from remuda.runtime.admitted_types import AdmittedType, install
+from remuda.runtime.admitted_types import AdmittedType
 from tests.unit.api_types.objects import GOOD, KINDS, MACHINE, Obj, check_words, obj
 from tests.waiting import until
 

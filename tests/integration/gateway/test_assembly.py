@@ -7,10 +7,10 @@ import pytest
 from remuda.access import CONTROLLERS
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config
+from remuda.app.access_controllers import AccessControllers
 from remuda.app.embedded import chosen, running
 from remuda.app.embedded_gateway import Embedded
 from remuda.capi import CONTROLLERS as CORE
-from remuda.gateway.gateway import AccessControllers
 from remuda.runtime import Manager
 
 

@@ -10,9 +10,10 @@ from cryptography import x509
 
 from remuda.apiserver.keys import shared_keys as module
 from remuda.apiserver.keys.encryption import EncryptionError
-from remuda.apiserver.keys.pki import DAY, Pki, PkiError
+from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.keys.shared_keys import FILES, Material, ensure_directory, is_unmade, made, read_directory
 from remuda.kube import certificates
+from remuda.kube.certificates import DAY, PkiError
 from remuda.kube.clock import Clock, Entropy, VirtualClock
 
 

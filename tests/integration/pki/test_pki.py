@@ -15,7 +15,8 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from remuda.apiserver.keys import pki as module
-from remuda.apiserver.keys.pki import DAY, Pki, PkiError, serving_names
+from remuda.apiserver.keys.pki import Pki, serving_names
+from remuda.kube.certificates import DAY, PkiError
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, VirtualClock
 from remuda.kube.encoding import yamlio
 

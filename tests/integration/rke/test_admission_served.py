@@ -13,6 +13,7 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.api.crd_installation import established, install
+from remuda.apiserver.admission.chain import install as install_admission
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.app.embedded import running
@@ -21,7 +22,6 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
 from remuda.provisioning.admission.clusters import admitted as of_provisioning
 from remuda.provisioning.admission.provider_objects import admitted
-from remuda.runtime.admitted_types import install as install_admission
 
 Obj = dict[str, Any]
 FLEET = "fleet-default"

@@ -13,6 +13,7 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.api.crd_installation import established, install
+from remuda.apiserver.admission.chain import install as install_admission
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.app.embedded import running
@@ -27,7 +28,6 @@ from remuda.provisioning.admission.provider_objects import admitted
 from remuda.provisioning.operations.etcd_removal import Situation, Step, decide
 from remuda.provisioning.operations.last_etcd import are_all, has_data, held
 from remuda.provisioning.well_known import DELETE_LAST_ETCD, ETCD_FORCE_REMOVE, ETCD_ROLE, PRE_TERMINATE_HOOK
-from remuda.runtime.admitted_types import install as install_admission
 
 Obj = dict[str, Any]
 FLEET, DEMO = "fleet-default", "demo"

@@ -11,6 +11,7 @@ import pytest
 
 from remuda import __version__, api, kcm
 from remuda.api.crd_installation import CRDS, INSTALLED_BY, InstallError, NotConverted, Outcome, established, install, migrate
+from remuda.apiserver.admission.chain import install as admit
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.apiserver.storage import key_layout
@@ -19,7 +20,6 @@ from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, annotations_of, with_path
 from remuda.runtime.admitted_types import AdmittedType
-from remuda.runtime.admitted_types import install as admit
 
 Obj = dict[str, Any]
 

@@ -17,9 +17,10 @@ from joserfc import jws
 from joserfc.jwk import ECKey
 
 from remuda.apiserver.auth.authenticator import BadCredentials, Credentials, Identity
-from remuda.apiserver.auth.service_accounts import LAST_USED, ServiceAccountAuthenticator, split_username
+from remuda.apiserver.auth.service_accounts import LAST_USED, ServiceAccountAuthenticator
 from remuda.apiserver.auth.token_issuer import EXTENDED_SECONDS, PROJECTED_SECONDS, TokenIssuer
 from remuda.apiserver.auth.token_keys import ISSUER, TokenKeys, openid_configuration, peek
+from remuda.kube.authorization.users import split_service_account
 from remuda.kube.clock import Entropy, VirtualClock, rfc3339
 from remuda.kube.errors import ApiError
 from tests.unit.authz.stored import Obj, Stored, plain
@@ -497,4 +498,4 @@ def test_the_discovery_documents_let_others_check_tokens(house: House) -> None:
     ],
 )
 def test_names_that_are_no_service_accounts(name: str) -> None:
-    assert split_username(name) is None
+    assert split_service_account(name) is None

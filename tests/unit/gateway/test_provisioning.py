@@ -10,10 +10,11 @@ import pytest
 
 from remuda import __version__
 from remuda.api import management_cattle_io as management
+from remuda.app.rehearsal import provisioning
 from remuda.gateway.registration.provisioning_port import ProvisioningDoor
 from remuda.kube.encoding import yamlio
 from remuda.kube.objects import dig
-from remuda.lab.sim.provisioning_world import URL, ProvisioningWorld, provisioning
+from remuda.lab.sim.provisioning_world import URL, ProvisioningWorld
 from remuda.provisioning.planner.render import Taint
 from remuda.provisioning.releases.distributions import K3S, REMUDA
 from tests.scenarios.provisioned import DEMO, FROM

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remuda.access.roles.holdings import Holdings
-from remuda.apiserver.admission.chain import Hooks
+from remuda.apiserver.admission.chain import Hooks, install
 from remuda.apiserver.crd.conversion import InProcess
 from remuda.kube.admission_attributes import CREATE, DELETE, UPDATE, Attributes
 from remuda.kube.authorization.rbac import Rbac
@@ -18,7 +18,6 @@ from remuda.kube.errors import ApiError
 from remuda.kube.object_reader import Listener
 from remuda.kube.objects import name_of, namespace_of
 from remuda.machines.admission import Rules, admitted
-from remuda.runtime.admitted_types import install
 from remuda.runtime.webhook_server import Address, path_of, validating_configuration
 
 Obj = dict[str, Any]

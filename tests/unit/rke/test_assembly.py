@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from remuda.access import CONTROLLERS as ACCESS
+from remuda.app.provisioning import add_provisioning
+from remuda.app.rehearsal import provisioning
 from remuda.capi import CONTROLLERS as CORE
-from remuda.gateway.registration.provisioning_port import add_provisioning
-from remuda.lab.sim.provisioning_world import provisioning
 from remuda.provisioning import CONTROLLERS
 from remuda.runtime import Manager
 

@@ -10,6 +10,7 @@ import pytest
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
+from remuda.apiserver.admission.chain import install as install_admission
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.kube.authorization.users import User
 from remuda.kube.errors import ApiError
@@ -21,7 +22,6 @@ from remuda.provisioning.plans.host_write_rules import HOST_KEYS, HOST_SHARE, ke
 from remuda.provisioning.plans.machine_plan_secret import decode
 from remuda.provisioning.well_known import INIT_NODE, JOIN_URL, JOINED_TO, SECRETS, SERVICE_ACCOUNTS, bootstrap_name, plan_name
 from remuda.runtime import Reconciler
-from remuda.runtime.admitted_types import install as install_admission
 from remuda.runtime.webhook_server import Address, validating_configuration
 from tests.unit.management.clusters.kit import Parts
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from remuda.kube.admission_attributes import CREATE, UPDATE, Attributes, Obj, Plugin, Reinvocation
+from remuda.kube.admission_attributes import CREATE, EVERY, UPDATE, Attributes, Obj, Plugin, Reinvocation
 from remuda.kube.errors import FieldError, invalid
+from remuda.runtime.admitted_types import AdmittedType, Convert
 
-# In place of a resource: all that a group has, now or later.
-EVERY = "*"
+from ..crd.conversion import InProcess
+from ..crd.no_conversion import api_version_for
 
 
 class Chain:
@@ -138,3 +139,37 @@ def reinvocation_of(attributes: Attributes) -> Reinvocation:
     if attributes.reinvocation is None:
         attributes.reinvocation = Reinvocation()
     return attributes.reinvocation
+
+
+class _Converter:
+    """Our function as the API server's :class:`~remuda.apiserver.crd.conversion.Converter`."""
+
+    def __init__(self, convert: Convert) -> None:
+        self._convert = convert
+
+    async def convert(self, objs: list[Obj], to_version: str) -> list[Obj]:
+        return [self._one(obj, to_version) for obj in objs]
+
+    def _one(self, obj: Obj, to_version: str) -> Obj:
+        wanted = api_version_for(obj, to_version)
+        return obj if obj.get("apiVersion") == wanted else self._convert(obj, wanted)
+
+
+def install(types: Iterable[AdmittedType], hooks: Hooks, converters: InProcess) -> None:
+    """Serve the types in-process: `hooks` and `converters` are the embedded API server's."""
+    for each in types:
+        if each.mutates:
+            hooks.register(
+                each.group, each.resource, mutate=each.mutated, operations=(CREATE, UPDATE), namespaces=each.namespaces
+            )
+        if each.validate is not None:
+            hooks.register(
+                each.group,
+                each.resource,
+                validate=each.errors,
+                operations=each.validated_operations,
+                verify=each.verify,
+                namespaces=each.namespaces,
+            )
+        if each.convert is not None:
+            converters.register(each.group, each.resource, _Converter(each.convert))

@@ -16,11 +16,9 @@ from urllib.parse import unquote
 
 from remuda.kube import names
 from remuda.kube.authorization.actions import Action, Authorizer, forbidden_action
-from remuda.kube.authorization.users import ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
+from remuda.kube.authorization.users import ANONYMOUS, AUTHENTICATED, MASTERS, UNAUTHENTICATED, User, split_service_account
+from remuda.kube.authorization.users import service_account_groups as service_account_groups
 from remuda.kube.errors import ApiError, FieldError, aggregate_text, bad_request, go_quote, invalid_value
-
-from .service_accounts import groups as service_account_groups
-from .service_accounts import split_username
 
 _GROUP = "authentication.k8s.io"
 _EXTRA_PREFIX = "impersonate-extra-"
@@ -124,7 +122,12 @@ Applies = Callable[[Wanted, User], bool]
 
 def _is_own_node(wanted: Wanted, asker: User) -> bool:
     node = node_of(wanted.name)
-    return bool(node) and wanted.only_name and split_username(asker.name) is not None and asker.extra.get(_NODE_NAME) == [node]
+    return (
+        bool(node)
+        and wanted.only_name
+        and split_service_account(asker.name) is not None
+        and asker.extra.get(_NODE_NAME) == [node]
+    )
 
 
 def _is_node(wanted: Wanted, asker: User) -> bool:
@@ -132,11 +135,11 @@ def _is_node(wanted: Wanted, asker: User) -> bool:
 
 
 def _is_service_account(wanted: Wanted, asker: User) -> bool:
-    return wanted.only_name and split_username(wanted.name) is not None
+    return wanted.only_name and split_service_account(wanted.name) is not None
 
 
 def _is_other_user(wanted: Wanted, asker: User) -> bool:
-    return node_of(wanted.name) == "" and split_username(wanted.name) is None
+    return node_of(wanted.name) == "" and split_service_account(wanted.name) is None
 
 
 _MODES: tuple[tuple[str, Applies], ...] = (
@@ -232,7 +235,7 @@ class _Check:
         if node:
             self.one(self._name_group, "nodes", "*" if self._mode == "associated-node" else node)
             return (_NODES_GROUP,)
-        account = split_username(wanted.name)
+        account = split_service_account(wanted.name)
         if account is not None:
             self.one(self._name_group, "serviceaccounts", account[1], account[0])
             return wanted.groups or service_account_groups(account[0])

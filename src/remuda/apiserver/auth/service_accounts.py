@@ -16,8 +16,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from remuda.kube import names
-from remuda.kube.authorization.users import AUTHENTICATED, User
+from remuda.kube.authorization.users import (
+    AUTHENTICATED,
+    User,
+    service_account_groups,
+    service_account_name,
+    split_service_account,
+)
 from remuda.kube.clock import Clock, parse_rfc3339, rfc3339
 from remuda.kube.errors import go_quote, not_found
 from remuda.kube.object_reader import ObjectSource
@@ -32,8 +37,6 @@ LEGACY_ISSUER = "kubernetes/serviceaccount"
 LEGACY_CLAIM = "kubernetes.io/serviceaccount/"
 LAST_USED = "kubernetes.io/legacy-token-last-used"
 INVALID_SINCE = "kubernetes.io/legacy-token-invalid-since"
-USER_PREFIX = "system:serviceaccount:"
-ALL_GROUP = "system:serviceaccounts"
 _EXTRA = "authentication.kubernetes.io/"
 # Clocks of several servers may differ; go-jose's usual allowance.
 LEEWAY = 60.0
@@ -47,24 +50,6 @@ _AUTO_GENERATED = (
 LegacyUse = Callable[[Obj, str], None]
 # Brings the stored objects up to date where others write too; whether they were not before.
 CatchUp = Callable[[], Awaitable[bool]]
-
-
-def username(namespace: str, name: str) -> str:
-    return f"{USER_PREFIX}{namespace}:{name}"
-
-
-def groups(namespace: str) -> tuple[str, ...]:
-    return (ALL_GROUP, f"{ALL_GROUP}:{namespace}")
-
-
-def split_username(user: str) -> tuple[str, str] | None:
-    """Namespace and name of a ServiceAccount's user name, None for any other name."""
-    if not user.startswith(USER_PREFIX):
-        return None
-    parts = user[len(USER_PREFIX) :].split(":")
-    if len(parts) != 2 or names.dns_label_problems(parts[0]) or names.dns_subdomain_problems(parts[1]):
-        return None
-    return parts[0], parts[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,7 +301,7 @@ def _legacy(claims: Obj) -> _Token:
     for word, value in wanted:
         if not value:
             raise BadCredentials(f"{word} claim is missing")
-    if split_username(subject) != (namespace, account.name):
+    if split_service_account(subject) != (namespace, account.name):
         raise BadCredentials("sub claim is invalid")
     return _Token(
         user=_user(namespace, account, {}),
@@ -330,7 +315,9 @@ def _legacy(claims: Obj) -> _Token:
 
 
 def _user(namespace: str, account: _Ref, extra: dict[str, list[str]]) -> User:
-    return User(username(namespace, account.name), account.uid, (*groups(namespace), AUTHENTICATED), extra)
+    return User(
+        service_account_name(namespace, account.name), account.uid, (*service_account_groups(namespace), AUTHENTICATED), extra
+    )
 
 
 def _text(claims: Obj, key: str) -> str:

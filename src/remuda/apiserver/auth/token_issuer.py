@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from remuda.kube.authorization.users import service_account_name
 from remuda.kube.clock import Clock, Entropy, rfc3339
 from remuda.kube.errors import FieldError, bad_request, conflict, go_quote, invalid, invalid_value, not_found
 from remuda.kube.object_reader import ObjectSource
 from remuda.kube.objects import GroupVersion, metadata, name_of, namespace_of, uid_of
 
-from .service_accounts import LEGACY_CLAIM, LEGACY_ISSUER, username
+from .service_accounts import LEGACY_CLAIM, LEGACY_ISSUER
 from .token_keys import TokenKeys
 
 Obj = dict[str, Any]
@@ -115,7 +116,7 @@ class TokenIssuer:
             "jti": self._entropy.uuid(),
             "kubernetes.io": private,
             "nbf": now,
-            "sub": username(meta["namespace"], meta["name"]),
+            "sub": service_account_name(meta["namespace"], meta["name"]),
         }
         status = {"token": self._keys.sign(claims), "expirationTimestamp": rfc3339(now + seconds)}
         return {**request, "status": status}
@@ -126,7 +127,7 @@ class TokenIssuer:
         return self._keys.sign(
             {
                 "iss": LEGACY_ISSUER,
-                "sub": username(namespace, name),
+                "sub": service_account_name(namespace, name),
                 f"{LEGACY_CLAIM}namespace": namespace,
                 f"{LEGACY_CLAIM}service-account.name": name,
                 f"{LEGACY_CLAIM}service-account.uid": uid_of(account),

@@ -111,7 +111,8 @@ async def _alone(store: EtcdStore, clock: Clock, entropy: Entropy) -> AsyncItera
 async def _check_alone(own: Presence) -> None:
     if others := await own.others():
         raise InUse(
-            f"{others[0]} works on this etcd: stop it first; one that was killed is forgotten after {server_leases.SECONDS} seconds"
+            f"{others[0]} works on this etcd: stop it first; "
+            f"one that was killed is forgotten after {server_leases.SECONDS} seconds"
         )
 
 

@@ -323,7 +323,8 @@ class Rotations:
                 raise ApiError(
                     409,
                     "Conflict",
-                    f"{rotation_steps.WORDS[kind]} was rotated, and the old one is still good: say --finish when nothing needs it",
+                    f"{rotation_steps.WORDS[kind]} was rotated, and the old one is still good: "
+                    "say --finish when nothing needs it",
                 )
             return
         held = rotation_steps.held(rotation_record.arranged(await self._place.read(), found.record), kind)

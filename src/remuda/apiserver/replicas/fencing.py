@@ -16,19 +16,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from remuda.kube.errors import ApiError
+from remuda.kube.errors import Fenced
 
 from ..storage import key_layout
 from ..storage.store import Check, Mismatch, Op, Put, Store
 
 _standing: ContextVar[Fence | None] = ContextVar("fence", default=None)
-
-
-class Fenced(ApiError):
-    """Nothing was written: the fence of whoever wrote has been replaced."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(503, "NotLeading", f"this process does not lead as {name} any more: the store refused its write")
 
 
 class Fence:

@@ -166,7 +166,7 @@ class Api:
             revision = await store.write(ops if fence is None else fence.behind(ops))
         except Mismatch as mismatch:
             if fence is not None and fence.is_broken_by(mismatch):
-                raise fencing.Fenced(fence.name) from None
+                raise errors.Fenced(fence.name) from None
             await self._shown(store.revision if mismatch.current is None else mismatch.current.mod_revision)
             raise
         except StoreError as error:

@@ -1,4 +1,4 @@
-"""Connections to workload clusters: made, probed, remade and dropped by themselves. Behind the port :mod:`..workload_clusters`."""
+"""Connections to workload clusters: made, probed, remade and dropped by themselves (the port is :mod:`..workload_clusters`)."""
 
 from .accessor import CacheOptions
 from .cache import ClusterCache

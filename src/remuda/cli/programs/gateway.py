@@ -80,11 +80,11 @@ def command(
 
 async def _run(client: HttpsClient, settings: Settings, front: Front, *, waiting: bool) -> None:
     from remuda.api.crd_installation import InstallError
-    from remuda.apiserver.keys.pki import PkiError
     from remuda.app.attached import CantListen
     from remuda.app.attached_gateway import AttachedGateway
     from remuda.client.kubeconfig import ConfigError
     from remuda.gateway.server.serving_certificate import CertificateError
+    from remuda.kube.certificates import PkiError
     from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 
     async def work(stop: asyncio.Event, told: Told) -> None:

@@ -176,11 +176,11 @@ async def _serve(
 ) -> None:
     from remuda.access import CONTROLLERS as ACCESS_CONTROLLERS
     from remuda.apiserver.keys.encryption import EncryptionError
-    from remuda.apiserver.keys.pki import PkiError
     from remuda.apiserver.server import PartFailed
     from remuda.apiserver.storage.store import StoreError
     from remuda.app.embedded import running
     from remuda.gateway.server.serving_certificate import CertificateError
+    from remuda.kube.certificates import PkiError
 
     from .logs import say
     from .sd_notify import tell

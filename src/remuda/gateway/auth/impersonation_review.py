@@ -9,10 +9,9 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from remuda.apiserver.auth.impersonation import Wanted
-from remuda.apiserver.auth.service_accounts import groups as groups_of_account
-from remuda.apiserver.auth.service_accounts import split_username
 from remuda.kube.authorization.actions import Action, forbidden_action
-from remuda.kube.authorization.users import AUTHENTICATED, User
+from remuda.kube.authorization.users import AUTHENTICATED, User, split_service_account
+from remuda.kube.authorization.users import service_account_groups as groups_of_account
 
 from ..server.dependencies import Access
 
@@ -21,7 +20,7 @@ _AUTHENTICATION = "authentication.k8s.io"
 
 async def acting(access: Access, caller: User, wanted: Wanted) -> User:
     """The user that a request is to be of. Raises ApiError (403) for what the caller may not be."""
-    account = split_username(wanted.name)
+    account = split_service_account(wanted.name)
     groups = wanted.groups
     if account is not None:
         await _may(access, caller, "", "serviceaccounts", account[1], namespace=account[0])

@@ -19,12 +19,11 @@ from yarl import URL
 
 from remuda.api.management_cattle_io import CLUSTERS, GROUP, TOKENS
 from remuda.apiserver.auth import impersonation as parsing
-from remuda.apiserver.auth.service_accounts import split_username
 from remuda.apiserver.http.listener import Request
 from remuda.client.idempotent import find
 from remuda.kube import conditions, errors
 from remuda.kube.authorization.actions import Action, forbidden_action
-from remuda.kube.authorization.users import User
+from remuda.kube.authorization.users import User, split_service_account
 from remuda.kube.clock import deadline
 from remuda.kube.errors import ApiError
 
@@ -96,7 +95,7 @@ class Proxy:
             return asked.user
         asked.impersonated = wanted.name
         user = await acting(self._services.access, asked.user, wanted)
-        account = split_username(wanted.name)
+        account = split_service_account(wanted.name)
         if account is not None:
             return account
         for token in user.extra.get("requesttokenid", ()):

@@ -6,28 +6,21 @@ and the distribution applies it; what it is made of is what :mod:`.import_manife
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from remuda.access.clusters.well_known import DEFAULT_TOKEN
-from remuda.access.health.agents import while_working
 from remuda.access.settings.settings import registry_at
 from remuda.agent.install import ARCHIVE
 from remuda.api.management_cattle_io import CLUSTERS, SETTINGS
 from remuda.api.rke_cattle_io import RKE_CONTROL_PLANES
-from remuda.app.machine_controllers import MachineControllers
-from remuda.app.machine_controllers import Ports as MachinePorts
-from remuda.app.provisioning_controllers import HandedOut, Ports, ProvisioningControllers
-from remuda.capi.clustercache import ClusterCache, HttpsConnector
-from remuda.capi.workload_clusters import Workloads
 from remuda.kube.objects import dig, is_being_deleted, name_of, namespace_of
-from remuda.provisioning import CONTROLLERS
 from remuda.provisioning.admission.provider_objects import AGENT_DIRECTORY
 from remuda.provisioning.planner.render import AgentManifest, BuiltInRegistry, Taint
 from remuda.provisioning.releases.distributions import REMUDA, Runtime
-from remuda.runtime import Informers, Manager, synced
+from remuda.runtime import Informers, synced
 
 from ..gateway import Gateway
 from ..server.serving_certificate import ca_checksum, ca_text
@@ -39,31 +32,6 @@ Obj = dict[str, Any]
 
 # What a manifest is made of besides its cluster and the settings.
 _SAID = ("server", "token", "ca_checksum", "pull_secrets")
-# What install scripts are made of.
-_IN_SCRIPTS = frozenset({"server-url", "cacerts", "agent-tls-mode"})
-
-
-def add_provisioning(
-    manager: Manager,
-    gateway: Gateway,
-    workloads: Workloads | None = None,
-    only: Collection[str] = CONTROLLERS,
-    machines: MachinePorts | None = None,
-) -> None:
-    """The controllers of provisioning, or `only` some of them, for a manager that has not begun to run. Without `workloads`,
-    where somebody else's Cluster API runs, they have connections to clusters of their own. With `machines` they make machines,
-    too."""
-    ground = gateway.ground
-    if workloads is None:
-        workloads = cache = ClusterCache(manager, gateway.connector(HttpsConnector(ground.clock, policy=gateway.outbound)))
-        manager.beside(cache.run)
-    while_working(manager, lambda: gateway.waits.follow(manager.waits))
-    door = ProvisioningDoor(gateway, manager.informers)
-    ca = HandedOut(door.ca_checksum, gateway.services.on_trust)
-    ports = Ports(workloads, door, ground.access, door.script, ground.entropy, ground.environment, _IN_SCRIPTS, ca=ca)
-    ProvisioningControllers(manager, ports, only)
-    if machines is not None:
-        MachineControllers(manager, machines, ground.access, only)
 
 
 class ProvisioningDoor:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from remuda.apiserver.auth.service_accounts import username
+from remuda.kube.authorization.users import service_account_name
 
 from ..errors import aggregate_text, go_quote
 from ..object_reader import ObjectSource
@@ -277,7 +277,7 @@ def _subjects(binding: Obj) -> Iterator[tuple[_Subject, str]]:
         elif kind == "Group":
             yield (scope, "g", name), f"Group {go_quote(name)}"
         elif kind == "ServiceAccount" and (namespace := subject.get("namespace") or scope):
-            yield (scope, "u", username(namespace, name)), f"ServiceAccount {go_quote(f'{name}/{namespace}')}"
+            yield (scope, "u", service_account_name(namespace, name)), f"ServiceAccount {go_quote(f'{name}/{namespace}')}"
 
 
 def binds(binding: Obj, user: User) -> bool:

@@ -4,38 +4,32 @@
         await world.add_cluster("c1", control_plane=1, workers=3)
         await world.until("all machines run", lambda: world.running("c1", 4))
 
-:func:`embedded` has everything in memory on the virtual clock, Cluster API's core included. A :class:`World` itself needs no
-more than a client: the management API may as well be a real Kubernetes, and the core somebody else's.
+:func:`remuda.app.rehearsal.embedded` has everything in memory on the virtual clock, Cluster API's core included. A
+:class:`World` itself needs no more than a client: the management API may as well be a real Kubernetes, and the core somebody
+else's.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from remuda import kcm
-from remuda.api import crds as core_crds
 from remuda.api.cluster_x_k8s_io import API_VERSION, CLUSTERS, MACHINE_DEPLOYMENTS, MACHINES
 from remuda.apiserver.inprocess import InProcessClient
-from remuda.apiserver.server import Config, Server
-from remuda.app.capi_controllers import CoreControllers
-from remuda.capi.admission import admitted
+from remuda.apiserver.server import Server
+from remuda.capi.clustercache import ClusterCache
 from remuda.capi.contracts import CRDS
-from remuda.capi.controller_context import Options
-from remuda.capi.conversion import converter
+from remuda.capi.controller_context import Core
 from remuda.capi.well_known import CLUSTER_NAME
+from remuda.capi.workload_clusters import Connector
 from remuda.client.interface import Client
-from remuda.kube.clock import Clock, Entropy, Rng, VirtualClock
+from remuda.kube.clock import Clock, Rng, VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, namespace_of
 from remuda.runtime import Manager
-from remuda.runtime.admitted_types import install
 
-from .beginning import Beginning
 from .bootstrap_provider import Configs
 from .control_plane_provider import ControlPlanes
 from .delays_and_faults import Weather
@@ -49,7 +43,6 @@ from .provider_crds import (
     SIM_CONTROL_PLANES,
     SIM_MACHINE_TEMPLATES,
     VERSION,
-    crds,
     ref,
 )
 from .providers import Land
@@ -233,10 +226,24 @@ class World:
         return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name, "namespace": self.namespace}, "spec": spec}
 
 
+class RunningCore(Protocol):
+    """Cluster API's controllers, added to a manager."""
+
+    @property
+    def core(self) -> Core: ...
+
+    @property
+    def workloads(self) -> ClusterCache: ...
+
+
+# Which controllers these are is said by whoever makes the world.
+StartCore = Callable[[Manager, Connector], RunningCore]
+
+
 class EmbeddedWorld(World):
     """Everything in one process: management API in memory, and a core that can be killed and started again."""
 
-    def __init__(self, server: Server, clusters: SimulatedClusters, *, weather: Weather, seed: int, options: Options) -> None:
+    def __init__(self, server: Server, clusters: SimulatedClusters, *, weather: Weather, seed: int, core: StartCore) -> None:
         super().__init__(
             InProcessClient(server, manager="kubectl"),
             InProcessClient(server, manager="sim"),
@@ -247,10 +254,10 @@ class EmbeddedWorld(World):
         )
         self.server = server
         self._seed = seed
-        self._options = options
+        self._core_of = core
         self._starts = 0
         self._core: asyncio.Task[None] | None = None
-        self.core: CoreControllers | None = None
+        self.core: RunningCore | None = None
         # Revision, key, and whether it was deleted.
         self.journal: list[tuple[int, str, bool]] = []
         # The revision that the journal follows.
@@ -261,7 +268,7 @@ class EmbeddedWorld(World):
         self._starts += 1
         client = through(InProcessClient(self.server, manager="manager"))
         manager = Manager(client, self.clock, Rng(self._seed * 1000 + self._starts))
-        self.core = CoreControllers(manager, self.clusters, self._options)
+        self.core = self._core_of(manager, self.clusters)
         self._core = asyncio.create_task(manager.run(), name="the core")
 
     async def kill_core(self) -> None:
@@ -276,55 +283,6 @@ class EmbeddedWorld(World):
         async with self.server.store.watch(self.begins) as batches:
             async for batch in batches:
                 self.journal += [(event.revision, event.key, event.kv is None) for event in batch]
-
-
-_BEGINNING = Beginning(lambda: (*core_crds(), *crds()), (NAMESPACE,), default_roles=False)
-
-
-@contextlib.asynccontextmanager
-async def embedded(
-    *,
-    seed: int = 1,
-    weather: Weather = Weather(),  # noqa: B008 - a constant
-    options: Options = Options(),  # noqa: B008 - a constant
-    clock: Clock | None = None,
-    pods: bool = False,
-    data_dir: Path | None = None,
-) -> AsyncIterator[EmbeddedWorld]:
-    """A world in memory, by default on a virtual clock, with the core running. `pods`: workload clusters can run pods in name.
-
-    With `data_dir` the management API is on disk, as that of `remuda serve`, and no journal of it is kept.
-    """
-    clock = clock or VirtualClock()
-    entropy = Entropy(seed)
-    base = await _BEGINNING.base() if data_dir is None else None
-    server = await Server.open(
-        Config(data_dir=data_dir, base=base, clock=clock, rng=Rng(seed), entropy=entropy, default_roles=False)
-    )
-    clusters = SimulatedClusters(clock, Rng(seed), entropy, pods=pods)
-    world = EmbeddedWorld(server, clusters, weather=weather, seed=seed, options=options)
-    install(admitted(converter(world.land.contracts)), server.hooks, server.converters)
-    keeper = InProcessClient(server, manager="kube-controller-manager")
-    running = [asyncio.create_task(kcm.run(keeper, clock, Rng(seed)))]
-    if data_dir is None:
-        running.append(asyncio.create_task(world.keep_journal()))
-    try:
-        await world.prepare([*core_crds(), *crds()] if base is None else [])
-        await world.settle(1)
-        running.append(asyncio.create_task(world.manager.run(), name="the providers"))
-        world.start_core()
-        await world.settle(1)
-        yield world
-        for task in running:
-            if task.done() and not task.cancelled():
-                task.result()
-    finally:
-        await world.kill_core()
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-        await clusters.close()
-        await server.close()
 
 
 def key(name: str, namespace: str = NAMESPACE) -> Key:

@@ -12,37 +12,24 @@ simulated. They can be killed and started again (:meth:`ProvisioningWorld.begin`
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import functools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from remuda import kcm
 from remuda.access.rancher_conditions import is_true
 from remuda.access.roles.holdings import Holdings
-from remuda.api import cluster_x_k8s_io, crds, management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
+from remuda.api import cluster_x_k8s_io, management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
 from remuda.apiserver.inprocess import InProcessClient
-from remuda.apiserver.server import Config, Server
-from remuda.app.capi_controllers import CoreControllers
-from remuda.app.capi_controllers import admitted_types as core_types
-from remuda.capi.contracts import Contracts
+from remuda.apiserver.server import Server
 from remuda.client.idempotent import find
 from remuda.client.interface import Client
 from remuda.gateway.auth.access_review import LocalAccess
-from remuda.gateway.gateway import AccessControllers, Gateway, Ground, admitted_types
-from remuda.gateway.registration.provisioning_port import add_provisioning
+from remuda.gateway.gateway import Gateway, Ground
 from remuda.kube.clock import Entropy, Rng, VirtualClock
 from remuda.kube.objects import Key, dig, name_of
-from remuda.machines.machineprovision.controller import MachineProvision
-from remuda.machines.secretfields.machinesecrets import MachineSecrets
-from remuda.machines.secretfields.vault import Vault
-from remuda.runtime import Informers, Manager
-from remuda.runtime.admitted_types import install as install_admission
+from remuda.runtime import Manager
 
-from . import machine_jobs
-from .beginning import Beginning
-from .capi_world import NAMESPACES, NeverHappened
+from .capi_world import NeverHappened
 from .distribution import Distribution
 from .downstreams import SimulatedDownstreams
 from .hosts import SimulatedHost, SimulatedHosts, Times
@@ -68,8 +55,15 @@ class _Authority:
     ca: str = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 
 
+# What a world is given to start its controllers.
+AddControllers = Callable[[Manager, "ProvisioningWorld"], None]
+
+
 class ProvisioningWorld:
-    def __init__(self, server: Server, clock: VirtualClock, seed: int, times: Times, pods: bool = False) -> None:
+    def __init__(
+        self, server: Server, clock: VirtualClock, seed: int, times: Times, controllers: AddControllers, pods: bool = False
+    ) -> None:
+        """`controllers` adds those of one life to its manager."""
         self.server = server
         self.clock = clock
         self.client = InProcessClient(server, manager="kubectl")
@@ -95,6 +89,7 @@ class ProvisioningWorld:
         # What runs besides controllers and hosts, for as long as the world is there.
         self.besides: list[asyncio.Task[None]] = []
         self._seed = seed
+        self._controllers = controllers
         self._lives: list[asyncio.Task[None]] = []
 
     # --- controllers ------------------------------------------------------------------------------------------------------
@@ -103,12 +98,7 @@ class ProvisioningWorld:
         """Start the controllers, once more if they run already; `through` is put between them and the API."""
         client = through(Line(InProcessClient(self.server, manager="remuda"), lambda: not self.hosts.cut))
         manager = Manager(client, self.clock, Rng(self._seed * 1000 + len(self._lives)))
-        core = CoreControllers(manager, self.clusters)
-        AccessControllers(manager, self.gateway, provisions=True, downstreams=self.downstreams, agents=self.downstreams)
-        add_provisioning(manager, self.gateway, core.workloads)
-        if self.jobs is not None:
-            manager.add(MachineProvision(manager, self.gateway.ground.access, {}, local=True))
-            manager.add(MachineSecrets(manager))
+        self._controllers(manager, self)
         life = asyncio.create_task(manager.run(), name="the controllers")
         self._lives.append(life)
         return life
@@ -183,63 +173,3 @@ class ProvisioningWorld:
     async def machines(self, cluster: str, namespace: str = WORKSPACE) -> list[Obj]:
         listed = await self.client.list(cluster_x_k8s_io.MACHINES, namespace)
         return sorted((each for each in listed["items"] if dig(each, "spec", "clusterName") == cluster), key=name_of)
-
-
-@functools.cache
-def _beginning(fields: tuple[str, ...]) -> Beginning:
-    """With `fields` there is the driver whose machines have them."""
-    return Beginning(lambda: (*crds(GROUPS), *(machine_jobs.crds(*fields) if fields else ())))
-
-
-@contextlib.asynccontextmanager
-async def provisioning(
-    *,
-    seed: int = 1,
-    times: Times = Times(),  # noqa: B008 - a constant
-    begin: bool = True,
-    pods: bool = False,
-    pools: bool = False,
-) -> AsyncIterator[ProvisioningWorld]:
-    """With `pods` the clusters have what runs them (:class:`.workload_clusters.SimulatedClusters`).
-
-    With `pools` Jobs make machines, and :mod:`.machine_jobs` does their work.
-    """
-    clock = VirtualClock()
-    base = await _beginning(machine_jobs.FIELDS if pools else ()).base()
-    server = await Server.open(Config(data_dir=None, base=base, clock=clock, rng=Rng(seed), entropy=Entropy(seed)))
-    world = ProvisioningWorld(server, clock, seed, times, pods)
-    keeper = InProcessClient(server, manager="kube-controller-manager")
-    informers = Informers(InProcessClient(server, manager="remuda"), clock, Rng(seed))
-    contracts = Contracts(informers)
-    running = [
-        asyncio.create_task(kcm.run(keeper, clock, Rng(seed), tokens=server.issuer)),
-        asyncio.create_task(informers.run()),
-        asyncio.create_task(world.gateway.run(), name="the gateway"),
-    ]
-    try:
-        vault = Vault(InProcessClient(server, manager="remuda"), clock, server.config.entropy)
-        install_admission(admitted_types(server.source, server.rbac, vault), server.hooks, server.converters)
-        install_admission(core_types(contracts), server.hooks, server.converters)
-        await world.settle()
-        if pools:
-            for schema in (machine_jobs.schema(*machine_jobs.FIELDS), machine_jobs.offered()):
-                await world.client.create(management_cattle_io.DYNAMIC_SCHEMAS, schema)
-            world.jobs = SimulatedJobs(InProcessClient(server, manager="jobs"), world.hosts, clock, Rng(seed))
-            running.append(asyncio.create_task(world.jobs.run(), name="jobs"))
-            world.besides.append(running[-1])
-        if begin:
-            world.begin()
-            await world.until("the workspace is there", lambda: _workspace(world), 60)
-        yield world
-    finally:
-        await world.kill()
-        await world.hosts.close()
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-        await world.clusters.close()
-        await server.close()
-
-
-async def _workspace(world: ProvisioningWorld) -> bool:
-    return await find(world.client, NAMESPACES, WORKSPACE) is not None

@@ -21,8 +21,7 @@ from remuda.access.roles.role_rules import holds_everything
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, NODE_DRIVERS
-from remuda.apiserver.admission.chain import EVERY
-from remuda.kube.admission_attributes import CREATE, DELETE, Attributes
+from remuda.kube.admission_attributes import CREATE, DELETE, EVERY, Attributes
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.errors import FieldError, duplicate, forbidden_field, invalid_value, required
 from remuda.kube.object_reader import ObjectSource

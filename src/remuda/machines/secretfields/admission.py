@@ -16,9 +16,8 @@ from typing import Any, Final
 from remuda.access.roles.holdings import Holdings
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS
-from remuda.apiserver.admission.chain import EVERY
 from remuda.apiserver.history.past import Past
-from remuda.kube.admission_attributes import Attributes
+from remuda.kube.admission_attributes import EVERY, Attributes
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.encoding import gojson

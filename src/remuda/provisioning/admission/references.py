@@ -22,8 +22,7 @@ from remuda.access.roles.role_names import CREATOR
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
 from remuda.api.rke_cattle_io.v1.rkecontrolplane import RKEControlPlaneSpec
-from remuda.apiserver.admission.chain import EVERY
-from remuda.kube.admission_attributes import CREATE, Attributes
+from remuda.kube.admission_attributes import CREATE, EVERY, Attributes
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.authorization.users import MASTERS, User
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value

@@ -18,8 +18,8 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api import rke_cattle_io as rke
-from remuda.apiserver.auth.service_accounts import username
 from remuda.client.idempotent import find
+from remuda.kube.authorization.users import service_account_name
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, annotations_of, dig, finalizers_of, is_being_deleted, labels_of, name_of, resource_version_of
 from remuda.kube.owners import has_finalizer
@@ -262,7 +262,7 @@ class ProvisioningClusters:
 
 def _subject(subject: Obj) -> tuple[str, str]:
     kind, name = str(subject.get("kind")), str(subject.get("name"))
-    return ("User", username(str(subject.get("namespace")), name)) if kind == "ServiceAccount" else (kind, name)
+    return ("User", service_account_name(str(subject.get("namespace")), name)) if kind == "ServiceAccount" else (kind, name)
 
 
 def _taken_away(new: Obj | None, old: Obj | None) -> bool:

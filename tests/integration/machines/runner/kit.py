@@ -18,6 +18,7 @@ from remuda.api import crds
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.crd_installation import established
+from remuda.apiserver.admission.chain import install
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.client.interface import Client
@@ -36,7 +37,6 @@ from remuda.machines.secretfields.admission import admitted
 from remuda.machines.secretfields.vault import Vault
 from remuda.provisioning.well_known import SECRETS
 from remuda.runtime import Elector, Manager
-from remuda.runtime.admitted_types import install
 from tests.real.taking_up import taken_up
 from tests.waiting import until
 

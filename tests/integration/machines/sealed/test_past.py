@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from remuda.apiserver.admission.chain import install
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.lab.sim import machine_jobs
 from remuda.machines.secretfields.admission import admitted, hide_the_past, sealing_of
 from remuda.machines.secretfields.machinesecrets import move
 from remuda.machines.secretfields.markers import LAST_APPLIED, PREFIX
 from remuda.machines.secretfields.vault import Vault
-from remuda.runtime.admitted_types import install
 from tests.integration.apiserver.test_history import Asking, give, revision_of
 from tests.unit.apiserver.serving import establish, served
 

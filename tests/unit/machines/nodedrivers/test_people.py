@@ -12,6 +12,7 @@ import pytest
 
 from remuda.api.management_cattle_io import API_VERSION, DYNAMIC_SCHEMAS, GLOBAL_ROLES, NODE_DRIVERS
 from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
+from remuda.apiserver.admission.chain import install
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.kube.objects import GroupVersionResource, dig, with_path
 from remuda.kube.owners import reference
@@ -24,7 +25,6 @@ from remuda.machines.options import Flag
 from remuda.provisioning.admission import references
 from remuda.provisioning.references.cloud_credentials import CloudCredentials
 from remuda.runtime import Manager
-from remuda.runtime.admitted_types import install
 from tests.unit.management.roles.kit import SECRETS, WORKSPACE, House, house, provisioning_cluster, refused
 
 from .kit import CONFIGS, MACHINES, config, controllers, machine, node_driver

@@ -13,6 +13,7 @@ import pytest
 from remuda.access.roles.holdings import Holdings
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, NODE_DRIVERS
 from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
+from remuda.apiserver.admission.chain import install
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.client.interface import JSON_PATCH
 from remuda.kube.admission_attributes import UPDATE, Attributes, Reinvocation
@@ -28,7 +29,6 @@ from remuda.machines.secretfields.machinesecrets import UNUSED_SECONDS, move, sw
 from remuda.machines.secretfields.markers import LAST_APPLIED, PREFIX, is_marker, secret_name
 from remuda.machines.secretfields.vault import KEY_IN, KEY_NAME, TYPE, Vault, read
 from remuda.runtime import Manager
-from remuda.runtime.admitted_types import install
 from tests.unit.machines.nodedrivers.kit import controllers
 from tests.unit.management.roles.kit import SECRETS, WORKSPACE, House, house, person, refused
 

@@ -13,6 +13,7 @@ from remuda.access.clusters.server_settings import Server as KnownServer
 from remuda.api import crds
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
+from remuda.apiserver.admission.chain import install
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.client.interface import Client
@@ -21,7 +22,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, namespace_of
 from remuda.lab.sim.beginning import Beginning
 from remuda.runtime import Manager, Reconciler
-from remuda.runtime.admitted_types import AdmittedType, install
+from remuda.runtime.admitted_types import AdmittedType
 
 Obj = dict[str, Any]
 

@@ -16,6 +16,7 @@ from remuda.api.provisioning_cattle_io.names import API_VERSION as PROVISIONING_
 from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.api.provisioning_cattle_io.names import GROUP as PROVISIONING_GROUP
 from remuda.api.rke_cattle_io.names import GROUP as RKE_GROUP
+from remuda.apiserver.admission.chain import install
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.app.role_controllers import admitted_types, controllers
@@ -26,7 +27,6 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, namespace_of
 from remuda.lab.sim.beginning import FURNISHED, NAMESPACES, Beginning
 from remuda.runtime import Manager
-from remuda.runtime.admitted_types import install
 
 Obj = dict[str, Any]
 

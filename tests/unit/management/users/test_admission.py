@@ -13,12 +13,12 @@ from remuda.access.users.admission import admitted
 from remuda.access.users.tokens import Wish, make_token
 from remuda.access.users.user_objects import user_manifest
 from remuda.api.management_cattle_io import API_VERSION, CLUSTER_ROLE_TEMPLATE_BINDINGS, GLOBAL_ROLE_BINDINGS, TOKENS, USERS
+from remuda.apiserver.admission.chain import install
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.kube.authorization.users import AUTHENTICATED, User
 from remuda.kube.clock import Entropy
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
-from remuda.runtime.admitted_types import install
 
 from ...gateway.import_kit import Management, management
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import crds, plan_cattle_io, rke_cattle_io
+from remuda.apiserver.admission.chain import install
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.app.capi_controllers import CoreControllers
 from remuda.capi.admission import admitted
@@ -23,7 +24,6 @@ from remuda.provisioning.cluster.rkecluster import RKEClusters
 from remuda.provisioning.cluster.rkecontrolplane import RKEControlPlanes
 from remuda.provisioning.graph.provisioningcluster import ProvisioningClusters
 from remuda.runtime import Informers, Reconciler
-from remuda.runtime.admitted_types import install
 from tests.unit.management.clusters.kit import Parts, World, world
 
 from ..kit import everything

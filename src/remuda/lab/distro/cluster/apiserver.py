@@ -31,13 +31,13 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource
 from remuda.runtime import Manager
 
-from .. import nodes
 from ..config.apiserver_arguments import token_webhook
 from ..config.settings import Settings
 from ..etcd.client import EtcdClient
 from ..pki.authorities import CLIENT_CA, SERVER_CA, Authorities
 from . import crds
 from .addons import Deploying, Place, Places
+from .controllers import run_cluster_controllers
 from .etcd_member_removal import GROUP as MEMBER_GROUP
 from .etcd_member_removal import NodeLife
 
@@ -185,7 +185,7 @@ async def run_controllers(server: Server, settings: Settings, etcd: EtcdClient) 
         manager = Manager(wrap(InProcessClient(server, manager=MANAGER)), config.clock, config.rng)
         manager.add(NodeLife(manager, etcd))
         client = wrap(InProcessClient(server, manager=kcm.MANAGER))
-        running = nodes.run_cluster_controllers(
+        running = run_cluster_controllers(
             client,
             config.clock,
             config.rng,

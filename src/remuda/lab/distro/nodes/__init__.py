@@ -8,7 +8,6 @@ The Nodes carry `remuda.dev/simulated=true`. What a Kubernetes needs besides (ku
 :func:`run_cluster_controllers`; one process of a cluster runs it at a time.
 """
 
-from ..cluster.controllers import run_cluster_controllers
 from .builtin_programs import BUILT_IN, Program
 from .config import SIMULATED, NodeConfig, NodeConfigError, Pace, Taint, parse_label
 from .registration import role_labels

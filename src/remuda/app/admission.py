@@ -1,0 +1,46 @@
+"""The rules of the kinds that Remuda serves: what is defaulted and checked of each, for all who run the controllers."""
+
+from __future__ import annotations
+
+from remuda.access.clusters.admission import admitted as admitted_clusters
+from remuda.access.settings.controller import admitted as admitted_choices
+from remuda.access.users.admission import admitted as admitted_identity
+from remuda.app import role_controllers as roles
+from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.clock import SYSTEM_CLOCK, Clock
+from remuda.kube.object_reader import ObjectSource
+from remuda.machines.admission import admitted as admitted_machines
+from remuda.machines.nodedrivers.admission import admitted as admitted_drivers
+from remuda.machines.nodedrivers.credential_admission import admitted as admitted_credentials
+from remuda.machines.secretfields.admission import admitted as admitted_sealing
+from remuda.machines.secretfields.vault import Vault
+from remuda.provisioning.admission.clusters import admitted as admitted_wishes
+from remuda.provisioning.admission.provider_objects import admitted as admitted_providers
+from remuda.provisioning.admission.references import admitted as admitted_references
+from remuda.runtime.admitted_types import AdmittedType, merged
+
+
+def admitted_types(
+    source: ObjectSource, rbac: Rbac, vault: Vault, *, secrets: bool = True, clock: Clock = SYSTEM_CLOCK
+) -> tuple[AdmittedType, ...]:
+    """What is defaulted and checked of the kinds of `management.cattle.io`, `provisioning.cattle.io`, `rke.cattle.io` and of node
+    drivers.
+
+    `source` and `rbac` say who holds what: the server's own, or :class:`~remuda.access.roles.holdings.InformerSource`, which has
+    no `secrets`. `vault` keeps the secret fields of machine configs.
+    """
+    return merged(
+        (
+            *admitted_choices(),
+            *roles.admitted_types(source, rbac),
+            *admitted_identity(source, rbac),
+            *admitted_clusters(),
+            *admitted_wishes(source),
+            *admitted_providers(source),
+            *admitted_references(source, rbac, secrets=secrets),
+            *admitted_sealing(source, rbac, vault),
+            *admitted_machines(source, rbac),
+            *admitted_drivers(source, rbac),
+            *admitted_credentials(source, rbac, clock),
+        )
+    )

@@ -1,0 +1,167 @@
+"""Rehearsals: a management server with the real controllers, in memory and on a virtual clock, before simulated hosts and
+clusters.
+
+:func:`embedded` runs Cluster API's core, :func:`provisioning` all controllers of `remuda serve`. The simulated parts are in
+:mod:`remuda.lab.sim`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from remuda import kcm
+from remuda.api import crds, management_cattle_io
+from remuda.api import crds as core_crds
+from remuda.apiserver.admission.chain import install
+from remuda.apiserver.admission.chain import install as install_admission
+from remuda.apiserver.inprocess import InProcessClient
+from remuda.apiserver.server import Config, Server
+from remuda.app.access_controllers import AccessControllers
+from remuda.app.admission import admitted_types
+from remuda.app.capi_controllers import CoreControllers
+from remuda.app.capi_controllers import admitted_types as core_types
+from remuda.app.provisioning import add_provisioning
+from remuda.capi.admission import admitted
+from remuda.capi.contracts import Contracts
+from remuda.capi.controller_context import Options
+from remuda.capi.conversion import converter
+from remuda.client.idempotent import find
+from remuda.kube.clock import Clock, Entropy, Rng, VirtualClock
+from remuda.lab.sim import machine_jobs
+from remuda.lab.sim.beginning import Beginning
+from remuda.lab.sim.capi_world import NAMESPACE, NAMESPACES, EmbeddedWorld
+from remuda.lab.sim.delays_and_faults import Weather
+from remuda.lab.sim.hosts import Times
+from remuda.lab.sim.machine_jobs import SimulatedJobs
+from remuda.lab.sim.provider_crds import crds as provider_crds
+from remuda.lab.sim.provisioning_world import GROUPS, WORKSPACE, ProvisioningWorld
+from remuda.lab.sim.workload_clusters import SimulatedClusters
+from remuda.machines.machineprovision.controller import MachineProvision
+from remuda.machines.secretfields.machinesecrets import MachineSecrets
+from remuda.machines.secretfields.vault import Vault
+from remuda.runtime import Informers, Manager
+
+_CAPI = Beginning(lambda: (*core_crds(), *provider_crds()), (NAMESPACE,), default_roles=False)
+
+
+@contextlib.asynccontextmanager
+async def embedded(
+    *,
+    seed: int = 1,
+    weather: Weather = Weather(),  # noqa: B008 - a constant
+    options: Options = Options(),  # noqa: B008 - a constant
+    clock: Clock | None = None,
+    pods: bool = False,
+    data_dir: Path | None = None,
+) -> AsyncIterator[EmbeddedWorld]:
+    """A world in memory, by default on a virtual clock, with the core running. `pods`: workload clusters can run pods in name.
+
+    With `data_dir` the management API is on disk, as that of `remuda serve`, and no journal of it is kept.
+    """
+    clock = clock or VirtualClock()
+    entropy = Entropy(seed)
+    base = await _CAPI.base() if data_dir is None else None
+    server = await Server.open(
+        Config(data_dir=data_dir, base=base, clock=clock, rng=Rng(seed), entropy=entropy, default_roles=False)
+    )
+    clusters = SimulatedClusters(clock, Rng(seed), entropy, pods=pods)
+    world = EmbeddedWorld(
+        server, clusters, weather=weather, seed=seed, core=lambda manager, connector: CoreControllers(manager, connector, options)
+    )
+    install(admitted(converter(world.land.contracts)), server.hooks, server.converters)
+    keeper = InProcessClient(server, manager="kube-controller-manager")
+    running = [asyncio.create_task(kcm.run(keeper, clock, Rng(seed)))]
+    if data_dir is None:
+        running.append(asyncio.create_task(world.keep_journal()))
+    try:
+        await world.prepare([*core_crds(), *provider_crds()] if base is None else [])
+        await world.settle(1)
+        running.append(asyncio.create_task(world.manager.run(), name="the providers"))
+        world.start_core()
+        await world.settle(1)
+        yield world
+        for task in running:
+            if task.done() and not task.cancelled():
+                task.result()
+    finally:
+        await world.kill_core()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await clusters.close()
+        await server.close()
+
+
+def _add_controllers(manager: Manager, world: ProvisioningWorld) -> None:
+    """All that `remuda serve` runs, but for the tunnels and what is behind them."""
+    core = CoreControllers(manager, world.clusters)
+    ways = world.downstreams
+    AccessControllers(manager, world.gateway, provisions=True, downstreams=ways, agents=ways)
+    add_provisioning(manager, world.gateway, core.workloads)
+    if world.jobs is not None:
+        manager.add(MachineProvision(manager, world.gateway.ground.access, {}, local=True))
+        manager.add(MachineSecrets(manager))
+
+
+@functools.cache
+def _beginning(fields: tuple[str, ...]) -> Beginning:
+    """With `fields` there is the driver whose machines have them."""
+    return Beginning(lambda: (*crds(GROUPS), *(machine_jobs.crds(*fields) if fields else ())))
+
+
+@contextlib.asynccontextmanager
+async def provisioning(
+    *,
+    seed: int = 1,
+    times: Times = Times(),  # noqa: B008 - a constant
+    begin: bool = True,
+    pods: bool = False,
+    pools: bool = False,
+) -> AsyncIterator[ProvisioningWorld]:
+    """With `pods` the clusters have what runs them (:class:`.workload_clusters.SimulatedClusters`).
+
+    With `pools` Jobs make machines, and :mod:`.machine_jobs` does their work.
+    """
+    clock = VirtualClock()
+    base = await _beginning(machine_jobs.FIELDS if pools else ()).base()
+    server = await Server.open(Config(data_dir=None, base=base, clock=clock, rng=Rng(seed), entropy=Entropy(seed)))
+    world = ProvisioningWorld(server, clock, seed, times, _add_controllers, pods)
+    keeper = InProcessClient(server, manager="kube-controller-manager")
+    informers = Informers(InProcessClient(server, manager="remuda"), clock, Rng(seed))
+    contracts = Contracts(informers)
+    running = [
+        asyncio.create_task(kcm.run(keeper, clock, Rng(seed), tokens=server.issuer)),
+        asyncio.create_task(informers.run()),
+        asyncio.create_task(world.gateway.run(), name="the gateway"),
+    ]
+    try:
+        vault = Vault(InProcessClient(server, manager="remuda"), clock, server.config.entropy)
+        install_admission(admitted_types(server.source, server.rbac, vault), server.hooks, server.converters)
+        install_admission(core_types(contracts), server.hooks, server.converters)
+        await world.settle()
+        if pools:
+            for schema in (machine_jobs.schema(*machine_jobs.FIELDS), machine_jobs.offered()):
+                await world.client.create(management_cattle_io.DYNAMIC_SCHEMAS, schema)
+            world.jobs = SimulatedJobs(InProcessClient(server, manager="jobs"), world.hosts, clock, Rng(seed))
+            running.append(asyncio.create_task(world.jobs.run(), name="jobs"))
+            world.besides.append(running[-1])
+        if begin:
+            world.begin()
+            await world.until("the workspace is there", lambda: _workspace(world), 60)
+        yield world
+    finally:
+        await world.kill()
+        await world.hosts.close()
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await world.clusters.close()
+        await server.close()
+
+
+async def _workspace(world: ProvisioningWorld) -> bool:
+    return await find(world.client, NAMESPACES, WORKSPACE) is not None
