@@ -92,7 +92,7 @@ bench: $(STAMP) ## one table of speeds and sizes, a real kube-apiserver beside o
 
 .PHONY: soak
 soak: $(STAMP) ## the tests that take samples, in full; takes long. ARGS=tests/fuzz: the fuzzers, REMUDA_FUZZ_MINUTES (60) in all
-	@REMUDA_SOAK=1 $(BIN)/pytest -v -n $(WORKERS) $(SPREAD) -m soak --timeout 0 $(ARGS)
+	@REMUDA_SOAK=1 $(BIN)/pytest -v -n $(WORKERS) $(SPREAD) -m 'soak or variant' --timeout 0 $(ARGS)
 
 .PHONY: venv
 venv: $(STAMP) ## the virtual environment in .venv; does nothing when pyproject.toml is unchanged

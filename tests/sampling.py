@@ -2,7 +2,8 @@
 
 The commit chooses, so that every test has its turn and a repeated check is the same. `REMUDA_STORIES=3:COMMIT` keeps three of the
 tests that bring up whole hosts, `REMUDA_SHARE=10:COMMIT` one in ten of `tests/api` and one in ten of the files whose tests share
-what they start: those marked `live` or `together`. Without them everything runs.
+what they start: those marked `live` or `together`. Without them everything runs, but for what is marked `variant`: that is for
+`make soak`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import os
 from collections.abc import Iterable
 
 import pytest
+
+from tests.scenarios.soaking import SOAK
 
 _STORIES, _SHARE = "REMUDA_STORIES", "REMUDA_SHARE"
 
@@ -40,9 +43,9 @@ def _wanted(variable: str) -> tuple[int, str] | None:
 
 
 def select(config: pytest.Config, items: list[pytest.Item]) -> None:
-    kept = {item.nodeid for item in items}
+    kept = {item.nodeid for item in items if SOAK or not item.get_closest_marker("variant")}
     if (wanted := _wanted(_STORIES)) is not None:
-        hosts = {item.nodeid for item in items if item.get_closest_marker("hosts")}
+        hosts = {item.nodeid for item in items if item.nodeid in kept and item.get_closest_marker("hosts")}
         kept -= hosts - stories(hosts, *wanted)
     if (wanted := _wanted(_SHARE)) is not None:
         compared = {item.nodeid for item in items if item.nodeid.startswith("tests/api/")}

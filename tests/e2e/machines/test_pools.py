@@ -61,7 +61,10 @@ def on_kubernetes(directory: Path, environ: dict[str, str]) -> AbstractContextMa
     return fronted(directory, environ, "--job-runner=local")
 
 
-@pytest.fixture(params=[served, on_kubernetes, with_upstreams_core], ids=["embedded", "kubernetes", "upstream's core"])
+@pytest.fixture(
+    params=[served, pytest.param(on_kubernetes, marks=pytest.mark.variant), with_upstreams_core],
+    ids=["embedded", "kubernetes", "upstream's core"],
+)
 def pools(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pools]:
     with _ranch(request.param, tmp_path) as ranch:
         made = Pools(ranch)

@@ -240,7 +240,7 @@ def ranch(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ranch]:
         yield made
 
 
-@pytest.fixture(params=[served, fronted], ids=["embedded", "kubernetes"])
+@pytest.fixture(params=[served, pytest.param(fronted, marks=pytest.mark.variant)], ids=["embedded", "kubernetes"])
 def either_ranch(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ranch]:
     """On our own API, and on a real kube-apiserver."""
     with _ranch(request.param, tmp_path) as made:

@@ -68,6 +68,8 @@ def away(ranch: Ranch) -> Iterator[None]:
         os.kill(api, signal.SIGCONT)
 
 
+# Such troubles are also those of tests/scenarios, and roles of their own those of tests/e2e/distro.
+@pytest.mark.variant
 def test_roles_of_their_own_with_trouble_in_the_middle(their_ranch: Ranch) -> None:
     """One host for etcd, one for the control plane, one for work; a change that restarts nobody and one that restarts all; a hook
     that takes its time, an API that is away, an agent that is killed, a host whose power is cut and one that comes while all of

@@ -44,6 +44,8 @@ def test_a_host_becomes_a_cluster_that_is_upgraded_and_goes(ranch: Ranch) -> Non
     eventually(lambda: not [each for each in left(ranch) if each not in before or DEMO in each], PATIENCE)
 
 
+# Servers also come and go in test_lives.
+@pytest.mark.variant
 def test_members_of_etcd_come_and_go(own_ranch: Ranch) -> None:
     """Three servers and a worker; the first server goes, then another one comes."""
     ranch = own_ranch

@@ -60,13 +60,13 @@ def test_every_setting_and_feature_of_a_table_is_there() -> None:
 
 @pytest.mark.parametrize("page", ["air-gap.md", "custom-nodes.md"])
 def test_every_variable_of_the_install_script_is_one(page: str) -> None:
-    script = (ROOT / "src" / "remuda" / "systemagent" / "install.sh").read_text()
+    script = (ROOT / "src" / "remuda" / "agent" / "install" / "install.sh").read_text()
     named = set(re.findall(r"\b(?:CATTLE|STRICT)_[A-Z_]+\b", DOCS[page]))
     assert named and {name for name in named if name not in script} == set()
 
 
 def test_every_argument_of_the_install_script_is_one() -> None:
-    script = (ROOT / "src" / "remuda" / "systemagent" / "install.sh").read_text()
+    script = (ROOT / "src" / "remuda" / "agent" / "install" / "install.sh").read_text()
     table = DOCS["custom-nodes.md"].split("## Arguments of the script")[1].split("\n## ")[0]
     named = {name for row in re.findall(r"^\| (`--[^|]*)\|", table, re.MULTILINE) for name in re.findall(r"`(--[\w-]+)", row)}
     assert named and {name for name in named if f" {name}" not in script} == set()

@@ -39,7 +39,7 @@ def test_the_agent_needs_little_of_us() -> None:
     source = Path(remuda.__file__).parents[1]
     found = import_closure.needed(source, [start for start in recipe.STARTS if start != "remuda.cli.programs.kube_api_auth"])
     rooms = {name.split(".")[1] for name in found if "." in name}
-    assert rooms == {"__main__", "agent", "cli", "client", "clusteragent", "kube", "management", "tunnel"}
+    assert rooms == {"__main__", "access", "agent", "cli", "client", "kube", "tunnel"}
     for only in ("remuda.agent.key_fingerprints", "remuda.access.agent_objects"):
         assert [name for name in found if name.startswith(only.rpartition(".")[0] + ".")] == [only]
 
