@@ -1,68 +1,113 @@
-"""The map of the house is true: every room and module that it names is there, and every one that is there is named."""
+"""docs/architecture.md agrees with the source tree and with the import contract."""
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "src" / "remuda"
-PAGE = (ROOT / "docs" / "architecture.md").read_text()
-ROOMS, APISERVER = PAGE.split("\n## The rooms\n")[1].split("\n## ")[0].split("Inside `apiserver/`:")
+DOCS = ROOT / "docs"
+PAGE = (DOCS / "architecture.md").read_text()
+ENDINGS = r"\.(?:py|md|sh|json|env|toml|yaml)"
+WALKS = ("Walk 1", "Walk 2", "Walk 3", "Walk 4")
+RECIPES = ("A field of RKEConfig", "A controller", "A driver", "A built-in kind", "A command")
 
 
-def modules_of(package: Path) -> set[str]:
-    """Modules and packages right inside of it."""
-    inside = (path for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists())
+def section(title: str) -> str:
+    """The text below the one heading that begins so."""
+    found = re.findall(rf"^## {re.escape(title)}\b.*?\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    assert len(found) == 1, f"{len(found)} sections {title!r}"
+    return str(found[0])
+
+
+def rooms() -> set[str]:
+    """Packages and modules directly below `src/remuda`."""
+    inside = (path for path in SOURCE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists())
     return {path.stem for path in inside if not path.stem.startswith("__")}
 
 
-def first_cells(table: str) -> set[str]:
-    cells = re.findall(r"^\| (`[^|]*) \|", table, re.MULTILINE)
-    return {name.removesuffix("/").removesuffix(".py") for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+def numbered(text: str) -> list[str]:
+    """The items of a numbered list, each with the lines that continue it."""
+    return re.findall(r"^\d+\. .*(?:\n {3,}.*)*", text, re.MULTILINE)
 
 
-def is_there(name: str) -> bool:
-    """A path as the page says it: from the root, in the source, or in the tests; with or without its ending."""
-    pattern = name.strip("/").replace("<kind>", "*")
-    return any(
-        next(base.glob(f"{deep}{pattern}{ending}"), None) is not None
-        for base, deep in ((ROOT, ""), (SOURCE, "**/"), (ROOT / "tests", "**/"))
-        for ending in ("", ".py")
-    )
+def named_paths(text: str) -> set[str]:
+    """Quoted words with a slash, but no URL path, and quoted file names."""
+    words = re.findall(r"`([^`\s]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    return {word for word in words if not word.startswith("/") and ("/" in word or re.search(rf"{ENDINGS}$", word))}
 
 
-def test_every_room_has_a_row() -> None:
-    assert first_cells(ROOMS) == modules_of(SOURCE)
+def is_there(path: str) -> bool:
+    """Relative to `src/remuda` or to the repository; `<kind>` stands for any name."""
+    pattern = path.rstrip("/").replace("<kind>", "*")
+    found = [each for base in (SOURCE, ROOT) for each in base.glob(pattern)]
+    return any(each.is_dir() or not path.endswith("/") for each in found)
 
 
-def test_every_module_of_the_api_server_has_a_row() -> None:
-    named = first_cells(APISERVER)
-    there = modules_of(SOURCE / "apiserver")
-    found = {module for module in there for name in named if re.fullmatch(name.replace("*", r"\w+"), module)}
-    assert there - found == set()
-    assert {name for name in named if "*" not in name} - there == set()
+def layers(text: str) -> list[set[str]]:
+    return [set(re.findall(r"`(\w+)`", layer)) for layer in text.split("<")]
 
 
-def test_every_module_that_a_row_names_is_in_that_room() -> None:
-    missing = []
-    for room, text in re.findall(r"^\| `(\w+)/` \| (.*) \|$", ROOMS, re.MULTILINE):
-        there = {path.stem for path in (SOURCE / room).rglob("*")} | modules_of(SOURCE)
-        named = re.findall(r"`([a-z_]+(?:/[a-z_]+)*)/?`", text)
-        missing += [f"{room}: {name}" for name in named if not set(name.split("/")) <= there]
-    assert missing == []
+def test_every_room_has_one_row() -> None:
+    rows = re.findall(r"^\| `(\w+)(?:/|\.py)` \|", section("The rooms"), re.MULTILINE)
+    assert sorted(rows) == sorted(rooms())
 
 
-def test_every_path_is_there() -> None:
-    named = set(re.findall(r"`((?:[\w<>-]+/)+(?:[\w-]+(?:\.py|\.sh|\.md|\.env)?)?|\w+\.py)`", PAGE))
-    assert len(named) > 80
-    assert sorted(name for name in named if not is_there(name)) == []
+def test_every_path_exists() -> None:
+    paths = named_paths(PAGE)
+    assert len(paths) > 200
+    assert sorted(path for path in paths if not is_there(path)) == []
 
 
-def test_the_order_of_imports_is_the_one_that_is_held() -> None:
-    said = PAGE.split("Imports go down, never up: ")[1].split(". ")[0]
-    told = [re.findall(r"`(\w+)`", layer) for layer in said.split("<")]
+def test_every_link_leads_to_a_file() -> None:
+    targets = {target.partition("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", PAGE)}
+    assert len(targets) > 10
+    assert sorted(target for target in targets if not (DOCS / target).is_file()) == []
+
+
+def test_rooms_in_the_picture_exist() -> None:
+    picture = PAGE.split("```")[1]
+    found = set(re.findall(r"(?<![\w/])((?:[a-z]+/)+)", picture))
+    assert len(found) > 20
+    bases = (SOURCE, SOURCE / "apiserver", SOURCE / "gateway")
+    assert sorted(path for path in found if not any((base / path).is_dir() for base in bases)) == []
+
+
+def test_the_order_of_imports_is_the_contract() -> None:
+    told = section("The rooms").split("Imports go down, never up: ")[1].split(". ")[0]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    held = [re.findall(r"remuda\.(\w+)", layer) for layer in reversed(project["tool"]["importlinter"]["contracts"][0]["layers"])]
-    assert [set(layer) for layer in told] == [set(layer) for layer in held]
+    held = project["tool"]["importlinter"]["contracts"][0]["layers"]
+    assert layers(told) == [set(re.findall(r"remuda\.(\w+)", layer)) for layer in reversed(held)]
+
+
+@pytest.mark.parametrize("walk", WALKS)
+def test_every_step_of_a_walk_names_a_module(walk: str) -> None:
+    steps = numbered(section(walk))
+    assert len(steps) > 10
+    assert [int(step.partition(".")[0]) for step in steps] == list(range(1, len(steps) + 1))
+    assert [step for step in steps if not any(path.endswith(".py") for path in named_paths(step))] == []
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_names_code_tests_and_docs(recipe: str) -> None:
+    text = section("Where to change what").split(f"**{recipe}**")[1].split("\n**")[0].split("\nOther changes")[0]
+    paths = named_paths(text)
+    assert any(path.endswith(".py") and not path.startswith("tests/") for path in paths)
+    assert any(path.startswith("tests/") for path in paths)
+    assert any(path.startswith("docs/") for path in paths)
+
+
+def test_every_package_says_what_lives_there() -> None:
+    packages = {path.parent for path in SOURCE.rglob("*.py")}
+    assert len(packages) > 50
+    silent = []
+    for package in packages:
+        init = package / "__init__.py"
+        if not init.exists() or not (ast.get_docstring(ast.parse(init.read_text())) or "").strip():
+            silent.append(str(package.relative_to(ROOT)))
+    assert sorted(silent) == []
