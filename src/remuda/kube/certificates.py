@@ -1,5 +1,5 @@
 """Keys and certificates: how they are made, signed and read. Where they are kept is up to
-:mod:`remuda.apiserver.storage.key_layout.pki` and :mod:`remuda.apiserver.storage.key_layout.shared_keys`.
+:mod:`remuda.apiserver.keys.pki` and :mod:`remuda.apiserver.keys.shared_keys`.
 
 Nothing here imports `cryptography` before it is needed: an ordinary start does no X.509 work.
 """

@@ -93,7 +93,7 @@ class Machine:
         return self
 
     def command(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "remuda.lab.distro", *words, "--root", str(self.root)]
+        return [sys.executable, "-m", "remuda", "distro", *words, "--root", str(self.root)]
 
     @property
     def environment(self) -> dict[str, str]:

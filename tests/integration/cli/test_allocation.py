@@ -13,7 +13,7 @@ from remuda.cli.programs import memory_allocation
 _PROGRAM = """
 import ctypes, sys
 from pathlib import Path
-from remuda.cli import allocation
+from remuda.cli.programs import memory_allocation
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
@@ -21,7 +21,7 @@ def resident():
 def taken():
     return [libc.malloc(256 * 1024) for _ in range(64)]
 
-assert sys.argv[1] == "as it is" or allocation.map_large_pieces()
+assert sys.argv[1] == "as it is" or memory_allocation.map_large_pieces()
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
 libc.free.restype, libc.free.argtypes = None, (ctypes.c_void_p,)
@@ -57,7 +57,7 @@ def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
 _CROWD = """
 import asyncio, ctypes, sys
 from pathlib import Path
-from remuda.cli import loops
+from remuda.cli.programs import event_loop
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
@@ -79,8 +79,8 @@ async def main(seconds):
     print((resident() - before) // 1_000_000)
 
 every, seconds = map(float, sys.argv[1:])
-loops._GIVE_BACK_SECONDS = every
-with asyncio.Runner(loop_factory=loops.loop_factory()) as runner:
+event_loop._GIVE_BACK_SECONDS = every
+with asyncio.Runner(loop_factory=event_loop.loop_factory()) as runner:
     runner.run(main(seconds))
 """
 

@@ -12,6 +12,7 @@ import pytest
 from remuda.apiserver.http.listener import Listener
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
+from remuda.kube.certificates import names_in, new_key_pem, parse_certificate
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy
 from remuda.lab.distro.cluster.etcd_member_removal import NODES
 from remuda.lab.distro.cluster.supervisor import SERVICES, Door
@@ -93,7 +94,7 @@ async def test_what_is_not_ready_says_so(door: Knocking) -> None:
 async def test_a_node_gets_its_certificate_as_long_as_it_is_the_same_host(door: Knocking, tmp_path: Path) -> None:
     server = await Server.open(Config(data_dir=None, default_roles=False))
     door.state.api = InProcessClient(server, manager="remuda")
-    key = certificates.signing.new_key_pem(ENTROPY)
+    key = new_key_pem(ENTROPY)
     request = certificates.signing_request(key, tmp_path / "key")
 
     async def asked(path: str = "client-kubelet.crt", body: bytes = request, **headers: str) -> tuple[int, str]:
@@ -124,16 +125,16 @@ async def test_a_worker_gets_no_certificate_for_the_api_a_service_or_another_nod
     """Whoever has one is that to all who trust the cluster's CA: it is the same for the API and for kubelets."""
     server = await Server.open(Config(data_dir=None, default_roles=False))
     door.state.api = api = InProcessClient(server, manager="remuda")
-    request = certificates.signing_request(certificates.signing.new_key_pem(ENTROPY), tmp_path / "key")
+    request = certificates.signing_request(new_key_pem(ENTROPY), tmp_path / "key")
 
     async def asked(name: str, *addresses: str) -> tuple[int, str]:
         said = {NODE_NAME: name, NODE_PASSWORD: "mine", NODE_IP: ",".join(addresses)}
         return await door.ask(f"{PREFIX}/serving-kubelet.crt", "node", NODE, "POST", request, **said)
 
     def names(text: str) -> tuple[str, ...]:
-        certificate = certificates.signing.parse_certificate(text.encode())
+        certificate = parse_certificate(text.encode())
         assert certificate is not None
-        return certificates.signing.names_in(certificate)
+        return names_in(certificate)
 
     addresses = [{"type": "InternalIP", "address": "10.0.0.2"}, {"type": "Hostname", "address": "other.example.com"}]
     other = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}, "status": {"addresses": addresses}}

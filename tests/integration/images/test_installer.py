@@ -171,7 +171,7 @@ def test_an_installation_restarts_only_what_has_changed(tmp_path: Path, shell: l
     assert 'NO_PROXY="x"\n' in environment and 'REMUDA_NOTE="say \\"\\$it\\""\n' in environment
     assert "HOST_ID" not in environment and "REMUDA_PYTHON" not in environment
     said = subprocess.run([str(data / "bin/remuda"), "server", "a b"], capture_output=True, text=True, check=True)
-    assert said.stdout == "-P -s -m remuda.lab.distro server a b\n"
+    assert said.stdout == "-P -s -m remuda distro server a b\n"
     same = {"NO_PROXY": "x", "REMUDA_NOTE": 'say "$it"'}
     assert host.run(shell, RESTART_STAMP="a", **same) == STARTED[:2]
     assert host.run(shell, **same) == STARTED[:2]

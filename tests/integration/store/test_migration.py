@@ -163,7 +163,7 @@ KILLED = textwrap.dedent(
     """
     import asyncio, os, signal, sys
     from pathlib import Path
-    from remuda.apiserver.storage.sqlite import SqliteStore, files, schema
+    from remuda.apiserver.storage.sqlite import SqliteStore, files, tables
     from remuda.kube.clock import SYSTEM_CLOCK
 
     def die(*_):
@@ -173,9 +173,9 @@ KILLED = textwrap.dedent(
         step(connection)
         die()
 
-    step, where = schema.MIGRATIONS[1], sys.argv[2]
+    step, where = tables.MIGRATIONS[1], sys.argv[2]
     if where == "step":
-        schema.MIGRATIONS[1] = half
+        tables.MIGRATIONS[1] = half
     else:
         real = files.sync
         files.sync = lambda directory: die() if directory.name == "backups" else real(directory)

@@ -9,7 +9,7 @@ Servers that share one state share a CA and a service-account key, too: those ar
 directory then holds what each has of its own, and a copy of the CA's certificate for people to point at.
 
 :mod:`remuda.apiserver.auth.client_certificates` reads the client certificates made here,
-:mod:`remuda.apiserver.auth.authenticator.keys` the service-account key.
+:mod:`remuda.apiserver.auth.token_keys` the service-account key.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from remuda.machines.provisioner import external_driver
 CALLING = """
 import asyncio, os
 from remuda.machines.driver import Surroundings
-from remuda.machines.provisioner import foreign
+from remuda.machines.provisioner import external_driver
 around = Surroundings(environ=dict(os.environ), say=lambda line: print(line, flush=True))
-asyncio.run(foreign._called(["sh", "-c", "echo $$; exec sleep 600"], dict(os.environ), around))
+asyncio.run(external_driver._called(["sh", "-c", "echo $$; exec sleep 600"], dict(os.environ), around))
 """
 
 
