@@ -1,12 +1,10 @@
-"""The system agent: a small daemon on every host that makes true what its plan says.
+"""The system agent: a small daemon on every host that applies the host's plan. It speaks rancher-system-agent v0.15's protocol.
 
-A plan is JSON in a Secret (remote mode, ``remote``) or in a file (local mode, ``local``): files to write, instructions to
-run once, instructions to run again and again, probes to ask. ``decide`` says whether the one-time part must run, ``apply``
-runs it, and the result goes back into the same Secret. The protocol is rancher-system-agent v0.15's (protocols.md section 1),
-in both directions, so either agent serves either server.
-
-Standard library only, Python 3.9 or newer, and nothing of ours is imported: the directory becomes one file,
-``remuda-agent.pyz``, for hosts that have nothing but a Python (``remuda.agent.install`` builds it).
+The plan comes from a Secret (``remote_mode``) or from files (``local_mode``); ``plans`` decides and applies it, ``images``
+fetches installers, and the result goes back to where the plan came from (protocols.md section 1).
+Not here: what goes into a plan (the server's ``provisioning/planner``), the cluster agent (``tunnel/clusteragent``).
+Standard library only, Python 3.9 or newer, nothing else of ours is imported: ``install`` makes one file of this directory,
+``remuda-agent.pyz``, for hosts that have only a Python. Read ``remote_mode``, then ``plans.apply``.
 """
 
 from __future__ import annotations

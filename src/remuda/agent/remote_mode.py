@@ -1,8 +1,8 @@
 """Remote mode: obey the plan in a Secret and report into the same Secret (protocols.md 1.15, 1.16).
 
 One pass: take the newest version, decide, claim, apply, probe, write what changed. Passes come with events and, while all is
-settled, every five seconds. The original ends its process when a write fails; here the pass is repeated, and the ``journal``
-keeps what ran from running again, so a server that is away for a day costs nothing but the report's lateness.
+settled, every five seconds. The original ends its process when a write fails; here the pass is repeated, and
+``plans.journal`` keeps what ran from running again, so a server that is away for a day costs nothing but the report's lateness.
 """
 
 from __future__ import annotations

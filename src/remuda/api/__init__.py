@@ -1,7 +1,9 @@
 """Our API types, one package per group, and the CustomResourceDefinitions that are generated from them.
 
-Types are written in the words of :mod:`.schema`; :mod:`.crd` says how a kind is declared. A group is a package with
-a module `kinds` that has a tuple `KINDS`; it is imported when its definitions are asked for, not before.
+Types are written in the words of :mod:`.schema`; :mod:`.crd` says how a kind is declared. A group is a package with `names` and
+a module `crds` that has a tuple `KINDS`; it is imported when its definitions are asked for, not before.
+Not here: types of built-in kinds (`apiserver/scheme`), what the kinds do (`capi`, `provisioning`, `access`).
+Read :mod:`.crd`, then one group's `crds`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The types of the versions are written in the words of :mod:`.schema`. `spec.conversion` is left out: the API server says `None`
 where nobody says anything, the embedded one asks the in-process converters first, and a real one is told by whoever serves
-the webhook (`runtime.webhooks` keeps it right). Left out, it also survives when the definition is applied again.
+the webhook (`runtime.webhook_server` keeps it right). Left out, it also survives when the definition is applied again.
 """
 
 from __future__ import annotations

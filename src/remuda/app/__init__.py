@@ -1,7 +1,8 @@
-"""The composition root: which parts and controllers run in `serve`, `controllers` and `gateway`, on a host of the
-distribution, and in a rehearsal.
+"""The composition root: which parts and controllers run in `remuda serve`, `remuda controllers` and `remuda gateway`, and in
+a rehearsal.
 
-No logic of a controller lives here, and nothing below imports it.
-:mod:`.controllers` is the table: every controller, its module, and the programs that start it.
-Read it first, then :mod:`.embedded` (`remuda serve`) or :mod:`.attached` (`remuda controllers`).
+The tables of controllers, with the class and needs of each, are :mod:`.capi_controllers`, :mod:`.access_controllers`,
+:mod:`.role_controllers`, :mod:`.health_controllers`, :mod:`.provisioning_controllers` and :mod:`.machine_controllers`;
+:mod:`.admission` is the table of rules. No logic of a controller lives here, and only `cli` imports it.
+Read :mod:`.embedded` (`remuda serve`) first, then :mod:`.attached` (`remuda controllers`).
 """

@@ -1,4 +1,4 @@
-"""The controllers of this room, for who starts a server or joins one."""
+"""The controllers of :mod:`remuda.access.health`, put together for :mod:`.embedded` and the attached programs."""
 
 from __future__ import annotations
 

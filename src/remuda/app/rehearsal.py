@@ -122,9 +122,9 @@ async def provisioning(
     pods: bool = False,
     pools: bool = False,
 ) -> AsyncIterator[ProvisioningWorld]:
-    """With `pods` the clusters have what runs them (:class:`.workload_clusters.SimulatedClusters`).
+    """With `pods` the clusters have what runs them (:class:`~remuda.lab.sim.workload_clusters.SimulatedClusters`).
 
-    With `pools` Jobs make machines, and :mod:`.machine_jobs` does their work.
+    With `pools` Jobs make machines, and :mod:`remuda.lab.sim.machine_jobs` does their work.
     """
     clock = VirtualClock()
     base = await _beginning(machine_jobs.FIELDS if pools else ()).base()

@@ -1,4 +1,4 @@
-"""The controllers and the rules of this room, for who starts a server (:mod:`remuda.app.embedded`) or joins one."""
+"""The controllers and rules of :mod:`remuda.access.roles`, put together for :mod:`.embedded` and the attached programs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""The remuda command: one module per command, imported when it is called.
+"""The `remuda` command: :mod:`.command_tree` lists all commands and imports each when it is called.
 
-`remuda version` and `--help` must feel instant, so nothing here imports the server, the client or aiohttp. A command is a
-click command in a module of its own; :mod:`remuda.cli.command_tree` lists them, :mod:`remuda.cli.exit_codes` turns what goes
-wrong into one sentence and an exit code.
+`commands/` has one module per command, `programs/` those that run until stopped; `options/` is shared, `remote/` reads from
+a server, `views/` draws what was read; `demo/`, `systemd/` and `support_bundle/` are the parts of one command each.
+`exit_codes` turns errors into one sentence and an exit code. No server, client or aiohttp at import: `--help` must feel instant.
+Not here: what runs in a program (`app`), the command line of the system agent (`agent/cli`).
+Read :mod:`.command_tree`, then one module of `commands/`.
 """
 
 from __future__ import annotations

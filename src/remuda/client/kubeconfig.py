@@ -2,7 +2,7 @@
 
 Reading is pure: :func:`load` merges the files of `KUBECONFIG` as kubectl does (the first file to name something wins) and
 :func:`select` picks a context out of the result. What has to be asked again later — token files, exec plug-ins — is a
-:class:`~remuda.client.credentials.TokenSource`; :mod:`remuda.client.https` does the talking.
+:class:`~remuda.client.credentials.CredentialSource`; :mod:`remuda.client.https` does the talking.
 """
 
 from __future__ import annotations

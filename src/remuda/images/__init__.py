@@ -1,10 +1,10 @@
 """OCI images of our own, made without a container engine and without root, with the same bytes each time.
 
 A :mod:`.tree` of files in memory becomes a layer (:mod:`.layers`), layers and a configuration an image in an OCI layout on disk
-(:mod:`.layout`). What the files are comes from Debian (:mod:`.debian`), from wheels with known hashes (:mod:`.wheels`) and from
-our own modules, as far as they are imported (:mod:`.import_closure`); :mod:`.recipe` puts the cluster agent's image together,
-:mod:`.machine` that of Jobs which make machines, :mod:`.server` that of all of us. `python -m remuda.images` builds them, the
-gateway's `/v2/` serves them.
+(:mod:`.layout`). Files come from Debian (:mod:`.debian`), from wheels with known hashes (:mod:`.wheels`) and from our own modules
+(:mod:`.import_closure`). Recipes: :mod:`.recipe` (cluster agent), :mod:`.machine` (machine Jobs), :mod:`.server`, `installer/`.
+Not here: the registry that serves them (`gateway/server/image_registry`), pulling on hosts (`agent/images`).
+`python -m remuda.images` builds them. Read :mod:`.recipe` first.
 """
 
 from __future__ import annotations

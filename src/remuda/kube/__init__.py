@@ -1,7 +1,7 @@
-"""What every room shares, pure or nearly so: objects, errors that become a Status, names, selectors, conditions, waits, clock.
+"""Data and rules that every package shares, pure or nearly so: objects, errors, names, selectors, conditions, waits, clock.
 
 Sub-folders: `encoding/` (JSON, YAML, patches, Go's texts), `network/` (the outbound policy, TLS), `authorization/` (users,
 actions, RBAC).
 It knows Kubernetes' data model and no server: what serves an API is `apiserver/`, what calls one is `client/`.
-Nothing here imports another room. Begin with `objects`, `errors` and `clock`.
+Nothing here imports another package. Begin with `objects`, `errors` and `clock`.
 """

@@ -1,4 +1,4 @@
-"""What is simulated, behind the same ports as the real thing.
+"""Simulations behind the same ports as the real parts.
 
 `distro`: the `+remuda1` distribution (real etcd, simulated nodes). `sim`: providers, workload clusters and hosts in
 memory on a virtual clock.

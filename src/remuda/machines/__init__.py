@@ -1,7 +1,10 @@
 """Machines that Remuda makes itself: node drivers and their schemas, Jobs that make and remove machines, the program in them.
 
-A driver (:mod:`.driver`) knows one kind of place where machines come from. :mod:`.driver_registry` finds drivers by name, ours
-and those of other packages. A Job runs :mod:`.provisioner`, which keeps what a driver says of its machine in its state Secret.
+A driver (:mod:`.driver`) makes machines at one kind of provider; :mod:`.driver_registry` finds drivers by name, ours and those of
+other packages. `nodedrivers` makes each driver's kinds, `machineprovision` its Jobs, `runner` runs Jobs without pods,
+`provisioner` is the program in a Job, `secretfields` keeps secret fields out of objects.
+Not here: pools and plans (`provisioning`), the Machine itself (`capi/machine`).
+Read :mod:`.driver`, then `machineprovision.decide`.
 """
 
 from __future__ import annotations

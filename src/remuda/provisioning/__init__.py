@@ -2,10 +2,9 @@
 
 `cluster` mirrors Clusters, `graph` makes the objects a cluster consists of, `references` checks what specs name,
 `bootstrap` and `nodes` bring hosts in, `planner` decides their plans, `plans` carries them, `operations` and
-`releases` serve the planner; `admission` is on top.
+`releases` serve the planner; `admission` checks writes.
 Not here: machines of node drivers (`machines`), Cluster API's core (`capi`).
-Imports between the folders go down in the order of pyproject's contract.
-Read `graph`, then `planner.decide`.
+Read `graph.rendering`, then `planner.decide`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What controllers are made of: informers, work queues, workers, leader election, events, patches; webhooks for our own types.
+"""The parts of controllers: informers, work queues, workers, leader election, events, patches; webhooks for our own types.
 
 A controller is declared in `controller`, run by `lifecycle.Manager`; `docs/controllers.md` shows how to write one.
 Which controllers exist and where they run is `app/`; the embedded API's own admission chain is `apiserver/admission/`.

@@ -1,7 +1,10 @@
-"""Clusters that are managed: what each of them always has, and how it is registered.
+"""Clusters that are managed: their standard objects, their registration tokens, and the tokens that a cluster checks itself.
 
-`keeping` looks after a Cluster's namespace and tokens, `registration` after the tokens themselves (`rotation` and `commands`
-decide), `local` after what is there before any cluster is; `admission` says what is refused. All on the management API.
+Controllers: `management_cluster`, `clusterregistrationtoken`, `cluster_auth`. Pure: `token_rotation`, `registration_commands`,
+`cluster_auth_tokens`. `local_cluster` has the objects of a new server, `server_settings` the settings that clusters are told;
+`admission` refuses invalid writes.
+Not here: health and removal (`..health`), access to a cluster (`..roles`), the HTTP side (`gateway/registration`).
+Read :mod:`.management_cluster` first.
 """
 
 from __future__ import annotations

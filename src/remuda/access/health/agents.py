@@ -1,4 +1,4 @@
-"""What this room asks of the cluster agents, which the gateway fulfils, and how somebody outside is listened to."""
+"""What this package asks of the cluster agents, which the gateway fulfils, and how somebody outside is listened to."""
 
 from __future__ import annotations
 

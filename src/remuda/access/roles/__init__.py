@@ -2,7 +2,8 @@
 
 `role_rules`, `binding_subjects`, `builtin_roles` and the `*_desired` modules decide (pure); `globalroles`, `cluster_access`,
 `downstream_access`, `cluster_memberships` and `user_bindings` are the controllers; `rbac_writer` writes what they decided;
-`admission` says what may be written at all, by what `holdings` finds that a user holds. Read :mod:`.role_rules` first.
+`admission` refuses writes that give more than the writer has (`holdings`).
+Not here: how a user is identified (`gateway/auth`), RBAC itself (`kube/authorization`). Read :mod:`.role_rules` first.
 """
 
 from .globalrole_desired import new_user_roles

@@ -1,4 +1,4 @@
-"""What the controllers of this room see: one set of caches with the indexes that lead from one object to those it concerns."""
+"""What the controllers of this package see: one set of caches with the indexes that lead from one object to those it concerns."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Users, their passwords and their tokens: how they are kept, made, judged, and cleaned up after.
+"""Users, their passwords and their tokens: how they are made, stored, checked and cleaned up.
 
-:mod:`.user_objects`, :mod:`.tokens`, :mod:`.token_hashes` and :mod:`.passwords` are pure; :mod:`.password_secrets` has the
-Secrets of passwords, :mod:`.first_user` makes the first administrator, :mod:`.controllers` let tokens go, and :mod:`.admission`
-says what may be written of either kind. How a caller shows a token, and how one logs in, is the gateway's business
-(:mod:`remuda.gateway.auth.identity`).
+Pure: `user_objects`, `tokens`, `token_hashes`, `passwords`. `password_secrets` keeps password hashes in Secrets, `first_user`
+makes the first administrator, `controllers` deletes tokens that have expired or lost their user, and `admission` checks writes.
+Not here: how a caller shows a token or logs in (`gateway/auth`).
+Read :mod:`.user_objects`, then :mod:`.tokens`.
 """

@@ -1,4 +1,9 @@
-"""Images that carry installers: found on disk (``archives``) or in a registry (``pull``), unpacked safely (``extract``)."""
+"""Images that carry installers: found on this host (``saved_images``) or pulled from a registry (``pull``), then unpacked.
+
+``registries`` reads registries.yaml, ``references`` parses names, ``extract`` unpacks layers safely. The agent runs this as a
+process of its own (``stage_process``). How the images are made is the server's ``images`` package.
+Read ``stager`` first.
+"""
 
 from __future__ import annotations
 

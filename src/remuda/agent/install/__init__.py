@@ -1,8 +1,8 @@
-"""What a server hands to hosts: the agent as one file (``archive``), the script that installs it (``script``,
-``install.sh``), its uninstaller.
+"""The agent's installation: the agent as one file (``archive``), the script that installs it (``script``, ``install.sh``), and
+its uninstaller.
 
-Not part of the archive itself. ``python -m remuda.agent.install DIRECTORY`` writes them.
-Read ``archive`` first.
+Not part of the archive itself. ``python -m remuda.agent.install DIRECTORY`` writes them; the server hands them to hosts
+(``gateway/registration/agent_downloads``). Read ``archive`` first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A plan and its application on a host: parse (:mod:`plan`), decide (pure), apply files, one-time and periodic instructions,
+"""A plan and its application on a host: parse (``plan``), decide (pure), apply files, one-time and periodic instructions,
 probes; journal and outputs.
 
 Where plans come from and where reports go is ``remote_mode``/``local_mode``.

@@ -1,4 +1,7 @@
-"""The group of what a downstream cluster is told about its users: names of its kinds; the types are in :mod:`.v3`."""
+"""The group cluster.cattle.io: what a downstream cluster is told about its users.
+
+Names of its kinds are in :mod:`.names`, which is read first; the types (:mod:`.v3`) are read only when definitions are generated.
+"""
 
 from .names import API_VERSION, CLUSTER_AUTH_TOKENS, CLUSTER_USER_ATTRIBUTES, GROUP, VERSION
 

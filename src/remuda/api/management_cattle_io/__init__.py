@@ -1,5 +1,7 @@
-"""The group of what is managed: clusters, who may use them, settings. Names of its kinds are in :mod:`.names`; the types are
-read only when definitions are generated."""
+"""The group management.cattle.io: managed clusters, users and roles, settings, node drivers.
+
+Names of its kinds are in :mod:`.names`, which is read first; the types (:mod:`.v3`) are read only when definitions are generated.
+"""
 
 from .names import (
     API_VERSION,

@@ -1,5 +1,8 @@
-"""Who may send plans to a cluster's machines: the names of its kinds (:mod:`.names`); the types are read only when definitions
-are generated."""
+"""The group plan.cattle.io: Beacons, which say who may send plans to a cluster's machines.
+
+Names of its kinds are in :mod:`.names`, which is read first; the types (:mod:`.v1alpha1`) are read only when definitions are
+generated.
+"""
 
 from .names import API_VERSION, BEACONS, GROUP, VERSION
 

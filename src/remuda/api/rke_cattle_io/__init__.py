@@ -1,5 +1,8 @@
-"""The providers of Cluster API that a cluster of RKE2 or K3s is made with: the names of its kinds (:mod:`.names`); the types are
-read only when definitions are generated."""
+"""The group rke.cattle.io: Cluster API's providers for clusters of RKE2 and K3s.
+
+Names of its kinds are in :mod:`.names`, which is read first, labels and annotations in :mod:`.well_known`; the types (:mod:`.v1`)
+are read only when definitions are generated.
+"""
 
 from .names import (
     API_VERSION,

@@ -1,6 +1,6 @@
 """Labels and annotations that say what the objects of a cluster are, byte for byte as Rancher has them (capr.md §1.13).
 
-Here are those that the rooms share which make such objects (`provisioning`) and which act on them (`rke`).
+Those are here that `provisioning`, which makes such objects, shares with the packages that act on them.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ The verbs use :class:`FieldManager` (one per kind and version) on every write, a
 that name. Inside, from the bottom: :mod:`.field_set` (sets of fields), :mod:`.typed` (types from schemas), :mod:`.compare`
 and :mod:`.merging` (walks over objects), :mod:`.managed_fields` (managedFields entries), :mod:`.updater` (who owns what),
 :mod:`.field_manager` (the rules around it), :mod:`.manager_names` (what a request must say) and :mod:`.scale`.
+Not here: JSON and merge patches (`kube/encoding`). Read :mod:`.field_manager` first.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Backups: the whole state of a server in one sealed file, and a server out of such a file.
+"""Backups: the whole state of a server in one sealed file, and a restored server from such a file.
 
-    sqlite  ──┐                                                  ┌──▶ a data directory, in one step (arriving)
-    (sources) ├──▶ records ──▶ chunks, each sealed ──▶ FILE ──▶──┤
-    etcd    ──┘   (records)    (sealed)               (files)    └──▶ an etcd, behind a mark (intoetcd)
+    sqlite  ──┐                                                      ┌──▶ a data directory, in one step (restore_to_directory)
+    (sources) ├──▶ records ──▶ chunks, each sealed ──▶ FILE ──▶──────┤
+    etcd    ──┘   (format)     (sealed_file)           (output_file) └──▶ an etcd, behind a mark (restore_to_etcd)
 
-One format for both stores: what was taken from one restores into the other. `taking` makes the file, `sources` read a store as of
-one revision, `keyring` knows which keys belong to it, `records` and `sealed` are the format, `intofiles` and `intoetcd` restore.
+One format for both stores: a backup of one restores into the other. `take` makes the file, `sources` reads a store as of one
+revision, `key_files` lists the keys that belong to it; `restore` is shared by both restores, `restore_staging` moves files.
+Not here: snapshots of a cluster's etcd (`lab/distro/etcd`), encryption at rest (`keys/encryption`).
+Begin with `format`, then `take`.
 """

@@ -1,10 +1,10 @@
 """CEL, the expression language of Kubernetes: validation rules of CRDs, match conditions of webhooks, admission policies.
 
-Source text is tokenized (`lexer`), parsed with macros expanded (`parser`, `macros`), typed (`checker`, `unification`,
-`signatures`) against types from OpenAPI schemas (`schematypes`), and planned as closures (`planner`, `selections`,
-`loops`, `calls`) over plain Python data (`values`, `views`). What an expression may cost is estimated from the schema
-(`estimate`) and counted while it runs. `validations` runs all rules of a schema over an object; which rules a CRD
-may bring is for :mod:`remuda.apiserver.crd.cel_rules`.
+`programs` compiles an expression: `compiler/` has the steps from text to closures, `library/` the functions. `schema_types` makes
+types of OpenAPI schemas, `static_types` and `values` are types and run-time values, `views` shows objects to expressions.
+`validation_rules` runs all rules of a schema over an object.
+Not here: which rules a CRD may bring (`crd/cel_rules`), when webhooks are asked (`admission/match_conditions`).
+Begin with `programs`, then `compiler/planner`.
 
     rule = compile_rule("self.replicas <= self.max", schema)
     rule.evaluate({"replicas": 3, "max": 5}, None, Budget())

@@ -1,7 +1,7 @@
 """CEL's static types: what the checker reasons about and error messages print.
 
 Object types look their fields up through a `FieldSource`, so that types derived from OpenAPI schemas
-(`schematypes`) resolve lazily, however large the schema is.
+(`schema_types`) resolve lazily, however large the schema is.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A `RuleTree` has the shape of the schema and holds only what leads to rules. Validating walks object and tree together:
 rules that mention `oldSelf` run where an old value can be matched (properties, map entries, items of map lists by
-key), null is no value, and all rules share one cost budget. Which rules a CRD may bring at all is for `crd.celrules`.
+key), null is no value, and all rules share one cost budget. Which rules a CRD may bring at all is for `crd.cel_rules`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""CustomResourceDefinitions: what one may say, what becomes of it, and how its objects are served.
+"""CustomResourceDefinitions: their validation, what they make the server serve, and the strategy of their objects.
 
-CEL and the schema compiler take a fifth of a server's start to load, and one without definitions never needs them. So whatever
-every server loads (:mod:`.definition_strategy`, :mod:`.conditions`, :mod:`..discovery.openapi_schemas`,
-:mod:`remuda.apiserver.crd.custom_resources`) imports them late, with the first definition that comes along; match conditions of
-webhooks, which are CEL too, do the same.
+`definition_strategy` is the kind CustomResourceDefinition itself, `custom_resources` registers what definitions describe,
+`custom_resource_strategy` checks their objects; `conversion` and `webhook_conversion` convert between versions.
+CEL and the schema compiler take a fifth of a server's start to load, so modules that every server loads (these,
+:mod:`.conditions` and :mod:`..discovery.openapi_schemas`) import them late, with the first definition or match condition.
+Not here: schemas (`schema/`), CEL (`cel/`), definitions of our own kinds (`api/`). Begin with `custom_resources`.
 """

@@ -156,7 +156,7 @@ class Pki:
         return pki
 
     def issue_client(self, name: str, groups: Iterable[str] = (), seconds: int = LEAF_SECONDS) -> ClientCertificate:
-        """A client certificate that :mod:`authn.certificates` reads as this user in these groups."""
+        """A client certificate that :mod:`..auth.client_certificates` reads as this user in these groups."""
         authority = _load_authority(self)
         key = certificates.new_key(self.entropy)
         certificate = certificates.sign_leaf(

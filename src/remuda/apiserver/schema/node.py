@@ -1,4 +1,4 @@
-"""A schema as the other modules of this room read it: one :class:`Node` per place in the structure, fields named and typed.
+"""A schema as the other modules of this package read it: one :class:`Node` per place in the structure, fields named and typed.
 
 Nodes are made once from the OpenAPI dict of a CRD version (or, with `resolve`, of a built-in kind) and never change. Formats
 that Kubernetes does not know and `x-kubernetes-int-or-string` are settled here, so that nobody else has to think of them.

@@ -1,4 +1,4 @@
-"""What built-in kinds look like: Go types, OpenAPI schemas, decoding of JSON and protobuf. Generated from Kubernetes into
+"""The types of built-in kinds: Go types, OpenAPI schemas, decoding of JSON and protobuf. Generated from Kubernetes into
 `builtins.json`.
 
 `builtin_types` answers questions about a kind, `codec` and `protobuf` decode bodies as Go would.

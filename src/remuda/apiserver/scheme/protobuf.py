@@ -1,8 +1,8 @@
 """`application/vnd.kubernetes.protobuf` bodies of built-in kinds, turned into the object that JSON would have brought.
 
 A body is the four bytes `k8s\\0` and an envelope (API version, kind, the object's own bytes). The object's fields are
-known by number from `remuda.apiserver.scheme.builtin_types`; `protowire.py` reads the bytes. What comes out is what Go's JSON
-encoder makes of the decoded object: bytes in base64, times as text, empty values left out or written as the Go type says.
+known by number from `remuda.apiserver.scheme.builtin_types`; `protobuf_wire.py` reads the bytes. What comes out is what Go's
+JSON encoder makes of the decoded object: bytes in base64, times as text, empty values left out or written as the Go type says.
 So a protobuf client and a JSON client that send the same object are the same to everything behind this module.
 
 Hostile input ends in `ProtobufError` and nothing else: depth, size and the number of values are bounded.

@@ -1,7 +1,8 @@
-"""Plain manifests that put Remuda onto somebody else's Kubernetes: what `remuda manifests` prints. Pure.
+"""Plain manifests that install Remuda on an existing Kubernetes: the output of `remuda manifests`. Pure.
 
 :mod:`.roles` says what its two parts may do there, :mod:`.workloads` how they run, :func:`manifests` puts it together in an order
-that `kubectl apply -f -` can follow.
+that `kubectl apply -f -` can follow. Not here: manifests of the cluster agent (`gateway/registration/agent_manifest`).
+Read :mod:`.workloads` first.
 """
 
 from __future__ import annotations

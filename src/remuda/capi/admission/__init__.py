@@ -1,7 +1,8 @@
 """Admission of Cluster API's kinds: upstream's defaults and checks, as functions of one write.
 
 Each kind has a module with `default` and `validate`, written for v1beta2 and for the shapes of
-:mod:`remuda.runtime.admitted_types`, which serves them in-process or as webhooks. They ask nobody and remember nothing.
+:mod:`remuda.runtime.admitted_types`, which serves them in-process or as webhooks. They read no other object and keep no state.
+Not here: conversion (`..conversion`), rules of our own kinds (`provisioning/admission`). Read :mod:`.machineset` first.
 """
 
 from __future__ import annotations

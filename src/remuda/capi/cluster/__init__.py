@@ -1,6 +1,7 @@
-"""Clusters: their infrastructure and control plane handed over by contract, summed up, and taken down in order.
+"""The Cluster controller: infrastructure and control plane by contract, the status summary, and deletion in order.
 
-:mod:`.controller` is the way in; what it decides is in :mod:`.status`, :mod:`.replicas` and :mod:`.deletion`.
+Decisions are in :mod:`.status`, :mod:`.replicas` and :mod:`.deletion`. Not here: connections to the cluster (`..clustercache`).
+Read :mod:`.controller` first.
 """
 
 from .controller import Clusters

@@ -1,4 +1,8 @@
-"""Machines: each from its references to its node, and back to nothing; :mod:`.controller` is where to begin."""
+"""The Machine controller: each Machine from its references to its node, and its deletion with drain and volume detach.
+
+`drain_plan`, `deletion_rules`, `readiness` and `status` decide; `noderef` and `node_sync` deal with the Node.
+Not here: the making of machines (`remuda.machines`, other providers). Read :mod:`.controller` first.
+"""
 
 from .controller import Machines
 

@@ -1,4 +1,8 @@
-"""MachineDeployments: rolled out, scaled and summed up. :mod:`.controller` is the way in; decisions are modules of their own."""
+"""The MachineDeployment controller: rollout, scaling and status summary.
+
+`rollout_plan`, `desired_machinesets`, `ondelete` and `scaling` decide, `rollout_execution` acts.
+Not here: single machines (`..machineset`). Read :mod:`.controller` first.
+"""
 
 from .controller import MachineDeployments
 

@@ -1,8 +1,8 @@
 """Names of machines from `spec.machineNaming.template`, a template in the language of Go's text/template.
 
-What names need of that language is here: text, fields, if and else, and the functions that cut and compare strings. Loops,
+The part of that language that names need is here: text, fields, if and else, and functions that cut and compare strings. Loops,
 variables and nested templates are refused. :mod:`.lexing` and :mod:`.parsing` read a template, :mod:`.rendering` fills it in;
-their errors have Go's words, since admission shows them.
+their errors have Go's words, since admission shows them. Read :mod:`.parsing` first.
 """
 
 from __future__ import annotations

@@ -1,3 +1,5 @@
-"""What `remuda demo` is made of: `demo.yaml` and what becomes of it (:mod:`.declared`), the etcd (:mod:`.etcd`), a server
-(:mod:`.server`), the tour (:mod:`.tour`), how it is told (:mod:`.stage`), the proof that nothing is left (:mod:`.leftovers`).
+"""The parts of `remuda demo`: `demo.yaml` with its variants (:mod:`.declared`), etcd (:mod:`.etcd`), a server (:mod:`.server`),
+the tour (:mod:`.tour`), its output (:mod:`.stage`), and the check that nothing is left (:mod:`.leftovers`).
+
+Not here: the command (`..commands.demo`), the hosts (`hosts`), the distribution (`lab/distro`). Read :mod:`.tour` first.
 """

@@ -1,6 +1,7 @@
-"""Remuda as a service of this machine's systemd: the unit (:mod:`.unit`, pure), and putting it there and away (:mod:`.service`).
+"""Remuda as a service of this machine's systemd: the unit (:mod:`.unit`, pure), its installation and removal (:mod:`.service`).
 
-Whether the program can be run by the service at all is looked at by :mod:`.program`, before anything is changed.
+:mod:`.program` checks before any change that the service can run the program. Not here: the notify protocol
+(`..programs.sd_notify`), the units of simulated hosts (`hosts/units`). Read :mod:`.service` first.
 """
 
 from __future__ import annotations

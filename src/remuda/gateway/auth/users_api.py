@@ -1,8 +1,8 @@
 """`/v3/users`: who one is, one's own password, and other users for whoever may manage them.
 
 Permissions are those of the management API on `users`. One rule comes on top: a user sets the password of, disables or removes
-only users who hold nothing that they do not hold themselves (:meth:`..Holdings.may_stand_for`). Else who may manage users would
-be an administrator.
+only users who hold nothing that they do not hold themselves
+(:meth:`~remuda.access.roles.holdings.Holdings.may_stand_for`). Else who may manage users would be an administrator.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class UserApi:
         return norman.shown(self._resource(asked, user), 201)
 
     async def _check_free(self, username: str) -> None:
-        """Two at the same moment both find it free; then it means the first of them (:func:`..people.meant_by`)."""
+        """Two at the same moment both find it free; then it means the first of them (:func:`meant_by`)."""
         users = (await self._services.client.list(USERS))["items"]
         if meant_by(user for user in users if user.get("username") == username) is not None:
             raise Refused(422, "NotUnique", "there is a user of that name already")

@@ -1,4 +1,4 @@
-"""`/k8s/clusters/<id>/…`: requests passed on to downstream clusters through tunnels, impersonating the user; and to the
+"""Proxying of `/k8s/clusters/<id>/…` to downstream clusters through tunnels, impersonating the user; and to the
 management API where that is a foreign Kubernetes (:mod:`.kubernetes_backend`, with partial lists).
 
 HTTP/1.1 parsing, pools and upgrades are here too; routing and authentication are not.

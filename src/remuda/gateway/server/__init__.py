@@ -1,7 +1,7 @@
-"""What happens to every request: path and header checks, routing, CSRF, rate limits, the audit log, the serving certificate,
-public endpoints, Norman's wire format.
+"""The listener side of every request: path and header checks, routing, CSRF, rate limits, the audit log, the serving
+certificate, public endpoints, Norman's wire format.
 
-No login, no proxying; it imports nothing else of the gateway.
+Not here: login (`..auth`), proxying (`..proxy`).
 Parts get :class:`.dependencies.Services` and add their routes to it.
 Read :mod:`.handler`, then :mod:`.request_context` and :mod:`.routing`.
 """

@@ -1,8 +1,9 @@
 """The installer images of our own distribution, one per version: what the `install` instruction of a plan unpacks and runs.
 
-All versions share their layers: `run.sh` and its companions, etcd, and where it was asked for a Python of their own. What they
-differ in is one layer with one small file, which says the version. A host made by `remuda host` has a Python that has remuda
-(REMUDA_PYTHON); for other hosts the image must bring one (:mod:`.bundled_python`).
+All versions share their layers: `run.sh` and its companions, etcd, and optionally a Python (:mod:`.bundled_python`). They differ
+in one layer with one small file, which says the version. A host made by `remuda host` has a Python that has remuda
+(REMUDA_PYTHON); for other hosts the image must bring one. What `run.sh` starts is `lab/distro`.
+Read :mod:`.builtin` first.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""What kube-controller-manager does for clusters that have nodes: workloads become pods, dead nodes lose theirs.
+"""The loops of kube-controller-manager for clusters that have nodes: workloads become pods, pods of dead nodes are removed.
 
-The management API runs no pods and needs none of this; :func:`controllers` gives all of it to whoever runs a cluster that does.
+One module per upstream controller; `rollout`, `pods`, `deployment_status` and `job_progress` are pure. The management API runs
+no pods and needs none of this; `lab/distro/cluster/controllers` and simulated clusters start :func:`controllers`.
+Read `replicaset` first.
 """
 
 from __future__ import annotations

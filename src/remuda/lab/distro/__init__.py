@@ -1,7 +1,7 @@
-"""The `remuda` distribution: what a host runs that was told to be a server or a node.
+"""The `remuda` distribution: what a host runs as a server or a node of a cluster.
 
-`config` (settings), `pki` (authorities, tokens), `etcd`, `cluster` (Kubernetes API, supervisor, addons), `nodes`
+`config` (settings), `pki` (authorities, tokens), `etcd`, `cluster` (Kubernetes API, controllers, supervisor, addons), `nodes`
 (simulated kubelets and scheduler).
-Its command line is `cli.programs.distro`, its controllers `app.distribution_controllers`.
+Not here: its command line (`cli.programs.distro`), its installer (`images/installer`).
 Read :mod:`.server`, then :mod:`.agent`.
 """

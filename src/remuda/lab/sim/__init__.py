@@ -1,7 +1,7 @@
-"""Stand-ins behind the same ports as the real ones: infrastructure, bootstrap and control plane in memory, by the contract.
+"""Simulated infrastructure, bootstrap and control plane providers and hosts, in memory, behind the ports of the real ones.
 
-Nothing here makes a machine. Each simulated workload cluster is a real API server in memory (:mod:`.workload_clusters`); its
-nodes are objects that nobody stands behind. On a virtual clock the same seed gives the same run, event for event
-(:mod:`.capi_world`). Tests, benches, and later preview and rehearsal use it; objects that it makes carry `sim.remuda.dev` in
-their group or provider id.
+Each simulated workload cluster is a real API server in memory (:mod:`.workload_clusters`); its nodes are plain objects. On a
+virtual clock the same seed gives the same run, event for event (:mod:`.capi_world`, :mod:`.provisioning_world`). Tests, benches
+and rehearsals (`app/rehearsal`) use it; objects that it makes carry `sim.remuda.dev` in their group or provider id.
+Not here: real processes (`..distro`, `hosts`), our controllers. Read :mod:`.capi_world` first.
 """

@@ -58,7 +58,9 @@ class Times:
 
 class SimulatedHost:
     """`roles` are letters: e, c, w. `failing` is how often a plan still fails here; the agent of a `dead` host does nothing any
-    more. Its agent can be killed in the middle of a plan, and its power cut (:meth:`SimulatedHosts.kill`, :meth:`.power_off`)."""
+    more. Its agent can be killed in the middle of a plan, and its power cut (:meth:`SimulatedHosts.kill`,
+    :meth:`SimulatedHosts.power_off`).
+    """
 
     def __init__(
         self, park: SimulatedHosts, cluster: Key, managed: str, name: str, roles: str, address: str, token: str = ""

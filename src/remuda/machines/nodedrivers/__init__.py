@@ -3,10 +3,11 @@
 
 ```
  NodeDriver ──► nodedriver ──► DynamicSchema <d>config, <d>credentialconfig ──► dynamicschema ──► three definitions
- builtin.py      sources: flags of a Python driver,      fields.py                crds.py
-                 of rancher-machine, or flags.json
+ builtin_drivers   flag_sources: flags of a Python driver,   schema_fields         machine_crds
+                   of rancher-machine, or flags.json
 ```
 
 The controllers are :mod:`.nodedriver` and :mod:`.dynamicschema`; :mod:`.admission` says what may be written,
-:mod:`.credential_admission` what a cloud credential must have.
+:mod:`.credential_admission` what a cloud credential must have. Not here: the drivers themselves (`..drivers`).
+Read :mod:`.nodedriver` first.
 """

@@ -1,4 +1,4 @@
-"""What the API server refuses or fills in for clusters.provisioning.cattle.io and the objects made from them.
+"""Admission of clusters.provisioning.cattle.io and the objects made from them: defaults and refusals.
 
 One module per subject: clusters, provider objects, machine pools, versions, the last etcd machine, references.
 All are functions of one write; `app.admission` registers them.

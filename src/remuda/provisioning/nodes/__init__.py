@@ -1,4 +1,4 @@
-"""From a host that registers to a node that works, and back: registration, custom machines, node lookup, drains.
+"""Hosts as nodes of a cluster: registration, custom machines, node lookup, drains.
 
 Controllers: `unmanaged`, `custommachine`, `awaitedhost`, `machinenodelookup`, `machinedrain`, `worker_label`.
 `host_registration` and `host_identity` decide which host becomes which machine; the gateway has the HTTP side.

@@ -1,4 +1,4 @@
-"""What each machine of a cluster is told next: a :mod:`.snapshot` in, a :mod:`.decision` out.
+"""The planner: what each machine of a cluster is told next, from a :mod:`.snapshot` to a :mod:`.decision`.
 
 Pure but for `controller` and `inputs`. `decide` is the whole cluster, `tiers` one tier, `render` the plans.
 `snapshot_reader` and `decision_writer` translate from and to objects.

@@ -3,7 +3,7 @@
 A name is not a right: a cluster uses an object because the user who wrote its name into the spec may read that object, and it is
 still the same object. :mod:`.spec_references` lists the references from marks on the types; :mod:`.authors` records who wrote
 each, at admission (:mod:`..admission.references`); :mod:`.authorization` binds a reference to the uid of its object, and
-decides at each use.
+decides at each use. Not here: what pools refer to (`..graph.referenced_objects`). Read :mod:`.authorization` first.
 """
 
 from .authorization import Access, Named, References

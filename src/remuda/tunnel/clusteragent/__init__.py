@@ -1,12 +1,10 @@
-"""The agent of a downstream cluster: it dials out, so that a cluster to which nobody can connect is reached all the same.
+"""The agent of a downstream cluster: it dials out, so that the server reaches a cluster that accepts no connections.
 
-It knows the server by the checksum of its CA (:mod:`.server_trust`), introduces its cluster (:mod:`.own_cluster`), and keeps
-two tunnels (:mod:`.connections`): one through which the cluster's API is dialled and nothing else (:mod:`.dial_allow_list`),
-one that is answered right here (:mod:`.ping_responder`). :mod:`.agent` notices what changes and moves over without a gap.
-Facts: protocols.md §9.1.
-
-This room is what goes into the agent's image, with what it imports: the tunnel, the client, `kube`, and the names of what we
-leave in a cluster, nothing else.
+It verifies the server by the checksum of its CA (:mod:`.server_trust`), introduces its cluster (:mod:`.own_cluster`), and keeps
+two tunnels (:mod:`.connections`): one through which only the cluster's API is dialled (:mod:`.dial_allow_list`), one that is
+answered here (:mod:`.ping_responder`). :mod:`.agent` notices changes and reconnects without a gap. Facts: protocols.md §9.1.
+This package goes into the agent's image with its imports: the tunnel, the client, `kube`, and the names of what we leave in a
+cluster. Not here: its manifest (`gateway/registration/agent_manifest`). Read :mod:`.agent` first.
 """
 
 from __future__ import annotations

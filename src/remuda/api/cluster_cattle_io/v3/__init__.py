@@ -1,1 +1,1 @@
-"""Version v3 of the group."""
+"""The types of cluster.cattle.io/v3."""

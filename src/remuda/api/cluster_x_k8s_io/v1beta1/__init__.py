@@ -1,1 +1,1 @@
-"""The types of v1beta1, which is served for clients that have not moved on, and converted."""
+"""The types of v1beta1, which is served for older clients and converted (`capi/conversion`)."""

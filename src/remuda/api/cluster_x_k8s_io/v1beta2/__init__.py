@@ -1,1 +1,1 @@
-"""The types of v1beta2, which is what is stored."""
+"""The types of v1beta2, which is the stored version."""

@@ -1,1 +1,4 @@
-"""The batch group: jobs and cron jobs."""
+"""The batch group: jobs and cron jobs.
+
+Defaults, validation and columns only; the job controller is `kcm/workloads/job`. Begin with `job`.
+"""

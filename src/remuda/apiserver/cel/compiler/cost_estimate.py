@@ -2,7 +2,7 @@
 
 Sizes come from the schema (`SchemaNode.max_elements`), from literals, and from what operations do to sizes. The rules
 are Kubernetes' own, unit by unit, because the estimate decides which CRDs are accepted. Function estimates are in
-`callestimates`.
+`call_estimates`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ variables, then a slot for each loop variable. Nothing is looked up by name at r
 Two things make this quick. Chains of selections on schema data read the raw data all the way and convert only what
 comes out at the end (`Plan.raw`). And costs that do not depend on data are added up here, at compile time: a plan
 says what it always costs (`Plan.cost`), its parent adds that to its own, and only branches and loops count as they run.
-Loops are in `loops`, calls of functions in `calls`, selections in `selections`.
+Loops are in `comprehensions`, calls of functions in `calls`, selections in `selections`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What planning produces: a closure, its fixed cost, and how to get at the raw data behind it.
 
-Shared by `planner`, `loops` and `calls`.
+Shared by `planner`, `comprehensions` and `calls`.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ IMPLEMENTATIONS: dict[str, Callable[..., Value]] = {
     **kubernetes.FUNCTIONS,
 }
 
-# Planned by `planner`, `selections` and `calls` without a function behind them.
+# Planned by `compiler.planner`, `compiler.selections` and `compiler.calls` without a function behind them.
 _BUILT_IN = frozenset(
     {"logical_and", "logical_or", "conditional", "equals", "not_equals", "select_optional_field", "@mapInsert_map_map"}
     | {"optional_or_optional", "optional_orValue_value"}

@@ -2,7 +2,8 @@
 
 `name overload-id (arguments) -> result`, with `receiver.(arguments)` for methods; single letters are type parameters.
 The list and its order are those of the environment Kubernetes 1.36 gives to new expressions: order matters where
-several overloads fit an argument of unknown type. `checker` resolves calls against it, `functions` implements it.
+several overloads fit an argument of unknown type. `compiler.checker` resolves calls against it, `implementations`
+has the functions.
 """
 
 from __future__ import annotations

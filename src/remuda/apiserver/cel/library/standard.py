@@ -1,6 +1,6 @@
 """CEL's standard functions: arithmetic with overflow checks, conversions, sizes, timestamps, optionals.
 
-Functions take and return values and raise `EvalError`. They are found by overload id through `functions`.
+Functions take and return values and raise `EvalError`. They are found by overload id through `implementations`.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
     get(), range(), current() ──▶ one read ──┤  members: gRPC, failover
     watch() ◀── hub ◀── feed: one watch ◀────┘
 
-`engine` is the store itself, `writing` its transactions, `feed` what etcd tells, `leases` keys that go by themselves, `keyspace`
-and `messages` what things are called over there. The way to etcd: `members` and `member`, whom to ask; `grpc` one connection,
-HTTP/2 with its header blocks in `hpack`; `rpc` the calls, written and read by `protobuf`. `connection` is for etcd's other side,
-plain HTTP: its version, and what the distribution asks of it besides keys. :mod:`..watch_hub` is shared with sqlite.
+`engine` is the store, `transactions` its writes, `watch_feed` etcd's events, `leases` keys that expire. `members` chooses the
+`member` to ask; `rpc` has the calls (`messages`, `protobuf`), `grpc` the HTTP/2 connection with `hpack`; `gateway` and `streams`
+are etcd's JSON side over HTTP/1.1. :mod:`..watch_hub` is shared with sqlite.
+Not here: running etcd (`lab/distro/etcd`). Begin with `engine`, then `transactions`.
 """
 
 from .engine import EtcdStore

@@ -1,11 +1,11 @@
-"""Simulated nodes: Nodes that say they are there and pods that run in name, those of our own images as real processes.
+"""Simulated nodes: Nodes with heartbeats and pods that run in name only, except pods of our own images, which are processes.
 
     await run_node(NodeConfig(name="n1", kubeconfig=path, version="v1.36.3+remuda1", root=root))     # one host's node
     await run_nodes(configs, client, clock, rng)                                                     # many, for benches
-    await run_cluster_controllers(client, clock, rng)                                                # where the server leads
 
-The Nodes carry `remuda.dev/simulated=true`. What a Kubernetes needs besides (kube-controller-manager's loops and a scheduler) is
-:func:`run_cluster_controllers`; one process of a cluster runs it at a time.
+The Nodes carry `remuda.dev/simulated=true`. `heartbeat` keeps a Node alive, `kubelet` its pods, `scheduler` gives pods a node.
+Not here: the loops of kube-controller-manager (`kcm`), started with the scheduler by `..cluster.controllers`.
+Read :mod:`.running`, then :mod:`.kubelet`.
 """
 
 from .builtin_programs import BUILT_IN, Program

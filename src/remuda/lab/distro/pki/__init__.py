@@ -1,4 +1,4 @@
-"""Who is who in a cluster: authorities (on disk and sealed in etcd), certificates of a host, join tokens, keys of encryption
+"""Identities in a cluster: authorities (on disk and sealed in etcd), certificates of a host, join tokens, keys of encryption
 at rest and their rotation.
 
 Not here: node passwords (`cluster`).

@@ -1,8 +1,9 @@
 """The desired plan of one machine: everything its host should have, run and answer (capr.md §4.6).
 
 :func:`renderer` gives the planner its `Render`. The order of files is part of the plan's bytes and of its stamps, so it is
-written down in one place, here; what each file holds is a module of its own. Nothing is asked of anybody: the same snapshot
-and facts give the same bytes, in whatever order their parts came.
+written down in one place, here; what each file holds is a module of its own. Pure: the same snapshot and facts give the same
+bytes, in whatever order their parts came. Not here: which machine is told when (`..decide`), the plan document (`...plans.plan`).
+Read :mod:`.context`, then :mod:`.config`.
 """
 
 from __future__ import annotations
