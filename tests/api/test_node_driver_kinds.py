@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from remuda.machines.nodedrivers.builtin_drivers import RANCHERS
+from remuda.machines.nodedrivers.driver_schemas import resource_fields
 from remuda.machines.nodedrivers.known_flags import flags_of
 from remuda.machines.nodedrivers.machine_crds import definitions
-from remuda.machines.nodedrivers.schema_fields import resource_fields
 from tests.real.cluster import RealCluster
 
 from .conftest import new_pair

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remuda.apiserver.storage.etcd import EtcdConfig, EtcdStore, messages
+from remuda.apiserver.storage.etcd import EtcdConfig, EtcdStore, rpc
 from remuda.apiserver.storage.etcd.gateway import Answer, Connection, Failed
 from remuda.apiserver.storage.etcd.grpc import frame
 from remuda.apiserver.storage.etcd.hpack import decode as header_block
@@ -20,10 +20,10 @@ from remuda.apiserver.storage.etcd.hpack import encode as headers
 from remuda.apiserver.storage.etcd.keyspace import COMPACTION_KEY, Keyspace
 from remuda.apiserver.storage.etcd.members import Members
 from remuda.apiserver.storage.etcd.protobuf import Outgoing
-from remuda.apiserver.storage.etcd.refusals import Refused, refused
 from remuda.apiserver.storage.etcd.rpc import RANGE as RANGE_CALL
 from remuda.apiserver.storage.etcd.rpc import TXN as TXN_CALL
 from remuda.apiserver.storage.etcd.rpc import WATCH as WATCH_CALL
+from remuda.apiserver.storage.etcd.rpc import Refused, refused
 from remuda.apiserver.storage.etcd.watch_feed import Feed, _checked
 from remuda.apiserver.storage.store import Delete, Event, Put, StoreError
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
@@ -201,10 +201,10 @@ def test_answers(data: bytes, cuts: list[int], streams: bool) -> None:
 @example(b'{"x":' * 20_000)
 def test_the_gateways_messages(data: bytes) -> None:
     assert isinstance(refused(data), Refused)
-    for kind in (messages.LeaseAnswer, messages.VersionAnswer):
-        with contextlib.suppress(*messages.UNREADABLE):
-            messages.decoder(kind).decode(data)
-    messages.number(data)
+    for kind in (rpc.LeaseAnswer, rpc.VersionAnswer):
+        with contextlib.suppress(*rpc.UNREADABLE):
+            rpc.decoder(kind).decode(data)
+    rpc.number(data)
 
 
 @fuzzing(200)

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from remuda.agent.clock import Clock, FixedClock, elapsed, parse_unix_date
 from remuda.agent.errors import AgentError, PlanError
-from remuda.agent.plan_secret import KubeApi
-from remuda.agent.plan_secret_watch import SecretWatch
+from remuda.agent.plan_secret import KubeApi, SecretWatch
 from remuda.agent.plans import decide, outputs, plan, probes
 from remuda.agent.remote_mode import Remote
 from tests.integration.agent.builders import engine

@@ -27,9 +27,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from remuda.images.layers import layer_of
 from remuda.images.layout import Image, Layout
-from remuda.images.tree import Tree
+from remuda.images.tree import Tree, layer_of
 from tests.real import build
 from tests.real.cluster import ClusterError, RealCluster
 from tests.real.ports import HOST, free_ports

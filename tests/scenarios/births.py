@@ -8,7 +8,7 @@ from typing import Any
 from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_SETS, MACHINES
 from remuda.kube.objects import dig, owner_references_of
 from remuda.lab.sim.capi_world import DEFAULT_VERSION, World
-from remuda.lab.sim.provider_crds import (
+from remuda.lab.sim.providers import (
     BOOTSTRAP,
     CONTROL_PLANE,
     INFRASTRUCTURE,

@@ -13,7 +13,7 @@ from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_H
 from remuda.capi.workload_clusters import NODES
 from remuda.kube.objects import GroupVersionResource, Key
 from remuda.lab.sim.capi_world import World
-from remuda.lab.sim.provider_crds import (
+from remuda.lab.sim.providers import (
     SIM_CLUSTERS,
     SIM_CONFIG_TEMPLATES,
     SIM_CONFIGS,

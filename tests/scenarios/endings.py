@@ -10,7 +10,7 @@ from remuda.capi.workload_clusters import NODES
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, is_being_deleted, name_of
 from remuda.lab.sim.capi_world import World
-from remuda.lab.sim.provider_crds import SIM_CLUSTERS, SIM_CONFIGS, SIM_CONTROL_PLANES, SIM_MACHINES
+from remuda.lab.sim.providers import SIM_CLUSTERS, SIM_CONFIGS, SIM_CONTROL_PLANES, SIM_MACHINES
 
 from .ending import SECRETS
 from .stage import (

@@ -28,7 +28,7 @@ from remuda.kube.objects import (
 )
 from remuda.kube.owners import with_finalizer, without_finalizer
 from remuda.lab.sim.hosts import SimulatedHost
-from remuda.lab.sim.provider_crds import FINALIZER, SIM_CLUSTERS, SIM_MACHINES
+from remuda.lab.sim.providers import FINALIZER, SIM_CLUSTERS, SIM_MACHINES
 from remuda.lab.sim.provisioning_world import ProvisioningWorld
 from remuda.provisioning.well_known import SECRETS
 from remuda.runtime import Informers

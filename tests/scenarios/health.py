@@ -8,7 +8,7 @@ from remuda.api.cluster_x_k8s_io import MACHINE_DEPLOYMENTS, MACHINE_HEALTH_CHEC
 from remuda.capi.well_known import DEPLOYMENT_NAME, PAUSED, SKIP_REMEDIATION
 from remuda.kube.objects import dig, is_being_deleted, name_of
 from remuda.lab.sim.capi_world import World
-from remuda.lab.sim.provider_crds import SIM_MACHINES
+from remuda.lab.sim.providers import SIM_MACHINES
 
 from .stage import (
     all_run,

@@ -11,7 +11,7 @@ from remuda.capi.workload_clusters import NODES
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, name_of, owner_references_of
 from remuda.lab.sim.capi_world import World
-from remuda.lab.sim.provider_crds import ref
+from remuda.lab.sim.providers import ref
 
 from .stage import all_run, condition, running, workers, workload
 

@@ -8,7 +8,7 @@ from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINES
 from remuda.capi.workload_clusters import NODES
 from remuda.kube.objects import dig, name_of
 from remuda.lab.sim.capi_world import World
-from remuda.lab.sim.provider_crds import SIM_CLUSTERS, SIM_CONFIGS, SIM_CONTROL_PLANES, SIM_MACHINES
+from remuda.lab.sim.providers import SIM_CLUSTERS, SIM_CONFIGS, SIM_CONTROL_PLANES, SIM_MACHINES
 
 from .health import nobody_goes
 from .stage import all_run, condition, following, hold, names, of_cluster, running, workers, workload

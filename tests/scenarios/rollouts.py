@@ -9,7 +9,7 @@ from remuda.api.cluster_x_k8s_io import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINE_S
 from remuda.capi.well_known import PAUSED
 from remuda.kube.objects import dig, name_of
 from remuda.lab.sim.capi_world import World
-from remuda.lab.sim.provider_crds import INFRASTRUCTURE, SIM_MACHINE_TEMPLATES, SIM_MACHINES, ref
+from remuda.lab.sim.providers import INFRASTRUCTURE, SIM_MACHINE_TEMPLATES, SIM_MACHINES, ref
 
 from .stage import (
     Check,

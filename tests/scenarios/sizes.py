@@ -7,7 +7,7 @@ from remuda.capi.well_known import DELETE_MACHINE
 from remuda.capi.workload_clusters import NODES
 from remuda.kube.objects import is_being_deleted, name_of
 from remuda.lab.sim.capi_world import World
-from remuda.lab.sim.provider_crds import SIM_CONFIGS, SIM_MACHINES
+from remuda.lab.sim.providers import SIM_CONFIGS, SIM_MACHINES
 
 from .stage import (
     Check,

@@ -13,7 +13,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, is_being_deleted, name_of
 from remuda.lab.sim.capi_world import World
 from remuda.lab.sim.infrastructure_provider import set_ready
-from remuda.lab.sim.provider_crds import HOLD, SIM_MACHINE_TEMPLATES
+from remuda.lab.sim.providers import HOLD, SIM_MACHINE_TEMPLATES
 from remuda.lab.sim.workload_clusters import SimulatedCluster
 
 Obj = dict[str, Any]

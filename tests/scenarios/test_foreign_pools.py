@@ -15,7 +15,7 @@ from remuda.api.crd_installation import established, install
 from remuda.app.rehearsal import provisioning as provisioned
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, dig, name_of
-from remuda.lab.sim.provider_crds import INFRASTRUCTURE, SIM_CLUSTERS, SIM_MACHINE_TEMPLATES, crds
+from remuda.lab.sim.providers import INFRASTRUCTURE, SIM_CLUSTERS, SIM_MACHINE_TEMPLATES, crds
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
 
 from .foreign import ENDPOINT, ForeignProvider

@@ -9,7 +9,7 @@ from remuda.api import provisioning_cattle_io as provisioning
 from remuda.app.rehearsal import provisioning as provisioned
 from remuda.cli.remote import clusters
 from remuda.cli.views import cluster_tree, states, wait_chain, waits
-from remuda.cli.views.cluster_snapshot import Sight
+from remuda.cli.views.states import Sight
 from remuda.gateway.server.waits_api import Belongings
 from remuda.kube.objects import Key, name_of
 from remuda.kube.waits import Code, Ref

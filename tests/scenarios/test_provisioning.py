@@ -20,9 +20,8 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, labels_of, name_of
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
 from remuda.provisioning.nodes.worker_label import LABEL
-from remuda.provisioning.planner.keys import PLAN_FAILURE
 from remuda.provisioning.plans.machine_plan_secret import decode
-from remuda.provisioning.well_known import SECRETS, plan_name
+from remuda.provisioning.well_known import PLAN_FAILURE, SECRETS, plan_name
 
 from .provisioned import (
     DEMO,

@@ -25,10 +25,9 @@ from remuda.kube.objects import Key, annotations_of, dig, name_of, owner_referen
 from remuda.kube.waits import Actor, Code, Wait
 from remuda.lab.sim import machine_jobs
 from remuda.lab.sim.provisioning_world import WORKSPACE, ProvisioningWorld
-from remuda.provisioning.graph.names import ADDRESS_AUTHORS
 from remuda.provisioning.references import ACCEPT, References, driver_addresses
 from remuda.provisioning.references.spec_references import key_of
-from remuda.provisioning.well_known import SECRETS
+from remuda.provisioning.well_known import ADDRESS_AUTHORS, SECRETS
 from tests.unit.management.roles.kit import cluster_binding, global_binding
 
 from .test_references_used import GLOBAL, ROLE_BINDINGS, as_, let_read, secret, want

@@ -35,14 +35,13 @@ from remuda.machines.drivers.amazonec2.driver import AmazonEC2
 from remuda.machines.drivers.digitalocean.client import ADDRESS_VARIABLE, Api
 from remuda.machines.drivers.generic import Generic
 from remuda.machines.errors import Reason
-from remuda.machines.machine_access import MachineAccess
+from remuda.machines.machine_access import MachineAccess, shell
 from remuda.machines.machineprovision.well_known import environment_name
 from remuda.machines.nodedrivers import driver_downloads
 from remuda.machines.options import Options
-from remuda.machines.provisioner import external_driver_hosts
+from remuda.machines.provisioner import external_driver
 from remuda.machines.runner.confinement import Around, environment
-from remuda.machines.runner.job_output import Output
-from remuda.machines.ssh_shell import shell
+from remuda.machines.runner.job_logs import Output
 from remuda.provisioning.releases import release_data
 from remuda.provisioning.well_known import SECRETS
 from tests.integration.gateway.standing import standing
@@ -257,7 +256,7 @@ def test_a_tenant_does_not_borrow_the_role_of_the_servers_machine() -> None:
 async def test_a_foreign_driver_does_not_run_with_a_refused_host(
     driver: str, words: list[str], environ: dict[str, str], fine: bool
 ) -> None:
-    checking = external_driver_hosts.check(STANDARD, driver, ["create", f"--driver={driver}", *words], environ)
+    checking = external_driver.check(STANDARD, driver, ["create", f"--driver={driver}", *words], environ)
     if fine:
         await checking
         return
@@ -278,10 +277,10 @@ async def test_a_foreign_driver_does_not_run_with_a_refused_host(
     ],
 )
 def test_a_foreign_driver_does_not_say_why_a_connection_failed(line: str) -> None:
-    assert re.sub(r": (http|read)(?=: can't)", "", external_driver_hosts.plainly(line)) == (
+    assert re.sub(r": (http|read)(?=: can't)", "", external_driver.plainly(line)) == (
         'Error: Post "https://10.0.0.5:443/sdk": can\'t be reached'
     )
-    assert external_driver_hosts.plainly("Error: no such flavor") == "Error: no such flavor"
+    assert external_driver.plainly("Error: no such flavor") == "Error: no such flavor"
 
 
 # --- Jobs ---------------------------------------------------------------------------------------------------------------------
@@ -413,14 +412,13 @@ PLACES = {
     "client/download.py": "under the policy for downloads and release data; a cluster agent fetches from its own server",
     "apiserver/webhook_client.py": "under the administrators' policy",
     "machines/ssh.py": "under the policy",
-    "machines/drivers/amazonec2/client.py": "under the policy, by connections.py",
+    "machines/drivers/amazonec2/client.py": "under the policy",
     "machines/drivers/digitalocean/client.py": "under the policy",
     "machines/drivers/container/engine.py": "a socket of this machine that the server's environment names",
     "machines/provisioner/program.py": "the server that made the Job",
     "gateway/proxy/connection_pool.py": "the Kubernetes that the gateway stands before",
     "gateway/proxy/tunnel_downstreams.py": "through a cluster agent's tunnel",
-    "tunnel/client.py": "a cluster agent, to its server",
-    "tunnel/dialing.py": "a cluster agent, to its own API",
+    "tunnel/client.py": "a cluster agent, to its server and to its own API",
     "apiserver/storage/etcd/grpc.py": "etcd, by the command line",
     "apiserver/storage/etcd/gateway.py": "etcd, by the command line",
     "lab/distro/cluster/supervisor_client.py": "a host, to its cluster",
@@ -441,7 +439,7 @@ def test_every_place_that_connects_is_listed_with_whose_the_address_is() -> None
 
 def test_tls_is_verified_by_the_name_and_not_by_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """boto3 is given an address to connect to, and still asks for the certificate of the name."""
-    from remuda.machines.drivers.amazonec2 import outbound_connections
+    from remuda.machines.drivers.amazonec2 import client as outbound_connections
 
     class Connection:
         proxy, port, _dns_host = None, 443, "ec2.example"

@@ -16,8 +16,7 @@ from .clock import Clock
 from .config import DEFAULT_CONFIG, Config, load_config, load_connection
 from .errors import AgentError, ConfigError
 from .local_mode import Local
-from .plan_secret import KubeApi
-from .plan_secret_watch import SecretWatch
+from .plan_secret import KubeApi, SecretWatch
 from .plans.apply import Engine
 from .progress import Progress
 from .remote_mode import Remote

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from . import log
 from .clock import Clock
 from .errors import AgentError, ApiError
-from .plan_secret import KubeApi, Secret, data_of, with_data
-from .plan_secret_watch import SecretWatch, older
+from .plan_secret import KubeApi, Secret, SecretWatch, data_of, older, with_data
 from .plans import decide as d
 from .plans import probes
 from .plans.apply import Engine

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Required, TypedDict
 
-from .scheduling import Affinity, ResourceRequirements, Toleration
-from .schema import AtLeast, Between, Doc, Int32, Length, Pattern
+from .kubernetes import Affinity, Quantity, ResourceRequirements, Toleration
+from .schema import AtLeast, Between, Doc, Int32, Length, ListMap, MinProperties, Pattern, Preserve, rules
 
 Text = str | None
 # RBAC on objects of a cluster follows the cluster (capr.md §1).
@@ -82,3 +82,42 @@ class WebhookDeploymentCustomization(DeploymentCustomization, total=False):
 
     podDisruptionBudget: Annotated[PodDisruptionBudgetSpec | None, Doc("How many of its pods an eviction must leave.")]
     replicaCount: Annotated[Int32 | None, Doc("How many pods there are."), AtLeast(1)]
+
+
+# --- shared types ---------------------------------------------------------------------------------------------------------
+#
+# What several kinds of this group have inside them, where Rancher's definitions keep fields that they do not describe.
+
+Resources = dict[str, Quantity] | None
+Strings = dict[str, str] | None
+# A whole type of Kubernetes, or of a provider, that is only passed on here.
+Opaque = Annotated[dict[str, Any] | None, Preserve()]
+
+
+@rules(Preserve())
+class OpenCondition(Condition, total=False):
+    """One aspect of an object's state, as Rancher writes it."""
+
+
+@rules(Preserve())
+class EnvVar(TypedDict, total=False):
+    """An environment variable."""
+
+    name: Required[Annotated[str, Doc("Its name.")]]
+    value: Annotated[Text, Doc("Its value.")]
+    valueFrom: Annotated[Opaque, Doc("Where its value comes from, if it is not said here.")]
+
+
+# --- shared types ---------------------------------------------------------------------------------------------------------
+#
+# What the kinds of this group share.
+
+# A map by type, as elsewhere in these groups: several controllers write conditions of the same object.
+Conditions = Annotated[list[Condition], Doc("The state of this object, aspect by aspect."), ListMap("type")]
+
+
+@rules(MinProperties(1))
+class Provisioning(TypedDict, total=False):
+    """How far it is, as Cluster API asks of infrastructure."""
+
+    provisioned: Annotated[bool, Doc("The infrastructure is there; never changes back.")]

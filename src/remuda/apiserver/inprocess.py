@@ -26,11 +26,10 @@ from .http import list_bodies, paths
 from .http import query_options as http_options
 from .http.paths import pinned_name
 from .registry.object_meta import field_manager_errors
-from .registry.resources import Version
-from .registry.served import served
+from .registry.resources import Version, served
 from .server import Server
 from .verbs import create, delete, get, patch, update, watch
-from .verbs import delete_collection as deletecollection
+from .verbs import delete as deletecollection
 from .verbs import list as listing
 from .verbs.call import Call, DeleteOptions, ListOptions
 from .verbs.delete import Deletion

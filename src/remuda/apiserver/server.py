@@ -27,26 +27,25 @@ from .admission.chain import Hooks
 from .admission.default_plugins import (
     CertificateSubjectRestriction,
     DefaultTolerationSeconds,
+    NamespaceLifecycle,
+    PodTopologyLabels,
     Priority,
     StorageObjectInUseProtection,
     TaintNodesByCondition,
 )
-from .admission.namespace_lifecycle import NamespaceLifecycle
-from .admission.pod_topology import PodTopologyLabels
 from .admission.service_account import ServiceAccounts
 from .admission.webhook_registry import Escalation, RegistryKinds
 from .admission.webhooks import MutatingWebhooks, ValidatingWebhooks
 from .auth.authenticator import Chain
 from .auth.client_certificates import CertificateAuthenticator, Retired
 from .auth.escalation import EscalationGuard
-from .auth.legacy_token_use import LastUsed
-from .auth.review_services import Services
-from .auth.service_accounts import ServiceAccountAuthenticator
+from .auth.reviews import Services
+from .auth.service_accounts import LastUsed, ServiceAccountAuthenticator
 from .auth.token_issuer import TokenIssuer
 from .auth.token_keys import TokenKeys
 from .background import Upkeep
 from .builtin import registration
-from .builtin.core.service_allocations import ServiceLedger, guards_of
+from .builtin.core.service_addresses import ServiceLedger, guards_of
 from .cache.watch_cache import Cache, Opener
 from .crd.conversion import Converter, InProcess
 from .crd.custom_resources import CustomResources

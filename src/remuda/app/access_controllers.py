@@ -7,19 +7,19 @@ from collections.abc import Collection
 from remuda.access import CONTROLLERS, clusters
 from remuda.access.clusters import ManagedClusters, RegistrationTokens, Server
 from remuda.access.clusters.cluster_auth import ClusterAuth
-from remuda.access.downstreams import Downstreams
-from remuda.access.health.agents import Agents, while_working
+from remuda.access.downstreams import Agents, Downstreams, while_working
 from remuda.access.settings.controller import Choices
 from remuda.access.users.controllers import TokenController, UserController
-from remuda.app import health_controllers as health
-from remuda.app import role_controllers as roles
-from remuda.app.readiness import all_there, first_objects
 from remuda.fleet.fleetworkspace import FleetWorkspaces
 from remuda.fleet.fleetworkspace import standing as workspaces
 from remuda.gateway.agents.agent_deployment import AgentDeployment
 from remuda.gateway.gateway import Gateway
 from remuda.provisioning.cluster import ManagementMirror, WantedClusters
 from remuda.runtime import Manager, Reconciler
+
+from . import health_controllers as health
+from . import role_controllers as roles
+from .readiness import all_there, first_objects
 
 
 class AccessControllers:

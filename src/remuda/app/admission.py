@@ -5,7 +5,6 @@ from __future__ import annotations
 from remuda.access.clusters.admission import admitted as admitted_clusters
 from remuda.access.settings.controller import admitted as admitted_choices
 from remuda.access.users.admission import admitted as admitted_identity
-from remuda.app import role_controllers as roles
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.clock import SYSTEM_CLOCK, Clock
 from remuda.kube.object_reader import ObjectSource
@@ -18,6 +17,8 @@ from remuda.provisioning.admission.clusters import admitted as admitted_wishes
 from remuda.provisioning.admission.provider_objects import admitted as admitted_providers
 from remuda.provisioning.admission.references import admitted as admitted_references
 from remuda.runtime.admitted_types import AdmittedType, merged
+
+from . import role_controllers as roles
 
 
 def admitted_types(

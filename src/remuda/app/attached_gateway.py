@@ -22,8 +22,6 @@ from remuda.api.crd_installation import CRDS
 from remuda.apiserver.http.connection_limits import DEFAULT_ROOM, Room
 from remuda.apiserver.http.listener import Listener
 from remuda.apiserver.keys.pki import Pki
-from remuda.app.access_controllers import AccessControllers
-from remuda.app.admission import admitted_types
 from remuda.client.https import HttpsClient
 from remuda.gateway.auth.access_review import ReviewedAccess
 from remuda.gateway.gateway import Gateway, Ground
@@ -40,14 +38,16 @@ from remuda.machines.runner.job_token import cluster_of
 from remuda.machines.secretfields.vault import Vault
 from remuda.provisioning import CONTROLLERS as CLUSTER_CONTROLLERS
 from remuda.provisioning import PROVISIONING
-from remuda.provisioning.capi_manager_role import ensure_manager_role
 from remuda.runtime import Informers
 from remuda.runtime.admitted_types import AdmittedType
 from remuda.runtime.controller_choice import Choice, choose
 
+from .access_controllers import AccessControllers
+from .admission import admitted_types
 from .attached import Attached, CantListen, Settings, Socket, beside
 from .machine_controllers import CLUSTER, power_on
 from .machine_controllers import Ports as MachinePorts
+from .provisioning_controllers import ensure_manager_role
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ class AttachedGateway(Attached):
         if not machines:
             told("no clusters are provisioned: there is no Cluster API here (start `remuda controllers`, then this once more)")
             return
-        from remuda.app.provisioning import add_provisioning
+        from .provisioning import add_provisioning
 
         add_provisioning(self._manager, gateway, only=wanted, machines=self._machine_ports(gateway))
 

@@ -33,7 +33,7 @@ from remuda.capi import CAPI, CONTROLLERS
 from remuda.capi.contracts import Contracts
 from remuda.capi.controller_context import Options
 from remuda.client.interface import Client
-from remuda.kcm.rootca import RootCa
+from remuda.kcm.serviceaccounts import RootCa
 from remuda.kube.clock import Clock, deadline, yield_to_loop
 from remuda.kube.errors import ApiError
 from remuda.machines import CONTROLLERS as MACHINE_CONTROLLERS
@@ -44,10 +44,10 @@ from remuda.runtime.controller_choice import Choice, choose
 
 if TYPE_CHECKING:
     from remuda.apiserver.keys.ca_followers import Follower
-    from remuda.app.access_controllers import AccessControllers
     from remuda.capi.workload_clusters import Connector, Workloads
     from remuda.gateway.server.serving_certificate import Files
 
+    from .access_controllers import AccessControllers
     from .embedded_gateway import Embedded
 
 log = logging.getLogger(__name__)
@@ -297,7 +297,7 @@ class _Ours:
         workloads = self._add_core(manager)
         access: AccessControllers | None = None
         if self._embedded is not None:
-            from remuda.app.access_controllers import AccessControllers
+            from .access_controllers import AccessControllers
 
             access = AccessControllers(
                 manager,
@@ -321,9 +321,8 @@ class _Ours:
 
     def _add_provisioning(self, manager: Manager, workloads: Workloads | None) -> None:
         if self._embedded is not None and self._provisioning:
-            from remuda.app.provisioning import add_provisioning
-
             from .embedded_gateway import machine_ports
+            from .provisioning import add_provisioning
 
             ports = machine_ports(self._server, self._embedded, self.job_runner)
             add_provisioning(manager, self._embedded.gateway, workloads, self._provisioning, ports)
@@ -370,7 +369,7 @@ class _Ours:
         made = await install(self._client, self._config.clock, api.crds(groups), in_process=True)
         await established(self._client, self._config.clock, made)
         if self._provisioning and not self._core:
-            from remuda.provisioning.capi_manager_role import ensure_manager_role
+            from .provisioning_controllers import ensure_manager_role
 
             await ensure_manager_role(self._client)
 

@@ -16,22 +16,21 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from remuda.access.roles.holdings import Holdings
-from remuda.access.roles.visible_objects import show_what_is_theirs
+from remuda.access.roles.holdings import Holdings, show_what_is_theirs
 from remuda.apiserver.admission.chain import install as install_admission
 from remuda.apiserver.auth.client_certificates import CertificateAuthenticator
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Front, Server
-from remuda.app.admission import admitted_types
 from remuda.gateway.auth.access_review import LocalAccess
 from remuda.gateway.gateway import Gateway, Ground
-from remuda.gateway.server.backend import InProcess
+from remuda.gateway.server.routing import InProcess
 from remuda.gateway.server.serving_certificate import Files, ServingCertificate
 from remuda.machines.runner.controller import Ground as Processes
 from remuda.machines.runner.job_token import cluster_of
 from remuda.machines.secretfields.admission import hide_the_past, sealing_of
 from remuda.machines.secretfields.vault import Vault
 
+from .admission import admitted_types
 from .machine_controllers import Ports as MachinePorts
 
 Obj = dict[str, Any]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from remuda.access.downstreams import Downstreams
+from remuda.access.downstreams import Agents, Downstreams
 from remuda.access.health import cluster_health, cluster_removal, nodesync
-from remuda.access.health.agents import Agents
 from remuda.access.health.downstream_caches import Followings
 from remuda.runtime import Manager, Reconciler
 

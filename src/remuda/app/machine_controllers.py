@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from remuda.access.settings.outbound import for_administrators
 from remuda.machines import CONTROLLERS
 from remuda.machines.machineconfigcleanup import MachineConfigCleanup
 from remuda.machines.machineprovision.controller import MachineProvision
@@ -21,6 +20,8 @@ from remuda.machines.runner.controller import Ground, JobRunner
 from remuda.machines.secretfields.machinesecrets import MachineSecrets
 from remuda.provisioning.references import Access
 from remuda.runtime import Manager, Reconciler
+
+from .provisioning_controllers import for_administrators
 
 LOCAL, CLUSTER = "local", "cluster"
 RUNNERS = (LOCAL, CLUSTER)

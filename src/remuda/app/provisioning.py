@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from remuda.access.health.agents import while_working
-from remuda.app.machine_controllers import MachineControllers
-from remuda.app.machine_controllers import Ports as MachinePorts
-from remuda.app.provisioning_controllers import HandedOut, Ports, ProvisioningControllers
+from remuda.access.downstreams import while_working
 from remuda.capi.clustercache import ClusterCache, HttpsConnector
 from remuda.capi.workload_clusters import Workloads
 from remuda.gateway.gateway import Gateway
 from remuda.gateway.registration.provisioning_port import ProvisioningDoor
 from remuda.provisioning import CONTROLLERS
 from remuda.runtime import Manager
+
+from .machine_controllers import MachineControllers
+from .machine_controllers import Ports as MachinePorts
+from .provisioning_controllers import HandedOut, Ports, ProvisioningControllers
 
 # What install scripts are made of.
 _IN_SCRIPTS = frozenset({"server-url", "cacerts", "agent-tls-mode"})

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from remuda.access.health.agents import while_working
-from remuda.access.settings.outbound import for_administrators
+from remuda.access.downstreams import while_working
+from remuda.access.settings.settings import Settings
 from remuda.api import rke_cattle_io as rke
 from remuda.api.management_cattle_io import SETTINGS
 from remuda.capi.workload_clusters import Workloads
+from remuda.client.field_ownership import apply_owned
+from remuda.client.interface import Client
 from remuda.kube.clock import Entropy
-from remuda.kube.objects import name_of
+from remuda.kube.network.outbound_http import Current
+from remuda.kube.objects import GroupVersionResource, name_of
 from remuda.provisioning import CONTROLLERS
 from remuda.provisioning.bootstrap import rkebootstrap
 from remuda.provisioning.bootstrap.bootstraptoken import BootstrapTokens
@@ -24,8 +27,8 @@ from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps, Scripts
 from remuda.provisioning.cluster.provisioninglog import ProvisioningLogs
 from remuda.provisioning.cluster.rkecluster import RKEClusters
 from remuda.provisioning.cluster.rkecontrolplane import RKEControlPlanes
-from remuda.provisioning.graph.podsecurity_templates import standing as podsecurity_templates
 from remuda.provisioning.graph.provisioningcluster import ProvisioningClusters
+from remuda.provisioning.graph.referenced_objects import standing as podsecurity_templates
 from remuda.provisioning.nodes.awaitedhost import AwaitedHosts
 from remuda.provisioning.nodes.custommachine import CustomMachines
 from remuda.provisioning.nodes.machinedrain import MachineDrain
@@ -40,7 +43,8 @@ from remuda.provisioning.plans.plansecret import PlanSecrets
 from remuda.provisioning.references import Access
 from remuda.provisioning.references.cloud_credentials import CloudCredentials
 from remuda.provisioning.releases.release_data import ReleaseData, fetcher
-from remuda.runtime import Manager, Reconciler, Watch
+from remuda.provisioning.well_known import MACHINE_GROUP
+from remuda.runtime import Informers, Manager, Reconciler, Watch
 
 Obj = dict[str, Any]
 
@@ -147,3 +151,39 @@ def machine_controllers(
     yield PlanSecrets(manager, str if ca is None else ca.checksum, script_watches)
     yield MachineNodeLookup(manager, workloads, resources)
     yield MachineDrain(manager, workloads)
+
+
+# --- outbound -------------------------------------------------------------------------------------------------------------
+#
+# The policy for outbound connections that holds at this moment, for controllers: :mod:`remuda.kube.network.outbound` by the
+# setting.
+
+
+def for_administrators(informers: Informers, environment: Mapping[str, str]) -> Current:
+    """For addresses that only administrators name."""
+    settings = informers.of(SETTINGS)
+    return lambda: Settings(settings.objects(), environment).administrators_outbound()
+
+
+# --- capi manager role ----------------------------------------------------------------------------------------------------
+#
+# What lets upstream's Cluster API act on our providers' kinds: a ClusterRole that its manager's own role takes in by a label.
+#
+# Our core needs none of it; whoever puts upstream's in its place should not have to find out what is missing.
+
+CLUSTER_ROLES: Final = GroupVersionResource("rbac.authorization.k8s.io", "v1", "clusterroles")
+NAME: Final = "remuda-providers"
+_VERBS: Final = ("create", "delete", "get", "list", "patch", "update", "watch")
+
+
+def manager_role() -> dict[str, Any]:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": NAME, "labels": {"cluster.x-k8s.io/aggregate-to-manager": "true"}},
+        "rules": [{"apiGroups": [rke.GROUP, MACHINE_GROUP], "resources": ["*"], "verbs": list(_VERBS)}],
+    }
+
+
+async def ensure_manager_role(client: Client) -> None:
+    await apply_owned(client, CLUSTER_ROLES, manager_role(), "remuda")

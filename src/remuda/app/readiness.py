@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from remuda.access.clusters import Server
-from remuda.access.clusters.local_cluster import SYSTEM_NAMESPACES
+from remuda.access.clusters.management_cluster import SYSTEM_NAMESPACES
 from remuda.access.clusters.well_known import FLEET_LOCAL, LOCAL, NAMESPACES
 from remuda.access.roles.builtin_roles import BUILTIN
 from remuda.access.roles.builtin_roles_controller import KINDS

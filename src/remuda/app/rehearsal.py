@@ -20,11 +20,6 @@ from remuda.apiserver.admission.chain import install
 from remuda.apiserver.admission.chain import install as install_admission
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
-from remuda.app.access_controllers import AccessControllers
-from remuda.app.admission import admitted_types
-from remuda.app.capi_controllers import CoreControllers
-from remuda.app.capi_controllers import admitted_types as core_types
-from remuda.app.provisioning import add_provisioning
 from remuda.capi.admission import admitted
 from remuda.capi.contracts import Contracts
 from remuda.capi.controller_context import Options
@@ -37,13 +32,19 @@ from remuda.lab.sim.capi_world import NAMESPACE, NAMESPACES, EmbeddedWorld
 from remuda.lab.sim.delays_and_faults import Weather
 from remuda.lab.sim.hosts import Times
 from remuda.lab.sim.machine_jobs import SimulatedJobs
-from remuda.lab.sim.provider_crds import crds as provider_crds
+from remuda.lab.sim.providers import crds as provider_crds
 from remuda.lab.sim.provisioning_world import GROUPS, WORKSPACE, ProvisioningWorld
 from remuda.lab.sim.workload_clusters import SimulatedClusters
 from remuda.machines.machineprovision.controller import MachineProvision
 from remuda.machines.secretfields.machinesecrets import MachineSecrets
 from remuda.machines.secretfields.vault import Vault
 from remuda.runtime import Informers, Manager
+
+from .access_controllers import AccessControllers
+from .admission import admitted_types
+from .capi_controllers import CoreControllers
+from .capi_controllers import admitted_types as core_types
+from .provisioning import add_provisioning
 
 _CAPI = Beginning(lambda: (*core_crds(), *provider_crds()), (NAMESPACE,), default_roles=False)
 

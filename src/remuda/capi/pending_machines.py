@@ -8,9 +8,12 @@ says here what it has begun.
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Any
 
-from remuda.kube.objects import Key
+from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted
 from remuda.runtime import Informer
+
+from .well_known import HOLDS_DATA
 
 _BEGUN = ""
 
@@ -45,3 +48,18 @@ class Coming:
         if revision == _BEGUN:
             return self._machines.get(*machine) is not None
         return self._machines.has_reached(revision)
+
+
+# --- stillborn ------------------------------------------------------------------------------------------------------------
+#
+# Machines that never became nodes: nothing runs on them, so an outdated one may go before another is there. Pure.
+#
+# A Machine whose provider says by an annotation that it holds data is none of them, node or not.
+
+Obj = dict[str, Any]
+
+
+def is_stillborn(machine: Obj) -> bool:
+    if is_being_deleted(machine) or dig(machine, "status", "nodeRef", "name"):
+        return False
+    return HOLDS_DATA not in annotations_of(machine)

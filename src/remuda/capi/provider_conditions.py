@@ -11,8 +11,7 @@ import re
 from typing import Any
 
 from remuda.kube.clock import parse_rfc3339, rfc3339
-from remuda.kube.condition_summaries import Sum
-from remuda.kube.condition_summaries_v1beta1 import LegacySum
+from remuda.kube.condition_summaries import LegacySum, Sum
 from remuda.kube.conditions import FALSE, TRUE, UNKNOWN
 from remuda.kube.objects import dig, with_path
 

@@ -16,6 +16,8 @@ from typing import Any
 from aiohttp import web
 
 from remuda.access.roles.holdings import Holdings
+from remuda.access.users.first_user import FirstUser
+from remuda.access.users.passwords import STRONG, Cost, Hashing
 from remuda.apiserver.auth.authenticator import Authenticator
 from remuda.apiserver.http.connection_limits import DEFAULT_ROOM, Lines, Room
 from remuda.capi.workload_clusters import Connector
@@ -28,7 +30,11 @@ from remuda.tunnel import TunnelServer
 
 from .agents.tunnels import TunnelAgents, Tunnels
 from .auth.authenticator import Callers, TokenAuthenticator
-from .auth.identity import Identity
+from .auth.kubeconfigs import Kubeconfigs
+from .auth.login import Login
+from .auth.login_providers import LocalProvider, Providers
+from .auth.tokens import Sessions, TokenApi
+from .auth.users_api import UserApi
 from .proxy.cluster_connector import DownstreamConnector
 from .proxy.cluster_proxy import Proxy
 from .proxy.impersonation import Impersonation
@@ -39,15 +45,14 @@ from .registration.import_manifest import Importing
 from .registration.node_credentials import WrongTokens
 from .registration.node_progress import Progress
 from .registration.node_registration import Joining
-from .registration.registration_tokens import Registrations
-from .registration.registration_tokens_api import RegistrationApi
+from .registration.registration_tokens import RegistrationApi, Registrations
 from .server.audit_log import AuditLog
-from .server.backend import Behind
-from .server.dependencies import Access, Authority, Services
+from .server.dependencies import Access, Authority, Live, Services
 from .server.handler import Auditing, Door, Unaudited
 from .server.image_registry import ImageRegistry
 from .server.public_endpoints import Facts
-from .server.settings_cache import Live
+from .server.rate_limit import LoginThrottle
+from .server.routing import Behind
 from .server.waits_api import Waits
 
 log = logging.getLogger(__name__)
@@ -183,3 +188,35 @@ class Gateway:
             except Exception:
                 log.exception("a part of the gateway failed; it begins anew in %.0fs", _AGAIN_SECONDS)
                 await self.ground.clock.sleep(_AGAIN_SECONDS)
+
+
+# --- identity -------------------------------------------------------------------------------------------------------------
+#
+# Users, logins and tokens at the door, put together: one line for whoever assembles a gateway.
+#
+# The first user is made beside (:mod:`remuda.access.users.first_user`), by every server: it is made once however many there
+# are.
+
+
+class Identity:
+    """`cost` is that of a password's hash."""
+
+    def __init__(self, services: Services, cost: Cost = STRONG) -> None:
+        hashing = Hashing(services.entropy, cost)
+        self.first = FirstUser(
+            services.client,
+            services.clock,
+            services.entropy,
+            services.environment,
+            hashing.hashed,
+            services.say,
+            services.data_dir,
+        )
+        self.sessions = Sessions(services)
+        self.local = LocalProvider(services, hashing, LoginThrottle(services.clock))
+        self.providers = Providers(self.local)
+        self.login = Login(services, self.sessions, self.providers)
+        self.tokens = TokenApi(services, self.sessions)
+        self.users = UserApi(services, self.sessions, self.local, hashing, self.first)
+        self.kubeconfigs = Kubeconfigs(services, self.tokens, self.sessions)
+        services.beside.append(self.first.run)

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from . import host_record
+from . import host_directory
 from .errors import HostError
 from .host_directory import Place
 
@@ -101,7 +101,7 @@ def _noted(note: Path) -> str:
 
 def _is_at(place: Place, address: str) -> bool:
     try:
-        return host_record.read(place.record).address == address
+        return host_directory.read(place.record).address == address
     except (OSError, HostError):
         # A host that is being made has no record yet; what was left by a killed one goes with its directory.
         return place.directory.is_dir()

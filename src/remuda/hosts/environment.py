@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from .host_directory import Place
-from .host_record import Record
+from .host_directory import Place, Record
 
 # In the environment of every process of a host: how they are found when nobody looks after them any more.
 MARK = "REMUDA_HOST_ID"

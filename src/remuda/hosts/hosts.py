@@ -21,11 +21,10 @@ from pathlib import Path
 
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, rfc3339
 
-from . import addresses, control_socket, host_record, init, processes, shims
+from . import addresses, control_socket, host_directory, init, processes, shims
 from .environment import MARK, environment
 from .errors import HostError, HostExists, NoSuchHost, NotRunning
-from .host_directory import Place
-from .host_record import Record
+from .host_directory import Place, Record
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 # The one file in the directory that is of no host.
@@ -102,7 +101,7 @@ class Hosts:
         """Raises NoSuchHost."""
         place = self._place(name)
         try:
-            record = host_record.read(place.record)
+            record = host_directory.read(place.record)
         except FileNotFoundError:
             raise NoSuchHost(f"there is no host {name}") from None
         return Host(record, place, _init_of(place))
@@ -164,7 +163,7 @@ class Hosts:
         try:
             record = Record(place.name, self._entropy.token_bytes(16).hex(), found, rfc3339(self._clock.time()), note)
             _write_identity_files(place, record)
-            host_record.write(place.record, record)
+            host_directory.write(place.record, record)
             return self._start(Host(record, place))
         except BaseException:
             addresses.release(place, found)

@@ -22,13 +22,13 @@ from typing import NoReturn
 
 from remuda.kube.clock import SYSTEM_CLOCK, Clock, Entropy, deadline
 
-from . import control_socket, host_record, processes
+from . import control_socket, host_directory, processes
 from .environment import environment
 from .host_directory import Place
-from .units.child_processes import Children
 from .units.journal import Journal
 from .units.service import Surroundings
 from .units.service_order import Board
+from .units.service_processes import Children
 from .units.systemctl import Answer, Systemctl
 from .units.unit_catalog import Catalog
 
@@ -43,7 +43,7 @@ class Init:
 
     def __init__(self, place: Place, ready: int, clock: Clock = SYSTEM_CLOCK) -> None:
         self._place = place
-        self._record = host_record.read(place.record)
+        self._record = host_directory.read(place.record)
         self._ready = ready
         self._clock = clock
         self._children = Children()
@@ -155,7 +155,7 @@ def main(directory: str, ready: int) -> int:
     processes.become_subreaper()
     me = processes.identify(os.getpid())
     assert me is not None
-    host_record.write_json(place.identity, asdict(me))
+    host_directory.write_json(place.identity, asdict(me))
     how = asyncio.run(Init(place, ready).run())
     place.identity.unlink(missing_ok=True)
     if how == "reboot":

@@ -1,6 +1,6 @@
 """OCI images of our own, made without a container engine and without root, with the same bytes each time.
 
-A :mod:`.tree` of files in memory becomes a layer (:mod:`.layers`), layers and a configuration an image in an OCI layout on disk
+A :mod:`.tree` of files in memory becomes a layer (:mod:`.tree`), layers and a configuration an image in an OCI layout on disk
 (:mod:`.layout`). Files come from Debian (:mod:`.debian`), from wheels with known hashes (:mod:`.wheels`) and from our own modules
 (:mod:`.import_closure`). Recipes: :mod:`.recipe` (cluster agent), :mod:`.machine` (machine Jobs), :mod:`.server`, `installer/`.
 Not here: the registry that serves them (`gateway/server/image_registry`), pulling on hosts (`agent/images`).
@@ -9,9 +9,7 @@ Not here: the registry that serves them (`gateway/server/image_registry`), pulli
 
 from __future__ import annotations
 
-from .directories import images_directory
-from .layers import Layer, layer_of
-from .layout import Image, Layout, LayoutError
-from .tree import Node, Tree
+from .layout import Image, Layout, LayoutError, images_directory
+from .tree import Layer, Node, Tree, layer_of
 
 __all__ = ["Image", "Layer", "Layout", "LayoutError", "Node", "Tree", "images_directory", "layer_of"]

@@ -15,10 +15,9 @@ import remuda
 
 from . import installer, machine, recipe, server
 from .debian import DebianError
-from .directories import cache_directory, images_directory
 from .installer import builtin, bundled_python
-from .layout import Layout
-from .unpacked import InsideError
+from .layout import Layout, cache_directory, images_directory
+from .recipe import InsideError
 from .wheels import WheelError
 
 _NAMES = ("cluster-agent", "machine", "server", "installer")

@@ -13,7 +13,7 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from .directories import alone
+from .layout import alone
 from .tree import Node, Tree
 
 # Where Debian's merged /usr has links, and some packages still have files.

@@ -7,9 +7,10 @@ Whoever reads meanwhile sees the old image or the new one.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,8 +18,8 @@ from typing import Any, NamedTuple
 from remuda.kube.clock import rfc3339
 from remuda.kube.encoding import jsonio
 
-from .layers import MEDIA_TYPE as LAYER
-from .layers import Layer, digest_of
+from .tree import MEDIA_TYPE as LAYER
+from .tree import Layer, digest_of
 
 Obj = dict[str, Any]
 
@@ -185,3 +186,30 @@ def _replace(path: Path, content: bytes) -> None:
     finally:
         with contextlib.suppress(FileNotFoundError):
             half.unlink()
+
+
+# --- directories ----------------------------------------------------------------------------------------------------------
+#
+# Where images are: written there by `make images`, served from there by the gateway.
+
+
+def images_directory(environ: Mapping[str, str]) -> Path:
+    """$REMUDA_IMAGES, else a directory in the user's cache."""
+    told = environ.get("REMUDA_IMAGES")
+    return Path(told) if told else cache_directory(environ) / "images"
+
+
+def cache_directory(environ: Mapping[str, str]) -> Path:
+    if told := environ.get("XDG_CACHE_HOME"):
+        return Path(told) / "remuda"
+    home = environ.get("HOME")
+    return Path(home) / ".cache" / "remuda" if home else Path("/var/cache/remuda")
+
+
+@contextlib.contextmanager
+def alone(directory: Path) -> Iterator[None]:
+    """Several servers may share a directory of images, and several builds one of what was downloaded for them."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -13,7 +13,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from .directories import alone
+from .layout import alone
 from .tree import Tree
 
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}

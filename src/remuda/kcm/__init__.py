@@ -24,10 +24,9 @@ from .disruption import DisruptionController
 from .garbagecollector import GarbageCollector
 from .namespaces import NamespaceController
 from .resources import Informers
-from .rootca import RootCa
 from .served_resources import CRDS, Discovery
 from .serviceaccount_tokens import TokenIssuer, TokenSecrets
-from .serviceaccounts import DefaultServiceAccounts, RootCaPublisher
+from .serviceaccounts import DefaultServiceAccounts, RootCa, RootCaPublisher
 from .volume_protection import ClaimProtection, VolumeProtection
 
 __all__ = ["Runnable", "TokenIssuer", "controllers", "run"]

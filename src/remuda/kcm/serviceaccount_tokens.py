@@ -12,7 +12,7 @@ from remuda.kube.objects import annotations_of, name_of, namespace_of, resource_
 from remuda.runtime import Workers, WorkQueue
 
 from .resources import SECRETS, SERVICE_ACCOUNTS, Informers, synced
-from .rootca import RootCa
+from .serviceaccounts import RootCa
 
 Obj = dict[str, Any]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from remuda.client.interface import Client
@@ -11,7 +12,6 @@ from remuda.kube.objects import annotations_of, dig, is_being_deleted, name_of, 
 from remuda.runtime import Workers, WorkQueue
 
 from .resources import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, Informers, synced
-from .rootca import RootCa
 
 Obj = dict[str, Any]
 
@@ -116,3 +116,26 @@ class RootCaPublisher:
     def _wanted(self, namespace: str) -> Obj:
         metadata = {"name": ROOT_CA_NAME, "namespace": namespace, "annotations": {DESCRIPTION: _ROOT_CA_TEXT}}
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": self._data()}
+
+
+# --- rootca ---------------------------------------------------------------------------------------------------------------
+#
+# The authorities that pods believe, which may be others tomorrow.
+
+
+class RootCa:
+    """PEM; empty where nothing is published. Who follows is told when it has become another."""
+
+    def __init__(self, pem: str) -> None:
+        self.pem = pem
+        self._followers: list[Callable[[], None]] = []
+
+    def use(self, pem: str) -> None:
+        if pem == self.pem:
+            return
+        self.pem = pem
+        for follower in list(self._followers):
+            follower()
+
+    def on_change(self, follower: Callable[[], None]) -> None:
+        self._followers.append(follower)

@@ -24,10 +24,12 @@ from remuda.kube.errors import FieldError, forbidden_field, invalid_value
 from remuda.kube.object_reader import ObjectSource
 from remuda.kube.objects import GroupVersion, annotations_of, dig, is_being_deleted, labels_of, name_of, owner_references_of
 from remuda.provisioning.admission.last_etcd import Rules as LastEtcdRules
-from remuda.provisioning.bootstrap.bootstrap_data import UserdataError, cloud_config
+from remuda.provisioning.bootstrap.machine_objects import UserdataError, cloud_config
 from remuda.provisioning.graph import Unrenderable
 from remuda.provisioning.graph.machine_pools import has_config, known_fields, pools_written, template_digest
-from remuda.provisioning.graph.names import (
+from remuda.provisioning.references.driver_addresses import addresses_of
+from remuda.provisioning.references.spec_references import credential_key
+from remuda.provisioning.well_known import (
     ADDRESS_AUTHORS,
     CLONED_FROM_KIND,
     CLONED_FROM_NAME,
@@ -35,12 +37,10 @@ from remuda.provisioning.graph.names import (
     CONFIG_GROUP,
     MACHINE_API_VERSION,
     MACHINE_GROUP,
+    SECRETS,
     pool_name,
     resource_of,
 )
-from remuda.provisioning.references.driver_addresses import addresses_of
-from remuda.provisioning.references.spec_references import credential_key
-from remuda.provisioning.well_known import SECRETS
 from remuda.runtime.admitted_types import AdmittedType
 
 from .secretfields.markers import Place, is_marker

@@ -1,6 +1,6 @@
 """Who a machine lets in: address, user and key from its state Secret, and the zip in which a person gets them. Pure.
 
-What stands there is either program's (:mod:`.provisioner.state_archive`, :mod:`.provisioner.machine_state`). The zip is
+What stands there is either program's (:mod:`.provisioner.machine_state`, :mod:`.provisioner.machine_state`). The zip is
 Rancher's (protocols.md §7.6), and has the host's keys besides, where they are known.
 """
 
@@ -10,16 +10,27 @@ import base64
 import io
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
+from remuda.kube.clock import Clock, deadline
 from remuda.kube.encoding import jsonio
+from remuda.kube.network.outbound import Policy
 from remuda.kube.objects import dig
-from remuda.provisioning.graph.names import MACHINE_GROUP
+from remuda.provisioning.well_known import MACHINE_GROUP
 
-from .provisioner import state_archive
+from . import ssh
+from .errors import DriverError, Reason
+from .provisioner import machine_state
 from .provisioner.machine_state import CONFIG, KNOWN_HOSTS
+
+if TYPE_CHECKING:
+    import asyncssh
+
 
 Obj = dict[str, Any]
 
@@ -81,14 +92,14 @@ class MachineAccess:
 def access_of(secret: Obj) -> MachineAccess:
     """What a state Secret says; raises NoAccess."""
     data = _data(secret)
-    packed = data.get(state_archive.KEY, b"")
+    packed = data.get(machine_state.KEY, b"")
     if not packed:
         raise NoAccess("nothing is known of the machine yet: it is still being made")
     try:
-        names = state_archive.machines(packed)
-        files = state_archive.read(packed, names[0])[1] if names else {}
+        names = machine_state.machines(packed)
+        files = machine_state.read(packed, names[0])[1] if names else {}
         config = jsonio.loads(files[CONFIG]) if CONFIG in files else None
-    except (state_archive.ArchiveError, ValueError) as error:
+    except (machine_state.ArchiveError, ValueError) as error:
         raise NoAccess(f"what is kept of the machine can't be read: {error}") from None
     if not names:
         raise NoAccess("the machine has been removed")
@@ -167,3 +178,65 @@ def _data(secret: Obj) -> dict[str, bytes]:
         return {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
     except ValueError:
         return {}
+
+
+# --- ssh shell ------------------------------------------------------------------------------------------------------------
+#
+# A shell on a machine, over SSH with the machine's own key: what a websocket of the gateway leads to.
+#
+# The host's key is compared with what is kept of it, and kept at first contact (:mod:`.ssh`).
+
+TERM, COLUMNS, ROWS = "xterm", 80, 20
+_SESSION_SECONDS = 15.0
+
+# Keeps the line of known_hosts of a host that was seen for the first time.
+Pin = Callable[[str], Awaitable[None]]
+
+
+@asynccontextmanager
+async def shell(
+    access: MachineAccess, pin: Pin, clock: Clock, policy: Policy, command: str = ""
+) -> AsyncIterator[asyncssh.SSHClientProcess[bytes]]:
+    """A terminal, or one `command` without. Raises NoAccess, and DriverError when the machine does not let us in."""
+    if not access.private:
+        raise NoAccess(f"machines of the driver {access.driver} have no SSH key")
+    if not access.addresses:
+        raise NoAccess("the machine has no address yet")
+    async with AsyncExitStack() as stack:
+        # asyncssh reads the key while it connects; nothing of it stays.
+        with TemporaryDirectory(prefix="remuda-shell-") as place:
+            opened = await _connected(stack, access, Path(place), pin, clock, policy)
+        yield await _begun(opened, clock, command)
+
+
+async def _connected(
+    stack: AsyncExitStack, access: MachineAccess, place: Path, pin: Pin, clock: Clock, policy: Policy
+) -> asyncssh.SSHClientConnection:
+    key, known = place / PRIVATE, place / ssh.KNOWN_HOSTS
+    key.touch(mode=0o600)
+    key.write_bytes(access.private)
+    if access.host_key:
+        known.write_text(access.known_hosts)
+
+    async def pinned() -> None:
+        await pin(known.read_text())
+
+    failure = DriverError(Reason.UNAVAILABLE, "the machine has no address")
+    for address in access.addresses:
+        login = ssh.Login(address, access.user, known, access.port, key)
+        try:
+            return await stack.enter_async_context(ssh.connection(login, clock, policy, pinned))
+        except DriverError as error:
+            failure = error
+    raise failure
+
+
+async def _begun(opened: asyncssh.SSHClientConnection, clock: Clock, command: str) -> asyncssh.SSHClientProcess[bytes]:
+    import asyncssh
+
+    terminal: dict[str, Any] = {} if command else {"term_type": TERM, "term_size": (COLUMNS, ROWS)}
+    try:
+        async with deadline(clock, _SESSION_SECONDS):
+            return await opened.create_process(command or None, encoding=None, **terminal)
+    except (asyncssh.Error, OSError, TimeoutError) as error:
+        raise DriverError(Reason.UNAVAILABLE, f"the machine opens no session: {str(error) or 'it takes too long'}") from None

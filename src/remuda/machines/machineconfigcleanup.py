@@ -28,7 +28,7 @@ from remuda.kube.objects import (
     uid_of,
 )
 from remuda.provisioning.graph.machine_pools import has_config
-from remuda.provisioning.graph.names import CONFIG_GROUP
+from remuda.provisioning.well_known import CONFIG_GROUP
 from remuda.runtime import DONE, Controller, Manager, Result, logger, synced
 
 log = logger(__name__)

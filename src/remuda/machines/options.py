@@ -180,3 +180,22 @@ def _parsed(flag: Flag, said: object) -> Value:
                 return tuple(said)
     shown = "" if flag.secret else f" ({said!r})"
     raise DriverError(Reason.INVALID, f"{flag.name} must be of the kind {flag.kind}{shown}", field=field_of(flag.name))
+
+
+# --- credential variables -------------------------------------------------------------------------------------------------
+#
+# From a cloud credential to a Job's environment, as rancher-machine's drivers look for it (protocols.md §7.3).
+
+_PREFIXES = {"amazonec2": "AWS", "openstack": "OS", "rackspace": "OS", "vmwarevsphere": "VSPHERE", "vmwarefusion": "FUSION"}
+_PREFIXES |= {"vmwarevcloudair": "VCLOUDAIR"}
+
+
+def variable(driver: str, field: str) -> str:
+    """`amazonec2`, `secretKey` → `AWS_SECRET_KEY`."""
+    snake = _HUMP.sub(r"\1_\2", field)
+    return f"{_PREFIXES.get(driver, driver)}_{snake}".upper()
+
+
+def environment(driver: str, credential: Mapping[str, str]) -> dict[str, str]:
+    """Of the decoded data of a credential's Secret: what comes after the last dash of a key is the field."""
+    return {variable(driver, key.rpartition("-")[2]): value for key, value in credential.items()}

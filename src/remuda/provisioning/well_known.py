@@ -6,11 +6,12 @@ Names are found again by computing them, so they must never change.
 from __future__ import annotations
 
 import hashlib
-from typing import Final
+from typing import Any, Final
 
 from remuda.api.rke_cattle_io import well_known
-from remuda.kube.objects import GroupVersionResource
-from remuda.kube.safe_names import safe_concat
+from remuda.kube.encoding import gojson
+from remuda.kube.objects import GroupVersion, GroupVersionResource, Key, dig
+from remuda.kube.wrangler import origin_of, safe_concat
 
 PREFIX: Final = "rke.cattle.io/"
 
@@ -112,3 +113,162 @@ def bootstrap_name(bootstrap: str) -> str:
 def request_name(machine_id: str, prefix: str = CUSTOM_PREFIX) -> str:
     """The machine-request Secret of a host, and what comes of it."""
     return prefix + hashlib.sha256(machine_id.encode()).hexdigest()[:12]
+
+
+# --- names ----------------------------------------------------------------------------------------------------------------
+#
+# What the two Clusters of one cluster are called and marked with, as Rancher and its clients look for it.
+
+Obj = dict[str, Any]
+
+# Names of Rancher's handlers, which show in finalizers and marks (capr.md §2.1).
+FROM_WANTED: Final = "cluster-create"
+FROM_MANAGED: Final = "provisioning-cluster-create"
+WANTED_FINALIZER: Final = "wrangler.cattle.io/provisioning-cluster-remove"
+MANAGED_FINALIZER: Final = "wrangler.cattle.io/mgmt-cluster-remove"
+
+MANAGEMENT_NAME: Final = "provisioning.cattle.io/management-cluster-name"
+DISPLAY_NAME: Final = "provisioning.cattle.io/management-cluster-display-name"
+WORKSPACE_NAME: Final = "provisioning.cattle.io/fleet-workspace-name"
+ADMINISTRATED: Final = "provisioning.cattle.io/administrated"
+DESCRIPTION: Final = "field.cattle.io/description"
+UI_PROVIDER: Final = "ui.rancher/provider"
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+
+CONTROL_PLANES: Final = GroupVersionResource("rke.cattle.io", "v1", "rkecontrolplanes")
+
+_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+
+
+def cluster_id(uid: str, attempt: int = 0) -> str:
+    """The id that a cluster gets: as good as random, but the same for whoever tries, so that one that died in between, or two at
+    the same time, don't make two."""
+    digest = hashlib.sha256(f"{uid}/{attempt}".encode()).digest()
+    number = int.from_bytes(digest, "big")
+    letters = []
+    for _ in range(8):
+        number, rest = divmod(number, len(_ALPHABET))
+        letters.append(_ALPHABET[rest])
+    return f"c-m-{''.join(letters)}"
+
+
+def belongs(managed: Obj, wanted: Obj) -> bool:
+    """Whether a management Cluster was made from this one: whoever names another's must not get hold of it."""
+    return origin_of(managed, FROM_WANTED) == Key.of(wanted)
+
+
+def is_administrated(wanted: Obj) -> bool:
+    """Whether its machines are ours to make and configure, as opposed to a cluster that is there already."""
+    return dig(wanted, "spec", "rkeConfig") is not None
+
+
+def managed_name_of(wanted: Obj) -> str:
+    """The id of its management Cluster as far as it is known."""
+    found = dig(wanted, "status", "clusterName")
+    return found if isinstance(found, str) else ""
+
+
+# --- names ----------------------------------------------------------------------------------------------------------------
+#
+# What the objects of a cluster are called and marked with, byte for byte as Rancher looks for it (capr.md §0.3, §3).
+#
+# Names are found again by computing them, and a machine template of another name replaces every machine of its pool: none of
+# this may ever change.
+
+# The name of Rancher's handler, which shows in marks, and that of the one that undoes it, which shows in finalizers.
+SET_ID: Final = "rke-cluster"
+FINALIZER: Final = "wrangler.cattle.io/rke-cluster-remove"
+
+MACHINE_GROUP: Final = "rke-machine.cattle.io"
+MACHINE_API_VERSION: Final = f"{MACHINE_GROUP}/v1"
+CONFIG_GROUP: Final = "rke-machine-config.cattle.io"
+CONFIG_API_VERSION: Final = f"{CONFIG_GROUP}/v1"
+
+POOL_NAME: Final = "rke.cattle.io/rke-machine-pool-name"
+TEMPLATE_HASH: Final = "rke.cattle.io/machine-template-hash"
+INIT_NODE_MACHINE: Final = well_known.INIT_NODE_MACHINE
+OPERATING_SYSTEM: Final = well_known.OPERATING_SYSTEM
+PRUNE: Final = "objectset.rio.cattle.io/prune"
+
+# Annotations.
+CLUSTER_SPEC: Final = well_known.CLUSTER_SPEC
+HOSTNAME_LIMIT: Final = "rke.cattle.io/hostname-length-limit"
+CLONED_FROM_VERSION: Final = "rke.cattle.io/cloned-from-group-version"
+CLONED_FROM_KIND: Final = "rke.cattle.io/cloned-from-kind"
+CLONED_FROM_NAME: Final = "rke.cattle.io/cloned-from-name"
+# Ours. On a machine config: the digest of its template before its secret fields were sealed, by the digest since.
+SEALED_DIGESTS: Final = "remuda.dev/sealed-template-digests"
+# Ours. On a machine config, and copied to its templates: who wrote which address in it (remuda.provisioning.references).
+ADDRESS_AUTHORS: Final = "remuda.dev/address-authors"
+PRIME: Final = well_known.PRIME
+REDEPLOY_AGENT: Final = well_known.REDEPLOY_AGENT
+AUTOSCALER_ENABLED: Final = "provisioning.cattle.io/cluster-autoscaler-enabled"
+AUTOSCALER_PAUSED: Final = "provisioning.cattle.io/cluster-autoscaler-paused"
+
+
+def pool_name(cluster: str, pool: str) -> str:
+    """The MachineDeployment of a pool, and its MachineHealthCheck."""
+    return safe_concat(cluster, pool)
+
+
+def shared_bootstrap_name(cluster: str) -> str:
+    return safe_concat(cluster, "bootstrap", "template")
+
+
+def bootstrap_hash(pool: str, userdata: str) -> str:
+    """`pool` is the name of the pool's MachineDeployment."""
+    return _digest(pool, userdata.encode())
+
+
+def template_hash(pool: str, fields: Obj) -> str:
+    """What a machine is like, in few characters: the driver's fields, without those that say nothing and without `common`,
+    which may change while machines stay. `pool` is the name of the pool's MachineDeployment."""
+    said = {name: value for name, value in fields.items() if name != "common" and not _is_empty(value)}
+    return _digest(pool, gojson.dumps(said))
+
+
+def hashed_name(pool: str, digest: str) -> str:
+    return safe_concat(pool, digest)
+
+
+def template_kind(config_kind: str) -> str:
+    """`PodConfig` says what the machines of a `PodMachineTemplate` are like."""
+    return f"{config_kind.removesuffix('Config')}MachineTemplate"
+
+
+def resource_of(api_version: str, kind: str) -> GroupVersionResource:
+    """Where objects of a driver's kinds are found; their plurals are all made alike."""
+    group, version = GroupVersion.parse(api_version)
+    return GroupVersionResource(group, version, f"{kind.lower()}s")
+
+
+def _digest(pool: str, said: bytes) -> str:
+    return hashlib.sha256(pool.encode() + said).hexdigest()[:8]
+
+
+def _is_empty(value: Any) -> bool:
+    """Only nothing, no text and no items: `false`, 0 and a map without entries say something."""
+    return value is None or value in ("", [])
+
+
+# --- keys -----------------------------------------------------------------------------------------------------------------
+#
+# Labels and annotations that only the planner reads or writes; the rest of them are in :mod:`remuda.provisioning.well_known`.
+
+OS_LABEL: Final = well_known.OPERATING_SYSTEM
+INIT_NODE_MACHINE_ID: Final = well_known.INIT_NODE_MACHINE
+JOIN_URL_AUTOSET_DISABLED: Final = "rke.cattle.io/join-url-autoset-disabled"
+
+# Ours: how often the plan has failed, and when it is tried again. Rancher never tries again, so it has no name for it.
+PLAN_FAILURE: Final = "remuda.dev/plan-failure"
+
+# Ours: when the agent of a machine was last asked whether it is there.
+ASKED_AT: Final = "remuda.dev/asked-at"
+
+# Ours: the agent that a host was given in its plan, and what came of it. By the other one, on the control plane, somebody asks
+# for another try.
+AGENT_UPDATE: Final = "remuda.dev/agent-update"
+
+# On Machines: what lets one go whose node can't be drained.
+EXCLUDE_NODE_DRAINING: Final = "machine.cluster.x-k8s.io/exclude-node-draining"
+EXCLUDE_VOLUME_DETACH: Final = "machine.cluster.x-k8s.io/exclude-wait-for-node-volume-detach"

@@ -8,12 +8,11 @@ Begin with `controller`, then `lifecycle`.
 from .controller import Controller, Reconciler, Watch, any_change, itself, label, owner, spec_change
 from .events import NORMAL, WARNING, Recorder
 from .freshness import Freshness
-from .informer import Informer, without_managed_fields
+from .informer import Informer, Informers, synced, without_managed_fields
 from .leader_election import Elector, NotLeading, Term
 from .lifecycle import Manager, Working
 from .metrics import Registry
 from .reflector import Pauses, Reflector, Sink
-from .shared_informers import Informers, synced
 from .work_queue import QueueClosed, WorkQueue
 from .workers import DONE, Result, Retry, Workers, logger
 

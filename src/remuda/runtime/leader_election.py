@@ -17,13 +17,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from remuda.client.interface import Client
+from remuda.client.interface import Client, Send, WrappedClient
 from remuda.kube.clock import Clock, Rng, Timer, deadline, rfc3339_micro
-from remuda.kube.errors import ApiError
+from remuda.kube.errors import ApiError, Fenced
 from remuda.kube.objects import GroupVersionResource, with_metadata
 
 from .metrics import Counter, Registry
@@ -316,3 +316,29 @@ def _raise_failure(tasks: list[asyncio.Task[None]], lost: bool) -> None:
         if not lost:
             raise error
         log.warning("the %s was not left in order: %r", task.get_name(), error)
+
+
+# --- guarded client -------------------------------------------------------------------------------------------------------
+#
+# A `Client` that reads always and writes only while this process leads.
+
+
+class GuardedClient(WrappedClient):
+    """Each write goes through :meth:`Elector.fenced`, and through `around`: :meth:`Fence.standing` where the store takes part."""
+
+    def __init__(
+        self, client: Client, elector: Elector, around: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
+        super().__init__(client)
+        self._elector = elector
+        self._around = around
+
+    async def _call(self, send: Send, *, write: bool) -> Any:
+        if not write:
+            return await send()
+        async with self._elector.fenced():
+            try:
+                with self._around():
+                    return await send()
+            except Fenced as error:
+                raise NotLeading(self._elector.name) from error

@@ -24,11 +24,9 @@ from remuda.kube.waits import Wait
 from .controller import Reconciler, Watch
 from .events import Recorder
 from .freshness import Freshness
-from .guarded_client import GuardedClient
-from .informer import Informer
-from .leader_election import Elector
+from .informer import Informer, Informers, synced
+from .leader_election import Elector, GuardedClient
 from .metrics import QueueMetrics, ReconcileMetrics, Registry
-from .shared_informers import Informers, synced
 from .work_queue import FRESH, LOW, WorkQueue
 from .workers import DONE, Result, Workers, logger
 

@@ -9,8 +9,7 @@ Read :mod:`.session`, then :mod:`.server`.
 
 from __future__ import annotations
 
-from .client import Server, TunnelClient
-from .dialing import join, serve_by_dialling
+from .client import Server, TunnelClient, join, serve_by_dialling
 from .errors import FrameError, NoSession, Refused, SessionEnded, StreamClosed, StreamError, TunnelError
 from .server import Admit, Authorizer, SessionListener, TunnelServer
 from .session import Session

@@ -14,7 +14,7 @@ from remuda.api.cluster_x_k8s_io import MACHINE_DEPLOYMENTS
 from remuda.capi.well_known import DEPLOYMENT_NAME
 from remuda.kube.objects import Key, dig, labels_of, uid_of
 from remuda.lab.sim.capi_world import World
-from remuda.lab.sim.provider_crds import INFRASTRUCTURE, SIM_MACHINE_TEMPLATES
+from remuda.lab.sim.providers import INFRASTRUCTURE, SIM_MACHINE_TEMPLATES
 from remuda.runtime import Informer
 
 Obj = dict[str, Any]

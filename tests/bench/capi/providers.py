@@ -18,7 +18,7 @@ from remuda.cli.programs.event_loop import collect_seldom, loop_factory, raise_f
 from remuda.client.https import HttpsClient
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.lab.sim.capi_world import World
-from remuda.lab.sim.provider_crds import crds
+from remuda.lab.sim.providers import crds
 from remuda.lab.sim.workload_clusters import SimulatedClusters
 from tests.bench.capi.load import Load, build
 

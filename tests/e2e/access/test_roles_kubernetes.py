@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
+from remuda.api.provisioning_cattle_io import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.client.https import HttpsClient
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.runtime import Informer

@@ -22,8 +22,8 @@ from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig
 from remuda.lab.sim.capi_world import NAMESPACE, World
-from remuda.lab.sim.provider_crds import BOOTSTRAP, INFRASTRUCTURE, SIM_CLUSTERS, ref
-from remuda.lab.sim.provider_crds import crds as sim_crds
+from remuda.lab.sim.providers import BOOTSTRAP, INFRASTRUCTURE, SIM_CLUSTERS, ref
+from remuda.lab.sim.providers import crds as sim_crds
 from remuda.lab.sim.workload_clusters import SimulatedClusters
 from tests.api.harness import Endpoint, RemudaProcess
 from tests.e2e import upstream_capi

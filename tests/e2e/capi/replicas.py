@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.app.attached import LEASE
-from remuda.client.wrapper import Send, WrappedClient
+from remuda.client.interface import Send, WrappedClient
 from remuda.kube.clock import SYSTEM_CLOCK, Rng
 from remuda.kube.errors import ApiError
 from tests.real.ports import free_ports

@@ -25,7 +25,7 @@ from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.network.outbound import Policy
 from remuda.kube.objects import GroupVersionResource, Key, dig
 from remuda.lab.sim.capi_world import CLUSTERS, MACHINE_DEPLOYMENTS, MACHINES, World
-from remuda.lab.sim.provider_crds import (
+from remuda.lab.sim.providers import (
     SIM_CLUSTERS,
     SIM_CONFIG_TEMPLATES,
     SIM_CONFIGS,
@@ -33,7 +33,7 @@ from remuda.lab.sim.provider_crds import (
     SIM_MACHINE_TEMPLATES,
     SIM_MACHINES,
 )
-from remuda.lab.sim.provider_crds import crds as sim_crds
+from remuda.lab.sim.providers import crds as sim_crds
 from remuda.lab.sim.workload_clusters import SimulatedClusters
 from remuda.runtime import Manager
 from remuda.runtime.webhook_certificates import SharedCertificates

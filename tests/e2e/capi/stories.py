@@ -20,7 +20,7 @@ from remuda.capi.well_known import CLUSTER_NAME
 from remuda.kube import conditions
 from remuda.kube.objects import GroupVersionResource, Key, dig
 from remuda.lab.sim.infrastructure_provider import set_ready
-from remuda.lab.sim.provider_crds import (
+from remuda.lab.sim.providers import (
     BOOTSTRAP,
     HOLD,
     INFRASTRUCTURE,

@@ -26,7 +26,7 @@ from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.conditions import get
 from remuda.kube.objects import GroupVersionResource, Key, dig
 from remuda.lab.sim.capi_world import World
-from remuda.lab.sim.provider_crds import (
+from remuda.lab.sim.providers import (
     SIM_CLUSTERS,
     SIM_CONFIG_TEMPLATES,
     SIM_CONFIGS,

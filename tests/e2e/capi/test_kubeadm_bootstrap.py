@@ -23,7 +23,7 @@ from remuda.kube.conditions import get
 from remuda.kube.objects import GroupVersionResource, Key, dig
 from remuda.kube.owners import reference
 from remuda.lab.sim.capi_world import DEFAULT_VERSION, World
-from remuda.lab.sim.provider_crds import INFRASTRUCTURE, SIM_CLUSTERS, SIM_MACHINE_TEMPLATES, SIM_MACHINES, ref
+from remuda.lab.sim.providers import INFRASTRUCTURE, SIM_CLUSTERS, SIM_MACHINE_TEMPLATES, SIM_MACHINES, ref
 from tests.e2e import upstream_capi
 from tests.real import need
 

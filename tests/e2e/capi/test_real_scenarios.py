@@ -15,7 +15,7 @@ from remuda.apiserver.keys.pki import Pki
 from remuda.client.https import HttpsClient
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.lab.sim.capi_world import World
-from remuda.lab.sim.provider_crds import crds as sim_crds
+from remuda.lab.sim.providers import crds as sim_crds
 from remuda.lab.sim.workload_clusters import SimulatedClusters
 from tests.real import need
 from tests.real.cluster import RealCluster

@@ -19,7 +19,7 @@ from remuda.machines.driver_registry import missing_extra
 from remuda.machines.drivers.amazonec2 import AmazonEC2
 from remuda.machines.errors import DriverError, Reason
 from remuda.machines.options import Options
-from remuda.machines.ssh_keys import ensure_key
+from remuda.machines.ssh import ensure_key
 from tests.unit.machines.killing import Case, Places, create, remove
 
 from ..conftest import SOAK

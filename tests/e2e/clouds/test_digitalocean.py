@@ -14,7 +14,7 @@ from remuda.machines.drivers.digitalocean import DigitalOcean
 from remuda.machines.drivers.digitalocean.ssh_keys import fingerprint
 from remuda.machines.errors import DriverError, Reason
 from remuda.machines.options import Options
-from remuda.machines.ssh_keys import ensure_key
+from remuda.machines.ssh import ensure_key
 from tests.unit.machines.killing import Case, Places, check_creating, check_removing, create, remove
 
 from ..conftest import SOAK

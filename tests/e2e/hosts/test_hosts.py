@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.hosts import addresses, host_record, processes
+from remuda.hosts import addresses, host_directory, processes
 from remuda.hosts.errors import HostError, HostExists, NoSuchHost, NotRunning
 from remuda.hosts.host_directory import Place
 from remuda.hosts.hosts import Hosts
@@ -253,7 +253,7 @@ def test_nobody_elses_process_is_taken_for_the_init(kit: HostKit) -> None:
         known = processes.identify(other.pid)
         assert known is not None
         note = {"pid": other.pid, "started": known.started - 1, "boot": known.boot}
-        host_record.write_json(host.place.identity, note)
+        host_directory.write_json(host.place.identity, note)
         assert not kit.hosts.get("one").running
         kit.hosts.stop("one", 5)
         assert other.poll() is None

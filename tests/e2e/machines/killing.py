@@ -15,8 +15,8 @@ from typing import Any
 from remuda.hosts.environment import MARK
 from remuda.hosts.hosts import Host, Hosts
 from remuda.machines.machineprovision.well_known import JOB_UID, STATE_KEY, state_name
+from remuda.machines.provisioner import machine_state
 from remuda.machines.provisioner import machine_state as config
-from remuda.machines.provisioner import state_archive
 from tests.e2e.access.fronted import MACHINES, Fronted
 from tests.e2e.access.harness import MANAGEMENT, Gateway
 from tests.e2e.serving import eventually, send
@@ -224,7 +224,7 @@ class Story:
         note = json.loads(host.record.note)
         owner = self.server.endpoint.request("GET", "/api/v1/namespaces/kube-system").json["metadata"]["uid"]
         secret = self.server.endpoint.request("GET", f"/api/v1/namespaces/{FLEET}/secrets/{state_name(name)}").json
-        kept = config.loads(state_archive.read(base64.b64decode(secret["data"][STATE_KEY]), name)[1], name)
+        kept = config.loads(machine_state.read(base64.b64decode(secret["data"][STATE_KEY]), name)[1], name)
         assert kept is not None and kept.token, "its state is kept"
         assert note == {"machine": name, "owner": owner, "token": kept.token}
         assert kept.state["IPAddress"] == host.record.address

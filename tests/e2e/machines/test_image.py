@@ -23,9 +23,9 @@ import pytest
 from remuda import __version__
 from remuda.images import Layout, machine
 from remuda.images.debian import DebianError
-from remuda.images.directories import cache_directory
+from remuda.images.layout import cache_directory
 from remuda.images.wheels import WheelError
-from remuda.machines.provisioner import state_archive
+from remuda.machines.provisioner import machine_state
 from tests.e2e.access.harness import Gateway
 from tests.e2e.clouds.ocean import TOKEN, Ocean
 from tests.e2e.serving import eventually, send
@@ -193,7 +193,7 @@ def _made_and_removed(server: Server, root: Path, ocean: Ocean) -> None:
     (droplet,) = ocean.droplets.values()
     name = job["metadata"]["labels"]["rke.cattle.io/infra-machine-name"]
     assert droplet["name"] == name
-    kept = state_archive.read(server.secret(f"{name}-machine-state")[state_archive.KEY], name)[1]
+    kept = machine_state.read(server.secret(f"{name}-machine-state")[machine_state.KEY], name)[1]
     assert {"config.json", "id_rsa", "id_rsa.pub"} <= set(kept)
     # Killed and begun again: it is the same one.
     assert Pod(server, root, job).run()[0] == 0 and len(ocean.droplets) == 1

@@ -26,10 +26,10 @@ import pytest
 from remuda import __version__
 from remuda.images import Layout, machine
 from remuda.images.debian import DebianError
-from remuda.images.directories import cache_directory
+from remuda.images.layout import cache_directory
 from remuda.images.wheels import WheelError
 from remuda.machines.machineprovision.well_known import attempts_name, environment_name, job_name, state_name
-from remuda.machines.provisioner import state_archive
+from remuda.machines.provisioner import machine_state
 from tests.api.harness import Answer
 from tests.e2e.access.fronted import MACHINES, Fronted
 from tests.e2e.access.harness import MANAGEMENT, Real
@@ -303,7 +303,7 @@ def test_a_pool_is_made_and_removed_by_pods(server: Server, ocean: Ocean) -> Non
     _tight(server, *pods)
     _narrow(server, name)
     state = server.ask("GET", f"{_CORE}/secrets/{state_name(name)}")
-    kept = state_archive.read(base64.b64decode(state["data"][state_archive.KEY]), name)[1]
+    kept = machine_state.read(base64.b64decode(state["data"][machine_state.KEY]), name)[1]
     assert {"config.json", "id_rsa", "id_rsa.pub"} <= set(kept)
     code, said = server.remuda("machine", "logs", infra["metadata"]["labels"]["rke.cattle.io/capi-machine-name"])
     assert code == 0 and f"{name} is made, at " in said, said

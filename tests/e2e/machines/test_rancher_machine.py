@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from remuda.machines.errors import Reason, parsed
-from remuda.machines.provisioner import state_archive
+from remuda.machines.provisioner import machine_state
 from tests.e2e.serving import Served
 from tests.integration.machines.sshhost import SshHost
 from tests.real import need
@@ -65,7 +65,7 @@ class Jobs:
 
     def files(self, machine: str) -> tuple[str, dict[str, bytes]]:
         found = self.server.endpoint.request("GET", f"/api/v1/namespaces/default/secrets/{self.name}").json
-        return state_archive.read(base64.b64decode(found["data"]["extractedConfig"]), machine)
+        return machine_state.read(base64.b64decode(found["data"]["extractedConfig"]), machine)
 
 
 def test_a_driver_that_only_it_has(server: Served, program: Path, tmp_path: Path) -> None:

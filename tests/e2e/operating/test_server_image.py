@@ -14,7 +14,7 @@ import pytest
 from remuda import __version__
 from remuda.images import Layout, server
 from remuda.images.debian import DebianError
-from remuda.images.directories import cache_directory
+from remuda.images.layout import cache_directory
 from remuda.images.wheels import WheelError
 from tests.e2e.serving import eventually
 from tests.real import need

@@ -14,7 +14,7 @@ import yaml
 
 from remuda.agent.install import build
 from remuda.kube.objects import annotations_of
-from remuda.provisioning.planner.keys import AGENT_UPDATE
+from remuda.provisioning.well_known import AGENT_UPDATE
 from tests.e2e.serving import eventually
 from tests.real import need
 

@@ -18,8 +18,8 @@ import pytest
 
 from remuda.images import Layout, installer
 from remuda.images.debian import DebianError
-from remuda.images.directories import cache_directory
 from remuda.images.installer import bundled_python
+from remuda.images.layout import cache_directory
 from remuda.images.wheels import WheelError
 from tests.e2e.access.harness import Cluster, Gateway
 from tests.e2e.access.namespaces import Namespace

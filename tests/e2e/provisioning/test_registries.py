@@ -11,8 +11,7 @@ import pytest
 
 from remuda.agent.errors import ImageError
 from remuda.agent.images.pull import Puller
-from remuda.agent.images.references import parse
-from remuda.agent.images.registries import Registries
+from remuda.agent.images.registries import Registries, parse
 from remuda.images import installer
 from remuda.images.installer import builtin
 from tests.real import need

@@ -14,8 +14,7 @@ import pytest
 
 from remuda.agent.clock import Clock, FixedClock
 from remuda.agent.errors import AgentError, ApiError, ConfigError, UntrustedServer
-from remuda.agent.plan_secret import KubeApi
-from remuda.agent.plan_secret_watch import SecretWatch
+from remuda.agent.plan_secret import KubeApi, SecretWatch
 from remuda.agent.plans import outputs
 from remuda.agent.progress import Progress
 from remuda.agent.remote_mode import Remote, Superseded

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from remuda.apiserver.backup import restore_to_directory, restore_to_etcd
-from remuda.apiserver.backup.errors import BackupError, InUse, NotEmpty
+from remuda.apiserver.backup.format import BackupError, InUse, NotEmpty
 from remuda.apiserver.backup.restore import MARGIN, Restored
 from remuda.apiserver.backup.restore_to_etcd import Marked, Place
 from remuda.apiserver.backup.sealed_file import Backup

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from remuda.apiserver.backup.errors import BackupError
-from remuda.apiserver.backup.output_file import appearing
+from remuda.apiserver.backup.format import BackupError
+from remuda.apiserver.backup.take import appearing
 from remuda.kube.clock import Entropy
 
 DYING = """
 import os, sys
 from pathlib import Path
-from remuda.apiserver.backup.output_file import appearing
+from remuda.apiserver.backup.take import appearing
 from remuda.kube.clock import Entropy
 with appearing(Path(sys.argv[1]), Entropy(), True) as file:
     file.write(b"half")

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remuda.apiserver.backup import sealed_file
-from remuda.apiserver.backup.errors import BackupError, Damaged, NotABackup, TooNew, WrongPassphrase
-from remuda.apiserver.backup.format import File, Note, Object
+from remuda.apiserver.backup.format import BackupError, Damaged, File, NotABackup, Note, Object, TooNew, WrongPassphrase
 from remuda.apiserver.backup.sealed_file import Backup
 
 from .making import PASSPHRASE, write

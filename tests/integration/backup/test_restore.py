@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from remuda.apiserver.backup import restore_staging, restore_to_directory
-from remuda.apiserver.backup.errors import BackupError, Damaged, InUse, NotEmpty
+from remuda.apiserver.backup.format import BackupError, Damaged, InUse, NotEmpty
 from remuda.apiserver.backup.restore import MARGIN, Restored
 from remuda.apiserver.backup.sealed_file import Backup
 from remuda.apiserver.inprocess import InProcessClient

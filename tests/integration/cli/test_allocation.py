@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from remuda.cli.programs import memory_allocation
+from remuda.cli.programs import event_loop
 
 # Touched once, given back and taken again: of the second ones nothing is there before it is touched.
 _PROGRAM = """
@@ -43,14 +43,14 @@ def _kib_after(how: str) -> int:
     return int(subprocess.run([sys.executable, "-c", _PROGRAM, how], capture_output=True, text=True, check=True).stdout)
 
 
-@pytest.mark.skipif(not memory_allocation._is_glibc(), reason="there is nothing to tell another C library")
+@pytest.mark.skipif(not event_loop._is_glibc(), reason="there is nothing to tell another C library")
 def test_what_was_given_back_is_gone() -> None:
     assert _kib_after("as it is") - _kib_after("mapped") > 8 * 1024
 
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_allocation, "_is_glibc", lambda: False)
-    assert memory_allocation.map_large_pieces() is False
+    monkeypatch.setattr(event_loop, "_is_glibc", lambda: False)
+    assert event_loop.map_large_pieces() is False
 
 
 # Small pieces with one in use above them, so that nothing is free at the end of the heap.
@@ -91,13 +91,13 @@ def _mb_left(every: float, seconds: float) -> int:
     return int(done.stdout)
 
 
-@pytest.mark.skipif(not memory_allocation._is_glibc(), reason="there is nothing to tell another C library")
+@pytest.mark.skipif(not event_loop._is_glibc(), reason="there is nothing to tell another C library")
 def test_what_a_crowd_has_left_goes_back_to_the_system() -> None:
     assert _mb_left(every=3600, seconds=0) > 30
     assert _mb_left(every=0.2, seconds=60) <= 8
 
 
 def test_another_c_library_has_nothing_to_give_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_allocation, "_is_glibc", lambda: False)
-    assert not memory_allocation.can_give_back()
-    assert not memory_allocation.give_back()
+    monkeypatch.setattr(event_loop, "_is_glibc", lambda: False)
+    assert not event_loop.can_give_back()
+    assert not event_loop.give_back()

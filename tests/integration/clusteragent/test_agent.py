@@ -13,8 +13,8 @@ from remuda.agent.key_fingerprints import fingerprints
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Server
+from remuda.client.interface import Send, WrappedClient
 from remuda.client.kubeconfig import Target
-from remuda.client.wrapper import Send, WrappedClient
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.errors import ApiError
 from remuda.tunnel import StreamError

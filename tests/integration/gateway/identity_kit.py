@@ -14,14 +14,13 @@ from aiohttp.test_utils import RawTestServer
 
 from remuda.access.roles.holdings import Holdings
 from remuda.access.settings.settings import Settings
-from remuda.access.users.password_secrets import PasswordSecrets
-from remuda.access.users.passwords import Cost, hashed
+from remuda.access.users.passwords import Cost, PasswordSecrets, hashed
 from remuda.access.users.user_objects import user_manifest
 from remuda.api.management_cattle_io import TOKENS, USERS
 from remuda.apiserver.http.connection_limits import Lines
 from remuda.gateway.auth.access_review import LocalAccess
 from remuda.gateway.auth.authenticator import Callers
-from remuda.gateway.auth.identity import Identity
+from remuda.gateway.gateway import Identity
 from remuda.gateway.server.audit_log import Record
 from remuda.gateway.server.handler import Door
 from remuda.gateway.server.request_context import Asked

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from remuda.access.settings.settings import Settings
-from remuda.access.users.password_secrets import NAMESPACE, SECRETS, PasswordSecrets
-from remuda.access.users.passwords import Cost, hashed
+from remuda.access.users.passwords import NAMESPACE, SECRETS, Cost, PasswordSecrets, hashed
 from remuda.api.management_cattle_io import TOKENS, USERS
 from remuda.gateway.auth.tokens import derived_seconds, session_seconds
 from remuda.kube.clock import parse_rfc3339, rfc3339

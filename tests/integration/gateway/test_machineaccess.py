@@ -30,7 +30,7 @@ from remuda.gateway.server.audit_log import Result
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource
-from remuda.machines.provisioner import state_archive
+from remuda.machines.provisioner import machine_state
 from tests.waiting import until
 
 from .standing import Standing, standing
@@ -73,7 +73,7 @@ class Place:
             "config.json": config,
             **({"id_rsa": KEY.export_private_key("pkcs1-pem"), "id_rsa.pub": KEY.export_public_key()} | files),
         }
-        data = {"extractedConfig": base64.b64encode(state_archive.write(name, {k: v for k, v in kept.items() if v})).decode()}
+        data = {"extractedConfig": base64.b64encode(machine_state.write(name, {k: v for k, v in kept.items() if v})).decode()}
         secret = {"metadata": {"name": f"{name}-machine-state", "namespace": NAMESPACE}, "type": "rke.cattle.io/machine-state"}
         await client.create(SECRETS, {"apiVersion": "v1", "kind": "Secret", **secret, "data": data})
 

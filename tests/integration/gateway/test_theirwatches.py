@@ -16,7 +16,7 @@ from aiohttp import web
 from remuda import kcm
 from remuda.access.roles.holdings import InformerSource
 from remuda.api import crds
-from remuda.api.provisioning_cattle_io.names import CLUSTERS, GROUP
+from remuda.api.provisioning_cattle_io import CLUSTERS, GROUP
 from remuda.apiserver.http.listener import Listener
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.keys.pki import Pki

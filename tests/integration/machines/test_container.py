@@ -15,8 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from remuda.machines.driver import DriverError, Machine, Reason, State, Surroundings
 from remuda.machines.drivers.container import firstboot
 from remuda.machines.drivers.container.driver import Container
-from remuda.machines.drivers.container.engine import socket_of
-from remuda.machines.drivers.container.spec import Wanted, docker_spec, libpod_spec
+from remuda.machines.drivers.container.engine import Wanted, docker_spec, libpod_spec, socket_of
 from remuda.machines.options import Options
 from remuda.machines.provisioner.session import PreCreateError
 from tests.scenarios.soaking import SOAK
@@ -71,7 +70,7 @@ async def test_a_container_gets_what_it_shall_do_and_is_started(engine: Containe
 async def test_it_survives_every_kill(engine: ContainerEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     # A new one for each run would take most of the time.
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    monkeypatch.setattr("remuda.machines.ssh_keys.rsa.generate_private_key", lambda **wanted: key)
+    monkeypatch.setattr("remuda.machines.ssh.rsa.generate_private_key", lambda **wanted: key)
     case = case_of(engine)
     assert await check_creating(case, sampled=not SOAK) >= 12
     assert await check_removing(case) >= 3

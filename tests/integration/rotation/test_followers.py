@@ -24,7 +24,7 @@ from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Config, Server
 from remuda.gateway.server.serving_certificate import Files, ServingCertificate, ca_checksum
-from remuda.kcm.rootca import RootCa
+from remuda.kcm.serviceaccounts import RootCa
 from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
 from remuda.kube.objects import GroupVersionResource
 from remuda.tunnel.clusteragent.server_trust import establish

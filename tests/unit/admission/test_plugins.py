@@ -10,13 +10,13 @@ import pytest
 from remuda.apiserver.admission.chain import Chain, Hooks
 from remuda.apiserver.admission.default_plugins import (
     DefaultTolerationSeconds,
+    NamespaceLifecycle,
     Priority,
     StorageObjectInUseProtection,
     TaintNodesByCondition,
 )
-from remuda.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from remuda.apiserver.admission.service_account import ServiceAccounts
-from remuda.apiserver.http.warnings import warning_headers
+from remuda.apiserver.http.responses import warning_headers
 from remuda.kube.admission_attributes import DELETE, UPDATE
 from remuda.kube.clock import Rng, VirtualClock
 from remuda.kube.errors import ApiError, required

@@ -6,7 +6,7 @@ import pytest
 
 from remuda.apiserver.auth import bootstrap_policy
 from remuda.apiserver.auth.bootstrap_policy import AUTO_UPDATE, Operation, expand, reconcile, shorten
-from remuda.kcm.aggregated_rules import aggregated_rules
+from remuda.kcm.clusterrole_aggregation import aggregated_rules
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.authorization.users import NOBODY, User

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remuda.apiserver.auth.authenticator import BadCredentials, Chain, Credentials, Identity
-from remuda.apiserver.auth.review_services import Services, handlers
+from remuda.apiserver.auth.reviews import Services, handlers
 from remuda.kube.authorization.rbac import Rbac
 from remuda.kube.authorization.users import User
 from remuda.kube.clock import VirtualClock, rfc3339

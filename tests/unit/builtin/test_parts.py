@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.apiserver.builtin import admissionregistration, checks, quantities, reviews, strategies
+from remuda.apiserver.builtin import admissionregistration, checks, reviews, strategies
 from remuda.apiserver.builtin.batch.cron import schedule_problem
-from remuda.apiserver.builtin.core import event, namespace, node, service_addresses
+from remuda.apiserver.builtin.core import event, namespace, node, resource_quantities, service_addresses
 from remuda.apiserver.builtin.pods import pod
 from remuda.apiserver.builtin.pods.defaults import pull_policy, qos_class
 from remuda.apiserver.registry import object_meta
@@ -248,9 +248,9 @@ def test_an_absent_list_or_map_is_an_empty_one(left: object, right: object, equa
 
 
 def test_quantities_are_compared_and_rounded() -> None:
-    assert quantities.amount("1Gi") > quantities.amount("1G")
-    assert quantities.whole("100m") == 1
-    assert quantities.fractional("100m") and not quantities.fractional("2")
+    assert resource_quantities.amount("1Gi") > resource_quantities.amount("1G")
+    assert resource_quantities.whole("100m") == 1
+    assert resource_quantities.fractional("100m") and not resource_quantities.fractional("2")
 
 
 def test_every_strategy_is_found_by_its_name() -> None:

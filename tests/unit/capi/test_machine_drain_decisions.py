@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.capi.machine.drain_plan import MIRROR, Plan, Remaining, Snapshot, plan
-from remuda.capi.machine.drain_rules import DrainError, rules_for
+from remuda.capi.machine.drain_plan import MIRROR, DrainError, Plan, Remaining, Snapshot, plan, rules_for
 from remuda.kube.clock import rfc3339
 from remuda.kube.objects import Key
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from remuda.capi.machine.node_conditions import legacy_node_health, node_health, node_ready
-from remuda.capi.machine.readiness import deletion_stage, grouped_control_plane
-from remuda.capi.machine.status import Snapshot, computed, node_conditions
+from remuda.capi.machine.node_sync import legacy_node_health, node_health, node_ready
+from remuda.capi.machine.status import Snapshot, computed, deletion_stage, grouped_control_plane, node_conditions
 from remuda.capi.workload_clusters import Health
 from remuda.kube.clock import rfc3339
 from remuda.kube.conditions import LEGACY, with_condition, with_legacy

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from remuda.capi.machinedeployment.machineset_view import Bounds, MachineSet
-from remuda.capi.machinedeployment.ondelete import plan_on_delete
-from remuda.capi.machinedeployment.rollout_plan import plan_rolling_update
-from remuda.capi.machinedeployment.scaling import plan_scaling
+from remuda.capi.machinedeployment.rollout_plan import plan_on_delete, plan_rolling_update, plan_scaling
 
 Sizes = dict[str, int]
 

@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 
 from remuda.capi.machine_messages import in_deletion_for_long, not_to_be_remediated
-from remuda.capi.machinedeployment.desired_machinesets import current_machine_set, new_machine_set, old_machine_set, revised
-from remuda.capi.machinedeployment.new_machineset import find, identity
+from remuda.capi.machinedeployment.desired_machinesets import (
+    current_machine_set,
+    find,
+    identity,
+    new_machine_set,
+    old_machine_set,
+    revised,
+)
 from remuda.capi.machinedeployment.status import Rolled, Snapshot, heard_at, is_complete, with_status
 from remuda.capi.well_known import DISABLE_MACHINE_CREATE, REVISION, REVISION_HISTORY, TEMPLATE_HASH
 from remuda.kube.clock import rfc3339

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.capi.machinehealthcheck.remediation_budget import Budget, BudgetError, budget
+from remuda.capi.machinehealthcheck.machine_health import Budget, BudgetError, budget
 
 Obj = dict[str, Any]
 

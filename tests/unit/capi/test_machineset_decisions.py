@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from remuda.capi.machineset.deletion_order import UnknownOrder, first_to_go, priority
+from remuda.capi.machineset.clones import handing_over, putting_right
 from remuda.capi.machineset.desired_machines import machine_again, metadata_again, new_machine, settled, teardown_patch
-from remuda.capi.machineset.managed_fields import handing_over, putting_right
+from remuda.capi.machineset.machine_deletion import UnknownOrder, first_to_go, priority
 from remuda.capi.machineset.preflight import Unreadable, problems, skipped
 from remuda.capi.machineset.remediation import InvalidLimit, plan
 from remuda.kube.encoding.jsonpatch import apply_patch

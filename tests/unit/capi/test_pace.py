@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remuda.capi.status_pacing import Pace
+from remuda.capi.cluster.controller import Pace
 from remuda.kube.clock import VirtualClock
 
 

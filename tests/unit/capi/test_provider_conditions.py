@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from remuda.capi.provider_conditions import InvalidCondition, as_ours, condition_of, legacy_mirrored, mirrored
-from remuda.kube.condition_summaries import Sum
-from remuda.kube.condition_summaries_v1beta1 import LegacySum
+from remuda.kube.condition_summaries import LegacySum, Sum
 
 FALLBACK = Sum("False", "NotReady", "TestCluster status.initialization.provisioned is false")
 OLD_FALLBACK = LegacySum("False", "WaitingForInfrastructure", "", "Info")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from remuda.apiserver.cel.library import go_format
 from remuda.apiserver.cel.library.timestamps import format_duration, format_timestamp
 from remuda.apiserver.cel.values import (
     Duration,
@@ -19,6 +18,7 @@ from remuda.apiserver.cel.values import (
     kind_of,
     mapping,
 )
+from remuda.kube.encoding import go_format
 
 
 def shown(value: Any) -> str:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.crd.accepted_names import decide_names
-from remuda.apiserver.crd.conditions import next_status
+from remuda.apiserver.crd.conditions import decide_names, next_status
 
 from .definitions import crd, with_field
 

@@ -10,7 +10,7 @@ from remuda.kube.clock import VirtualClock
 from remuda.kube.encoding import yamlio
 from remuda.lab.distro.config import settings
 from remuda.lab.distro.config.apiserver_arguments import arguments, token_webhook
-from remuda.lab.distro.config.sources import ConfigError
+from remuda.lab.distro.config.arguments import ConfigError
 
 FILE = "authentication-token-webhook-config-file"
 

@@ -16,7 +16,8 @@ from remuda.kube.certificates import PkiError
 from remuda.kube.clock import Entropy, VirtualClock
 from remuda.lab.distro.config import settings
 from remuda.lab.distro.config.paths import Paths
-from remuda.lab.distro.pki import authorities, bootstrap_data, certificates
+from remuda.lab.distro.pki import authorities, certificates
+from remuda.lab.distro.pki import authorities as bootstrap_data
 from remuda.lab.distro.pki.authorities import ENCRYPTION, SERVER_CA, Authorities
 from remuda.lab.distro.pki.certificates import Leaf
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from remuda.kcm import workloads
-from remuda.lab.distro.config import settings, sources
-from remuda.lab.distro.config.arguments import parse
-from remuda.lab.distro.config.sources import ConfigError
+from remuda.lab.distro.config import arguments as sources
+from remuda.lab.distro.config import settings
+from remuda.lab.distro.config.arguments import ConfigError, parse
 from remuda.lab.distro.nodes import NodeConfig
 
 

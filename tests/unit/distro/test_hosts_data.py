@@ -16,7 +16,7 @@ from remuda.lab.distro.etcd.local_member import Removed
 from remuda.lab.distro.etcd.process import NEW, EtcdFailed
 from remuda.lab.distro.etcd.snapshot_files import object_name
 from remuda.lab.distro.etcd.snapshots import Snapshot
-from remuda.lab.distro.pki.encryption_rotation import Standing, prepared, rotated
+from remuda.lab.distro.pki.encryption_keys import Standing, prepared, rotated
 
 CLOCK, ENTROPY = VirtualClock(), Entropy(3)
 

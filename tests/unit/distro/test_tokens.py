@@ -9,8 +9,7 @@ import pytest
 from remuda.kube.clock import Entropy, VirtualClock
 from remuda.lab.distro.pki import join_tokens
 from remuda.lab.distro.pki.authorities import CLIENT_CA, SERVER_CA, made
-from remuda.lab.distro.pki.join_tokens import Token, TokenError, parse
-from remuda.lab.distro.pki.pem import certificates_in
+from remuda.lab.distro.pki.join_tokens import Token, TokenError, certificates_in, parse
 
 CAS = made(VirtualClock(), Entropy(1), (SERVER_CA, CLIENT_CA))
 CA, OTHER = CAS[f"tls/{SERVER_CA}.crt"], CAS[f"tls/{CLIENT_CA}.crt"]

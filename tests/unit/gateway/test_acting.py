@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from remuda.apiserver.auth.impersonation import Wanted
-from remuda.gateway.auth.access_review import review_of
-from remuda.gateway.auth.impersonation_review import acting, impersonation_headers
+from remuda.gateway.auth.access_review import acting, impersonation_headers, review_of
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.users import User
 from remuda.kube.errors import ApiError

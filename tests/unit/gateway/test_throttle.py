@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remuda.apiserver.limits.caller_caps import ConnectionCaps, network_of
-from remuda.gateway.auth.login_throttle import LoginThrottle, Pace
+from remuda.gateway.server.rate_limit import LoginThrottle, Pace
 from remuda.kube.clock import VirtualClock
 
 HOME, EVIL = "192.0.2.1", "198.51.100.66"

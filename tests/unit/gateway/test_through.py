@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.gateway.agents.tunnel_probe import MOST, NoAnswer, ask
+from remuda.gateway.agents.agent_verification import MOST, NoAnswer, ask
 from remuda.gateway.server.rate_limit import Buckets
 from remuda.kube.clock import VirtualClock
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from remuda.hosts.environment import MARK, environment
-from remuda.hosts.host_directory import Place
-from remuda.hosts.host_record import Record
+from remuda.hosts.host_directory import Place, Record
 
 PLACE, RECORD = Place(Path("/hosts/one")), Record("one", "abc", "127.64.0.1", "")
 

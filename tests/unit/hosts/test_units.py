@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from remuda.hosts.units import command_line, unitfile
+from remuda.hosts.units import unitfile
+from remuda.hosts.units import unitfile as command_line
 from remuda.hosts.units.journal import Journal, numbered, tail
 from remuda.hosts.units.service_order import without_circles
 from remuda.hosts.units.systemctl import parsed

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from remuda.kube.condition_summaries import aggregate, summary
-from remuda.kube.condition_summaries_v1beta1 import legacy_aggregate, legacy_summary
+from remuda.kube.condition_summaries import aggregate, legacy_aggregate, legacy_summary, summary
 from remuda.kube.conditions import ConditionConflict, merged
 
 Obj = dict[str, Any]

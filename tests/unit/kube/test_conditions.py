@@ -9,8 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.kube import conditions as c
-from remuda.kube.condition_summaries import Reasons, Sum, aggregate, mirror, summary
-from remuda.kube.condition_summaries_v1beta1 import LegacySum, legacy_aggregate, legacy_mirror, legacy_summary
+from remuda.kube.condition_summaries import (
+    LegacySum,
+    Reasons,
+    Sum,
+    aggregate,
+    legacy_aggregate,
+    legacy_mirror,
+    legacy_summary,
+    mirror,
+    summary,
+)
 
 Obj = dict[str, Any]
 EPOCH = "1970-01-01T00:00:0{}Z"

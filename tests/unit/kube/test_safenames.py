@@ -7,8 +7,7 @@ import hashlib
 import pytest
 
 from remuda.kube.objects import Key
-from remuda.kube.safe_names import safe_concat, safe_concat_within
-from remuda.kube.wrangler import HASH, marks, origin_of, without_marks
+from remuda.kube.wrangler import HASH, marks, origin_of, safe_concat, safe_concat_within, without_marks
 
 OWNER = {"apiVersion": "provisioning.cattle.io/v1", "kind": "Cluster", "metadata": {"namespace": "fleet-default", "name": "demo"}}
 

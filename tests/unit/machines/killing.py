@@ -22,11 +22,10 @@ from remuda.kube.clock import VirtualClock
 from remuda.kube.objects import GroupVersionResource
 from remuda.machines.driver import Driver, Machine, Surroundings
 from remuda.machines.options import Options
-from remuda.machines.provisioner import state_archive
+from remuda.machines.provisioner import machine_state
 from remuda.machines.provisioner.machine_state import Kept
 from remuda.machines.provisioner.session import Order, Session
-from remuda.machines.provisioner.state_secret import StateSecret
-from remuda.machines.provisioner.state_store import Store
+from remuda.machines.provisioner.state_store import StateSecret, Store
 
 SECRETS = GroupVersionResource("", "v1", "secrets")
 NAME = "demo-workers-x"
@@ -73,8 +72,8 @@ class Place:
     async def files(self) -> dict[str, bytes]:
         """What is kept in it."""
         found = await self.client.get(SECRETS, self.name, "default")
-        data = base64.b64decode((found.get("data") or {}).get(state_archive.KEY) or "")
-        return state_archive.read(data, NAME)[1] if data else {}
+        data = base64.b64decode((found.get("data") or {}).get(machine_state.KEY) or "")
+        return machine_state.read(data, NAME)[1] if data else {}
 
 
 class Places:

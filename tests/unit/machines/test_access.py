@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from remuda.machines.machine_access import NoAccess, access_of, unzipped, zipped
-from remuda.machines.provisioner import state_archive
+from remuda.machines.provisioner import machine_state
 
 DRIVER = {"IPAddress": "10.0.0.7", "IPv6Address": "", "SSHUser": "ubuntu", "SSHPort": 2222, "MachineName": "demo-cp-x"}
 
@@ -22,7 +22,7 @@ def state(files: dict[str, bytes] | None = None, name: str = "demo-cp-x", **data
     if files is None:
         config = json.dumps({"ConfigVersion": 3, "Driver": DRIVER, "DriverName": "amazonec2"}).encode()
         files = {"config.json": config, "id_rsa": b"private", "id_rsa.pub": b"public"}
-    packed = {"extractedConfig": state_archive.write(name, files), **data}
+    packed = {"extractedConfig": machine_state.write(name, files), **data}
     return {"data": {key: base64.b64encode(value).decode() for key, value in packed.items()}}
 
 

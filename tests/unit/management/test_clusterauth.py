@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.access.clusters.cluster_auth_tokens import desired, difference, is_wanted
+from remuda.access.clusters.cluster_auth import desired, difference, is_wanted
 from remuda.access.users.tokens import Wish, make_token
 from remuda.kube.clock import Entropy, rfc3339
 

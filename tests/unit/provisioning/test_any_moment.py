@@ -16,7 +16,7 @@ from remuda.client.interface import Client
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key
 from remuda.lab.sim.beginning import NAMESPACES
-from remuda.provisioning.cluster.kubeconfig_identity import user_name
+from remuda.provisioning.cluster.kubeconfig import user_name
 from tests.scenarios.soaking import SOAK, dice
 from tests.unit.management.clusters.kit import SECRETS, Obj, Parts, World, world
 

@@ -10,7 +10,7 @@ import yaml
 from remuda.access.users.tokens import Presented, owns, refusal
 from remuda.api import management_cattle_io as management
 from remuda.kube.objects import GroupVersionResource, Key
-from remuda.provisioning.cluster.kubeconfig_identity import principal_label, user_name
+from remuda.provisioning.cluster.kubeconfig import principal_label, user_name
 from tests.unit.management.clusters.kit import CA, SECRETS, URL, Obj, World, world
 
 from .kit import FLEET, connect, demo, everything

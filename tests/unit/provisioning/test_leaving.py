@@ -14,7 +14,7 @@ from remuda.api import management_cattle_io as management
 from remuda.app.role_controllers import controllers
 from remuda.kube.clock import VirtualClock
 from remuda.kube.objects import Key
-from remuda.provisioning.cluster.kubeconfig_identity import user_name
+from remuda.provisioning.cluster.kubeconfig import user_name
 from remuda.runtime import Reconciler
 from tests.unit.management.clusters.kit import Parts, World, world
 from tests.unit.management.roles.kit import MemoryDownstreams

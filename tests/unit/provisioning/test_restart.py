@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.api import management_cattle_io as management
-from remuda.client.interface import Client
-from remuda.client.wrapper import Send, WrappedClient
+from remuda.client.interface import Client, Send, WrappedClient
 from tests.unit.management.clusters.kit import World, world
 
 from .kit import managed

@@ -13,8 +13,7 @@ from remuda.capi.workload_clusters import NODES
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, annotations_of
 from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
-from remuda.provisioning.operations.agent_eviction import decide
-from remuda.provisioning.operations.etcd_members import DistributionsMembers
+from remuda.provisioning.operations.etcd_members import DistributionsMembers, decide
 from remuda.runtime import Reconciler
 from tests.unit.capi.kit import MemoryWorkload
 from tests.unit.management.clusters.kit import Parts

@@ -14,7 +14,7 @@ from remuda.kube.objects import annotations_of, is_being_deleted, name_of
 from remuda.kube.owners import reference
 from remuda.kube.waits import Actor, Code, Wait
 from remuda.provisioning.bootstrap.service_account_tokens import text_of
-from remuda.provisioning.nodes.awaitedhost_decision import GRACE_SECONDS, State, is_turn
+from remuda.provisioning.nodes.awaitedhost import GRACE_SECONDS, State, is_turn
 from remuda.provisioning.nodes.host_registration import Hosts, PlanAccess, Refused
 from remuda.provisioning.well_known import ACCOUNT_LABEL, SECRETS, TOKEN_INVALIDATED, bootstrap_name, plan_name
 from remuda.runtime import Reconciler

@@ -8,7 +8,7 @@ import gzip
 import pytest
 
 from remuda.kube.encoding import yamlio
-from remuda.provisioning.bootstrap.bootstrap_data import UserdataError, bootstrap_data
+from remuda.provisioning.bootstrap.machine_objects import UserdataError, bootstrap_data
 
 SCRIPT = b"#!/usr/bin/env sh\nCATTLE_TOKEN=abc\n"
 OTHER = "infrastructure.cluster.x-k8s.io"

@@ -9,8 +9,7 @@ import pytest
 
 from remuda.kube.clock import rfc3339
 from remuda.kube.objects import annotations_of
-from remuda.provisioning.bootstrap.bootstrap_token_terms import Terms, end_of, is_good, refusal
-from remuda.provisioning.bootstrap.bootstraptoken import BootstrapTokens
+from remuda.provisioning.bootstrap.bootstraptoken import BootstrapTokens, Terms, end_of, is_good, refusal
 from remuda.provisioning.well_known import LAST_ACCESS, SECRETS, TOKEN_INVALIDATED
 from remuda.runtime import Reconciler
 from tests.unit.management.clusters.kit import Parts

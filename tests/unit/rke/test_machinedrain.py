@@ -12,8 +12,7 @@ from remuda.capi.machine.eviction import PODS
 from remuda.capi.workload_clusters import NODES
 from remuda.kube.objects import Key, annotations_of
 from remuda.provisioning.bootstrap.rkebootstrap import Bootstraps
-from remuda.provisioning.nodes.machinedrain import MachineDrain
-from remuda.provisioning.nodes.machinedrain_decision import Do, DrainError, Options, decide, parse, sort_out
+from remuda.provisioning.nodes.machinedrain import Do, DrainError, MachineDrain, Options, decide, parse, sort_out
 from remuda.provisioning.operations.etcd_members import DistributionsMembers
 from remuda.provisioning.well_known import (
     DRAIN_DONE,

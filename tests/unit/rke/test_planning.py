@@ -24,13 +24,12 @@ from remuda.kube.waits import Code, Wait
 from remuda.lab.sim.beginning import CRDS, NAMESPACES
 from remuda.provisioning.planner.controller import CONTROLLER, Planner
 from remuda.provisioning.planner.join_tokens import state_name
-from remuda.provisioning.planner.keys import AGENT_UPDATE, PLAN_FAILURE
 from remuda.provisioning.planner.render import AgentManifest, BuiltInRegistry
 from remuda.provisioning.plans.machine_plan_secret import decode, packed
 from remuda.provisioning.plans.plan import Plan, checksum, file_at
 from remuda.provisioning.releases.distributions import REMUDA, Runtime
 from remuda.provisioning.releases.release_data import SETTING, ReleaseData, fetcher
-from remuda.provisioning.well_known import JOIN_URL, SECRETS
+from remuda.provisioning.well_known import AGENT_UPDATE, JOIN_URL, PLAN_FAILURE, SECRETS
 from remuda.runtime import Reconciler
 from tests.unit.management.clusters.kit import Parts
 

@@ -8,7 +8,7 @@ import pytest
 
 from remuda.kube.clock import VirtualClock
 from remuda.kube.errors import ApiError
-from remuda.provisioning.nodes.registration_refusals import WRITE_SECONDS, RefusalNotes, refusals_of
+from remuda.provisioning.nodes.host_identity import WRITE_SECONDS, RefusalNotes, refusals_of
 from remuda.provisioning.well_known import REFUSALS
 
 Obj = dict[str, Any]

@@ -14,13 +14,12 @@ from remuda.apiserver.replicas import fencing
 from remuda.apiserver.replicas.fencing import Fence
 from remuda.apiserver.server import Config, Server
 from remuda.apiserver.storage.store import Delete
-from remuda.client.wrapper import Send, WrappedClient
+from remuda.client.interface import Send, WrappedClient
 from remuda.kube.clock import Rng, VirtualClock
 from remuda.kube.errors import ApiError, Fenced
 from remuda.kube.objects import GroupVersionResource
 from remuda.runtime import Elector, NotLeading, Term
-from remuda.runtime.guarded_client import GuardedClient
-from remuda.runtime.leader_election import LEASES, lead
+from remuda.runtime.leader_election import LEASES, GuardedClient, lead
 
 from .test_leader import SlowClock
 

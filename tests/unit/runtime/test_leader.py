@@ -17,8 +17,7 @@ from remuda.client.https import Unreachable
 from remuda.kube.clock import Rng, Timer, VirtualClock
 from remuda.kube.objects import GroupVersionResource
 from remuda.runtime import Elector, NotLeading, Registry, Term
-from remuda.runtime.guarded_client import GuardedClient
-from remuda.runtime.leader_election import LEASES
+from remuda.runtime.leader_election import LEASES, GuardedClient
 
 CONFIG_MAPS = GroupVersionResource("", "v1", "configmaps")
 

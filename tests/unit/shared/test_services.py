@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.builtin.core.service_allocations import guards_of
+from remuda.apiserver.builtin.core.service_addresses import guards_of
 from remuda.apiserver.replicas import allocation_locks
 from remuda.apiserver.storage.memory import MemoryStore
 from remuda.apiserver.storage.store import Delete, Mismatch, Put

@@ -8,7 +8,7 @@ from remuda.capi.workload_clusters import NODES
 from remuda.kube.conditions import is_true
 from remuda.kube.objects import dig
 from remuda.lab.sim.capi_world import EmbeddedWorld, key
-from remuda.lab.sim.provider_crds import MOVED_AWAY, SIM_CLUSTERS, SIM_MACHINES
+from remuda.lab.sim.providers import MOVED_AWAY, SIM_CLUSTERS, SIM_MACHINES
 
 
 async def running(world: EmbeddedWorld) -> str:

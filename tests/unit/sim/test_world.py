@@ -13,7 +13,7 @@ from remuda.client.interface import Client
 from remuda.kube.objects import Key, name_of
 from remuda.lab.sim.capi_world import NeverHappened
 from remuda.lab.sim.delays_and_faults import Weather
-from remuda.lab.sim.provider_crds import HOLD, INFRASTRUCTURE, SIM_CLUSTERS, SIM_MACHINES
+from remuda.lab.sim.providers import HOLD, INFRASTRUCTURE, SIM_CLUSTERS, SIM_MACHINES
 
 Obj = dict[str, Any]
 

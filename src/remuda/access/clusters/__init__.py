@@ -10,8 +10,7 @@ Read :mod:`.management_cluster` first.
 from __future__ import annotations
 
 from .clusterregistrationtoken import RegistrationTokens
-from .local_cluster import standing
-from .management_cluster import ManagedClusters
+from .management_cluster import ManagedClusters, standing
 from .registration_commands import revealed
 from .server_settings import Server, ServerFacts, server_facts
 

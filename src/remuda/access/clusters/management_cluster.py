@@ -7,7 +7,7 @@ others: the mirror of its clusters.provisioning.cattle.io, the tunnel, its healt
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from remuda.kube.owners import is_owned_by, reference
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
 
+from ..default_objects import Standing
 from ..rancher_conditions import ERROR, FALSE, TRUE, condition_of, tell_status, with_condition
 from .server_settings import Server
 from .well_known import (
@@ -223,3 +224,36 @@ def _read(cluster: Obj) -> tuple[Any, ...]:
 
 def _came_or_went(new: Obj | None, old: Obj | None) -> bool:
     return new is None or old is None
+
+
+# --- local cluster --------------------------------------------------------------------------------------------------------
+#
+# What a server has before anybody makes a cluster: its own namespaces, and the cluster `local`, which it runs on itself.
+
+# Credentials of clusters and of clouds are in the second.
+SYSTEM_NAMESPACES = ("cattle-system", "cattle-global-data")
+
+
+def local_cluster() -> Obj:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Cluster",
+        "metadata": {"name": LOCAL},
+        "spec": {"displayName": LOCAL, "internal": True, "fleetWorkspaceName": FLEET_LOCAL, "importedConfig": {}},
+        "status": {"driver": LOCAL},
+    }
+
+
+def namespace(name: str) -> Obj:
+    metadata = {"name": name, "annotations": {SYSTEM_NAMESPACE: "true"}}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def standing(manager: Manager) -> tuple[Standing, ...]:
+    """The controllers that keep them there."""
+    namespaces: Mapping[str, Obj] = {name: namespace(name) for name in SYSTEM_NAMESPACES}
+    local: Mapping[str, Obj] = {LOCAL: local_cluster()}
+    return (
+        Standing(manager, "system-namespace", NAMESPACES, lambda: namespaces),
+        Standing(manager, "local-cluster", CLUSTERS, lambda: local),
+    )

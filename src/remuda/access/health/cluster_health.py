@@ -21,9 +21,8 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, annotations_of, dig, is_being_deleted, with_path
 from remuda.runtime import DONE, Controller, Manager, Result, logger, synced
 
-from ..downstreams import Downstreams
+from ..downstreams import Agents, Downstreams, while_working
 from ..rancher_conditions import tell_status
-from .agents import Agents, while_working
 from .cluster_conditions import ADMINISTRATED, Seen, is_internal, judged
 from .cluster_resources import Summary, summary_of
 from .downstream_caches import Following, Followings

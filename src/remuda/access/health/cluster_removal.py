@@ -47,8 +47,7 @@ from ..agent_objects import (
     NAMESPACE,
     SERVICE_ACCOUNT,
 )
-from ..downstreams import Downstreams
-from .agents import while_working
+from ..downstreams import Downstreams, while_working
 from .cluster_conditions import is_administrated, is_internal
 
 log = logger(__name__)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from remuda.api.cluster_x_k8s_io.names import CLUSTERS, GROUP
+from remuda.api.cluster_x_k8s_io import CLUSTERS, GROUP
 from remuda.api.crd_installation import CRDS
 from remuda.kube.errors import unavailable
 from remuda.kube.objects import GroupVersionResource, dig

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from remuda.api.cluster_x_k8s_io.names import CLUSTERS as CAPI_CLUSTERS
+from remuda.api.cluster_x_k8s_io import CLUSTERS as CAPI_CLUSTERS
 from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, CLUSTERS, ROLE_TEMPLATES, TOKENS, USERS
-from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
+from remuda.api.provisioning_cattle_io import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.capi.well_known import SECRET_TYPE as CAPI_SECRET
 from remuda.client.idempotent import remove
 from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, metadata, name_of, uid_of
@@ -19,11 +19,11 @@ from remuda.kube.owners import is_owned_by
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, spec_change
 
 from ..users.user_objects import is_enabled
+from .binding_subjects import leaving
 from .cluster_access_desired import Belongings, Given, Snapshot, desired
 from .driver_kinds import CONFIGS, DriverKinds
-from .former_owners import leaving
 from .globalroles import principals_change
-from .rbac_writer import bring_about
+from .rbac_writer import COMPLETE, ERROR, bring_about, condition, generation, say, summary, summed
 from .role_caches import (
     NAMESPACES,
     SECRETS,
@@ -40,7 +40,6 @@ from .role_caches import (
     workspace_watch,
 )
 from .role_names import CLUSTER, CLUSTER_ROLES, RBAC_KINDS
-from .role_status import COMPLETE, ERROR, condition, generation, say, summary, summed
 
 log = logger(__name__)
 

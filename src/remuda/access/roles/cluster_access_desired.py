@@ -24,7 +24,7 @@ from remuda.api.provisioning_cattle_io import GROUP as PROVISIONING
 from remuda.kube.authorization.policy_rules import Rule
 from remuda.kube.objects import Key, name_of
 from remuda.kube.owners import reference
-from remuda.kube.safe_names import safe_concat
+from remuda.kube.wrangler import safe_concat
 
 from .role_names import (
     CLUSTER,

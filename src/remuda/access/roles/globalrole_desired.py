@@ -7,7 +7,7 @@ from typing import Any
 
 from remuda.kube.objects import name_of
 from remuda.kube.owners import reference
-from remuda.kube.safe_names import safe_concat
+from remuda.kube.wrangler import safe_concat
 
 from .role_names import (
     GLOBAL_BINDING_OWNER,

@@ -15,10 +15,9 @@ from remuda.runtime import DONE, Controller, Manager, Result, Watch, spec_change
 from remuda.runtime.controller import Mapping
 
 from . import globalrole_desired
-from .rbac_writer import Id, bring_about, by_id
+from .rbac_writer import COMPLETE, ERROR, Id, bring_about, by_id, condition, generation, say
 from .role_caches import NAMESPACES, Views, came_or_went, owners_of, rbac_watches
 from .role_names import GLOBAL_BINDING_OWNER, GLOBAL_ROLE_OWNER, RBAC_KINDS
-from .role_status import COMPLETE, ERROR, condition, generation, say
 
 Obj = dict[str, Any]
 

@@ -7,9 +7,10 @@ somebody else's Kubernetes, in informers (:class:`InformerSource`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
-from remuda.api.cluster_x_k8s_io.names import MACHINES
+from remuda.api.cluster_x_k8s_io import GROUP as CAPI
+from remuda.api.cluster_x_k8s_io import MACHINES
 from remuda.api.management_cattle_io import (
     CLUSTER_ROLE_TEMPLATE_BINDINGS,
     DYNAMIC_SCHEMAS,
@@ -22,10 +23,14 @@ from remuda.api.management_cattle_io import (
     USERS,
 )
 from remuda.api.provisioning_cattle_io import CLUSTERS as WANTED_CLUSTERS
-from remuda.api.rke_cattle_io.names import ETCD_SNAPSHOTS, RKE_CONTROL_PLANES
+from remuda.api.provisioning_cattle_io import GROUP as PROVISIONING
+from remuda.api.rke_cattle_io import ETCD_SNAPSHOTS, RKE_CONTROL_PLANES
+from remuda.api.rke_cattle_io import GROUP as RKE
+from remuda.apiserver.server import Server
+from remuda.apiserver.watch.filtered_list import Partly
 from remuda.kube.authorization.actions import Action
 from remuda.kube.authorization.policy_rules import Rule, compact, quoted, text, uncovered
-from remuda.kube.authorization.rbac import Rbac
+from remuda.kube.authorization.rbac import Permitted, Rbac
 from remuda.kube.authorization.users import AUTHENTICATED, MASTERS, User
 from remuda.kube.errors import go_quote, unavailable
 from remuda.kube.object_reader import Listener, ObjectSource
@@ -36,6 +41,7 @@ from .binding_subjects import subject_of
 from .builtin_roles import BUILTIN
 from .capi_cluster_source import KIND as CAPI_CLUSTERS
 from .capi_cluster_source import CapiClusters
+from .driver_kinds import GROUPS as DRIVERS
 from .role_names import CLUSTER_ROLES, RBAC_KINDS
 from .role_rules import EVERYTHING, all_rules, holds_everything
 
@@ -230,3 +236,24 @@ def excess(user: User, held: Iterable[Rule], wanted: Iterable[Rule]) -> str:
         f"user {go_quote(user.name)} (groups={quoted(user.groups)}) is attempting to grant RBAC permissions "
         f"not currently held:\n{lines}"
     )
+
+
+# --- visible objects ------------------------------------------------------------------------------------------------------
+#
+# What somebody sees when they list clusters, or what those are made of: theirs. For the embedded API
+# (:mod:`remuda.apiserver.watch.filtered_list`), and for who asks another Kubernetes for somebody, which refuses such a list as
+# a whole.
+
+# Where a list that is forbidden as a whole shows the part that is not.
+GROUPS: Final = (GROUP, PROVISIONING, CAPI, RKE, *sorted(DRIVERS))
+
+
+def show_what_is_theirs(server: Server) -> None:
+    """From now on lists and watches of our kinds show everybody what they may see of them."""
+    server.handler.partly = Partly(server.rbac, GROUPS, lambda: server.cache.revision)
+
+
+def visible(rbac: Rbac, user: User, resource: GroupVersionResource, namespace: str = "", verb: str = "list") -> Permitted | None:
+    """Which objects `user` may see of a resource, in one namespace or in all; None: all of them."""
+    action = Action(user, verb, *resource, "", namespace)
+    return None if rbac.authorize(action).allowed else rbac.permitted(action)

@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import Any
 
 from remuda.api.management_cattle_io import CLUSTER_REGISTRATION_TOKENS, CLUSTERS, GROUP, NODES, VERSION
-from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
-from remuda.api.provisioning_cattle_io.names import GROUP as PROVISIONING_GROUP
-from remuda.api.provisioning_cattle_io.names import VERSION as PROVISIONING_VERSION
+from remuda.api.provisioning_cattle_io import CLUSTERS as PROVISIONING_CLUSTERS
+from remuda.api.provisioning_cattle_io import GROUP as PROVISIONING_GROUP
+from remuda.api.provisioning_cattle_io import VERSION as PROVISIONING_VERSION
 from remuda.kube.admission_attributes import CREATE, UPDATE, Attributes
 from remuda.kube.authorization.users import MASTERS, User
 from remuda.kube.errors import FieldError, forbidden_field, invalid_value

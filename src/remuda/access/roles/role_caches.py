@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from remuda.api.cluster_x_k8s_io.names import CLUSTERS as CAPI_CLUSTERS
-from remuda.api.cluster_x_k8s_io.names import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
+from remuda.api.cluster_x_k8s_io import CLUSTERS as CAPI_CLUSTERS
+from remuda.api.cluster_x_k8s_io import MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
 from remuda.api.management_cattle_io import CLUSTER_ROLE_TEMPLATE_BINDINGS, CLUSTERS, GLOBAL_ROLE_BINDINGS, GROUP, TOKENS, USERS
 from remuda.api.management_cattle_io import GLOBAL_ROLES as GLOBAL_ROLE_KIND
 from remuda.api.management_cattle_io import ROLE_TEMPLATES as ROLE_TEMPLATE_KIND
-from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
-from remuda.api.provisioning_cattle_io.names import GROUP as PROVISIONING_GROUP
-from remuda.api.rke_cattle_io.names import CUSTOM_MACHINES, ETCD_SNAPSHOTS, RKE_BOOTSTRAPS, RKE_CLUSTERS, RKE_CONTROL_PLANES
+from remuda.api.provisioning_cattle_io import CLUSTERS as PROVISIONING_CLUSTERS
+from remuda.api.provisioning_cattle_io import GROUP as PROVISIONING_GROUP
+from remuda.api.rke_cattle_io import CUSTOM_MACHINES, ETCD_SNAPSHOTS, RKE_BOOTSTRAPS, RKE_CLUSTERS, RKE_CONTROL_PLANES
 from remuda.api.rke_cattle_io.well_known import CLUSTER_NAME as RKE_CLUSTER_NAME
 from remuda.kube.objects import (
     GroupVersion,
@@ -30,8 +30,7 @@ from remuda.kube.owners import is_owned_by
 from remuda.kube.wrangler import OWNER_NAME, OWNER_NAMESPACE
 from remuda.runtime import Informers, Watch
 
-from .binding_subjects import subject_of
-from .former_owners import opens
+from .binding_subjects import opens, subject_of
 from .rbac_writer import Id, by_id
 from .role_names import CLUSTER, CLUSTER_ROLES, RBAC_KINDS
 from .role_rules import included, rules_of_template

@@ -16,7 +16,7 @@ from remuda.kube.clock import Clock, SettledTime
 from remuda.kube.objects import Key, is_being_deleted, name_of, resource_version_of
 from remuda.runtime import DONE, Controller, Informers, Result, Watch, logger
 
-from .password_secrets import PasswordSecrets
+from .passwords import PasswordSecrets
 from .tokens import ends_at
 from .user_objects import is_enabled, local_principal
 

@@ -28,8 +28,7 @@ from remuda.kube.clock import Clock, Entropy
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig, labels_of
 
-from .password_secrets import SECRETS, PasswordSecrets, ensure_namespace
-from .passwords import BOOTSTRAP_VARIABLES, PasswordError, bootstrap_password
+from .passwords import BOOTSTRAP_VARIABLES, SECRETS, PasswordError, PasswordSecrets, bootstrap_password, ensure_namespace
 from .user_objects import ADMIN, BOOTSTRAP_LABEL, BOOTSTRAP_VALUE, FIRST_PREFIX, must_change_password, user_id, user_manifest
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """User objects: how one is made, what a user name may be, and whom a login name means. Pure.
 
 The object's name is the user's id, which is what roles are given to; the login name is a field and can change. Passwords are
-kept elsewhere (:mod:`.password_secrets`): whoever may read users must not read those.
+kept elsewhere (:mod:`.passwords`): whoever may read users must not read those.
 """
 
 from __future__ import annotations

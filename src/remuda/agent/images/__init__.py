@@ -7,7 +7,7 @@ Read ``stager`` first.
 
 from __future__ import annotations
 
-from .references import Reference, parse
+from .registries import Reference, parse
 from .stager import Stager
 
 __all__ = ["Reference", "Stager", "parse"]

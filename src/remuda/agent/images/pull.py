@@ -22,8 +22,7 @@ from urllib.parse import SplitResult, urlencode, urljoin, urlsplit
 
 from ..errors import ImageError
 from ..http_client import Trust, WebError, connect, read_all, request, target_of
-from .references import Reference
-from .registries import Endpoint, Registries
+from .registries import Endpoint, Reference, Registries
 
 _LISTS = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 _MANIFESTS = ("application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json")

@@ -10,11 +10,10 @@ from collections.abc import Callable
 from ..clock import Clock
 from ..errors import ImageError
 from . import saved_images
-from .compression import opened
 from .extract import Tree
 from .pull import Puller
-from .references import parse
-from .registries import load
+from .registries import load, parse
+from .saved_images import opened
 
 #: A blob that nobody came back for.
 _STALE = 24 * 3600.0

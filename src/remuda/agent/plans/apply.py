@@ -7,6 +7,7 @@ in the ``journal`` and not done again. ``decide`` says before whether the one-ti
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import threading
@@ -14,16 +15,15 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .. import log, stage_process
-from ..clock import Clock, compact
+from ..clock import Clock, compact, elapsed, unix_date
 from ..commands import Finished, run
 from ..config import Config
 from ..errors import AgentError
-from ..paths import Layout
-from . import files, outputs, periodic
-from .history import History
-from .interlock import Interlock
-from .journal import Journal
-from .plan import Instruction, Periodic, Plan
+from ..paths import Layout, read_or_none, write_atomically
+from . import files, outputs
+from .journal import Interlock, Journal
+from .outputs import PeriodicOutput
+from .plan import Instruction, Periodic, Plan, history_bytes
 
 Progress = Callable[[str], None]
 
@@ -143,11 +143,11 @@ class Engine:
                 log.warning(f"periodic instruction {index} has no name and is skipped")
                 continue
             before = states.get(instruction.name)
-            if not periodic.due(instruction, before, self.clock.now(), forced):
+            if not due(instruction, before, self.clock.now(), forced):
                 continue
             attempt = (before.failures if before else 0) + 1
             result = self._execute(plan, index, instruction, place, attempt, self.config.periodic_timeout_seconds, None)
-            states[instruction.name] = periodic.after(instruction, before, result, self.clock.now())
+            states[instruction.name] = after(instruction, before, result, self.clock.now())
             ran = True
             if result.exit_code != 0:
                 break
@@ -244,3 +244,71 @@ def _environment(given: tuple[str, ...], directory: str, attempt: int) -> dict[s
     env["CATTLE_AGENT_ATTEMPT_NUMBER"] = str(attempt)
     env["PATH"] = f"{os.environ.get('PATH', os.defpath)}:{directory}"
     return env
+
+
+# --- history --------------------------------------------------------------------------------------------------------------
+#
+# The last plans that were applied, for whoever looks at a host afterwards (protocols.md 1.13).
+
+_SUFFIX = "-applied.plan"
+KEEP = 64
+
+
+class History:
+    """The directory of applied plans; an empty one means none is kept."""
+
+    def __init__(self, directory: str, clock: Clock) -> None:
+        self.directory = directory
+        self.clock = clock
+        self._last = ""
+
+    def record(self, plan: Plan) -> None:
+        """Keep this plan unless it is the newest one already."""
+        if not self.directory or plan.checksum == self._last:
+            return
+        os.makedirs(self.directory, mode=0o700, exist_ok=True)
+        os.chmod(self.directory, 0o700)
+        kept = self._kept()
+        data = history_bytes(plan)
+        if not kept or read_or_none(os.path.join(self.directory, kept[-1])) != data:
+            name = compact(self.clock.now()) + _SUFFIX
+            write_atomically(os.path.join(self.directory, name), data)
+            for old in self._kept()[:-KEEP]:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self.directory, old))
+        self._last = plan.checksum
+
+    def _kept(self) -> list[str]:
+        return sorted(name for name in os.listdir(self.directory) if name.endswith(_SUFFIX))
+
+
+# --- periodic -------------------------------------------------------------------------------------------------------------
+#
+# When a periodic instruction is due, and what is known of it after it ran (protocols.md 1.10). Pure.
+
+_FAILURE_STEP = 30
+_MOST_STEPS = 6
+
+
+def due(instruction: Periodic, known: PeriodicOutput | None, now: float, forced: bool) -> bool:
+    """Whether it must run now; ``forced`` when the one-time instructions run in this pass."""
+    if forced or known is None:
+        return True
+    if known.last_success and not elapsed(known.last_success, instruction.period_seconds, now):
+        return False
+    cooldown = _FAILURE_STEP * min(max(known.failures, 1), _MOST_STEPS)
+    return not known.last_failure or elapsed(known.last_failure, cooldown, now)
+
+
+def after(instruction: Periodic, known: PeriodicOutput | None, result: Finished, now: float) -> PeriodicOutput:
+    """What is known after this run."""
+    before = known or PeriodicOutput(instruction.name)
+    ran = before._replace(
+        name=instruction.name,
+        stdout=result.stdout,
+        stderr=result.stderr if instruction.save_stderr else b"",
+        exit_code=result.exit_code,
+    )
+    if result.exit_code == 0:
+        return ran._replace(last_success=unix_date(now), failures=0, last_failure="")
+    return ran._replace(failures=before.failures + 1, last_failure=unix_date(now))

@@ -1,8 +1,24 @@
 """The group cluster.cattle.io: what a downstream cluster is told about its users.
 
-Names of its kinds are in :mod:`.names`, which is read first; the types (:mod:`.v3`) are read only when definitions are generated.
+Names of its kinds are in :mod:`.`, which is read first; the types (:mod:`.v3`) are read only when definitions are generated.
 """
 
-from .names import API_VERSION, CLUSTER_AUTH_TOKENS, CLUSTER_USER_ATTRIBUTES, GROUP, VERSION
+from __future__ import annotations
+
+from typing import Final
+
+from remuda.kube.objects import GroupVersionResource
 
 __all__ = ["API_VERSION", "CLUSTER_AUTH_TOKENS", "CLUSTER_USER_ATTRIBUTES", "GROUP", "VERSION"]
+
+
+# --- names ----------------------------------------------------------------------------------------------------------------
+#
+# What the kinds of this group are called. They live in downstream clusters, never on the management side.
+
+GROUP: Final = "cluster.cattle.io"
+VERSION: Final = "v3"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+CLUSTER_AUTH_TOKENS: Final = GroupVersionResource(GROUP, VERSION, "clusterauthtokens")
+CLUSTER_USER_ATTRIBUTES: Final = GroupVersionResource(GROUP, VERSION, "clusteruserattributes")

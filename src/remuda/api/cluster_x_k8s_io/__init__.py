@@ -1,18 +1,10 @@
-"""Cluster API's core group: the names of its kinds (:mod:`.names`); the types are read only when definitions are generated."""
+"""Cluster API's core group: the names of its kinds (:mod:`.`); the types are read only when definitions are generated."""
 
-from .names import (
-    API_VERSION,
-    CLUSTERS,
-    GROUP,
-    MACHINE_DEPLOYMENTS,
-    MACHINE_DRAIN_RULES,
-    MACHINE_HEALTH_CHECKS,
-    MACHINE_SETS,
-    MACHINES,
-    OLD_API_VERSION,
-    OLD_VERSION,
-    VERSION,
-)
+from __future__ import annotations
+
+from typing import Final
+
+from remuda.kube.objects import GroupVersionResource
 
 __all__ = [
     "API_VERSION",
@@ -27,3 +19,22 @@ __all__ = [
     "OLD_VERSION",
     "VERSION",
 ]
+
+
+# --- names ----------------------------------------------------------------------------------------------------------------
+#
+# What the kinds of Cluster API's core are called, for controllers; their types are in the modules beside this one.
+
+GROUP: Final = "cluster.x-k8s.io"
+VERSION: Final = "v1beta2"  # what is stored, and what controllers read and write
+OLD_VERSION: Final = "v1beta1"  # served and converted
+
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+OLD_API_VERSION: Final = f"{GROUP}/{OLD_VERSION}"
+
+CLUSTERS: Final = GroupVersionResource(GROUP, VERSION, "clusters")
+MACHINES: Final = GroupVersionResource(GROUP, VERSION, "machines")
+MACHINE_SETS: Final = GroupVersionResource(GROUP, VERSION, "machinesets")
+MACHINE_DEPLOYMENTS: Final = GroupVersionResource(GROUP, VERSION, "machinedeployments")
+MACHINE_HEALTH_CHECKS: Final = GroupVersionResource(GROUP, VERSION, "machinehealthchecks")
+MACHINE_DRAIN_RULES: Final = GroupVersionResource(GROUP, VERSION, "machinedrainrules")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..crd import Column, Kind, Scale, Version, age_column, condition_column
-from .names import GROUP, OLD_VERSION, VERSION
+from . import GROUP, OLD_VERSION, VERSION
 from .v1beta1 import cluster as old_cluster
 from .v1beta1 import machine as old_machine
 from .v1beta1 import machinedeployment as old_machinedeployment

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypedDict
 
 from ..crd import Column, Kind, Version, age_column
 from ..schema import Cel, Doc, Preserve, rules
-from .names import GROUP, OLD_VERSION, VERSION
+from . import GROUP, OLD_VERSION, VERSION
 
 _LABELS = {
     "cluster.x-k8s.io/provider": "cluster-api",

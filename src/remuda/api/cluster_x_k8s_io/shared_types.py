@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Required, TypedDict
 
-from ..kubernetes import DNS_SUBDOMAIN, LABEL_VALUE, QUALIFIED_NAME, LabelSelector
-from ..schema import AtLeast, Cel, Doc, Int32, Items, Length, ListMap, Pattern, Time
+from ..kubernetes import API_VERSION, DNS_SUBDOMAIN, KIND_NAME, LABEL_VALUE, QUALIFIED_NAME, Conditions, LabelSelector
+from ..schema import AtLeast, Cel, Doc, Duration, Int32, Int64, Items, Length, ListMap, MinProperties, Pattern, Time, rules
 
 _TAINT_KEY = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
 _UNWATCHABLE = ("Ready", "Available", "HealthCheckSucceeded", "OwnerRemediated", "ExternallyRemediated")
@@ -139,3 +139,57 @@ class Variable(TypedDict, total=False):
 
     name: Required[Annotated[str, Doc("The variable's name."), Length(1, 256)]]
     value: Required[Annotated[Any, Doc("Any JSON that the variable's schema allows.")]]
+
+
+# --- shared types ---------------------------------------------------------------------------------------------------------
+#
+# What v1beta1 says in its own way in many places: timeouts as durations, counts and conditions of v1beta2 in a corner.
+
+Gates = Annotated[ReadinessGates, Items(most=32)]
+ObservedGeneration = Annotated[Int64, Doc("The metadata.generation that this status is about.")]
+
+
+class DeletionTimeouts(TypedDict, total=False):
+    """How long each step of a Machine's deletion may take."""
+
+    nodeDeletionTimeout: Annotated[Duration, Doc("How long to try to delete the node; 0: until it is done. Default 10s.")]
+    nodeDrainTimeout: Annotated[Duration, Doc("How long draining the node may take; 0, the default: as long as it needs.")]
+    nodeVolumeDetachTimeout: Annotated[
+        Duration, Doc("How long to wait for volumes to be detached; 0, the default: as long as it needs.")
+    ]
+
+
+class NewConditions(TypedDict, total=False):
+    """What v1beta2 says of the status."""
+
+    conditions: Conditions
+
+
+# --- references -----------------------------------------------------------------------------------------------------------
+#
+# How v1beta2 names other objects (without a version: contract labels of their CRDs tell it), and labels those it makes.
+
+_Kind = Annotated[str, Doc("The kind of the object."), Length(1, 63), Pattern(KIND_NAME)]
+_Name = Annotated[Subdomain, Doc("The name of the object.")]
+Seconds = Annotated[Int32, AtLeast(0)]
+
+
+class Reference(TypedDict, total=False):
+    """An object in the same namespace; its version follows from the contract labels of its CRD."""
+
+    apiGroup: Required[Annotated[Subdomain, Doc("The API group of the object.")]]
+    kind: Required[_Kind]
+    name: Required[_Name]
+
+
+class TemplateReference(TypedDict, total=False):
+    """A template in the same namespace."""
+
+    apiVersion: Required[Annotated[str, Doc("The template's group and version."), Length(1, 317), Pattern(API_VERSION)]]
+    kind: Required[_Kind]
+    name: Required[_Name]
+
+
+@rules(MinProperties(1))
+class ObjectMeta(TemplateLabels, total=False):
+    """Labels and annotations for what is made from this."""

@@ -8,8 +8,22 @@ from __future__ import annotations
 from typing import Literal
 
 from ..crd import Column, Kind, Version
-from .names import GROUP, VERSION
-from .v3 import cluster, clusterregistrationtoken, node, nodedriver, podsecurity, roles, settings, users, workspace
+from . import GROUP, VERSION
+from .v3 import (
+    cluster,
+    node,
+    nodedriver,
+    podsecurity,
+    roles,
+    settings,
+    users,
+)
+from .v3 import (
+    cluster as clusterregistrationtoken,
+)
+from .v3 import (
+    cluster as workspace,
+)
 
 _AGE = Column("AGE", ".metadata.creationTimestamp", "date", "How long ago it was created")
 _SUMMARY = (Column("STATUS", ".status.summary", "string", "Complete, or what is missing"), _AGE)

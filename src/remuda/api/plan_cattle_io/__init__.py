@@ -1,9 +1,24 @@
 """The group plan.cattle.io: Beacons, which say who may send plans to a cluster's machines.
 
-Names of its kinds are in :mod:`.names`, which is read first; the types (:mod:`.v1alpha1`) are read only when definitions are
+Names of its kinds are in :mod:`.`, which is read first; the types (:mod:`.v1alpha1`) are read only when definitions are
 generated.
 """
 
-from .names import API_VERSION, BEACONS, GROUP, VERSION
+from __future__ import annotations
+
+from typing import Final
+
+from remuda.kube.objects import GroupVersionResource
 
 __all__ = ["API_VERSION", "BEACONS", "GROUP", "VERSION"]
+
+
+# --- names ----------------------------------------------------------------------------------------------------------------
+#
+# What the kinds of this group are called, for controllers; their types are in the modules beside this one.
+
+GROUP: Final = "plan.cattle.io"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+BEACONS: Final = GroupVersionResource(GROUP, VERSION, "beacons")

@@ -2,10 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Required, TypedDict
+
 from ..cattle import CLUSTER_INDEXED
 from ..crd import Column, Kind, Version
-from .names import GROUP, VERSION
-from .v1alpha1 import beacon
+from ..kubernetes import Condition
+from ..schema import Doc, ListMap, Object
+from . import GROUP, VERSION
+
+# --- beacon ---------------------------------------------------------------------------------------------------------------
+#
+# Beacon: who may send plans to a cluster's machines at the moment. A lock, and where machines ask for their plans.
+
+
+class BeaconSpec(TypedDict, total=False):
+    """There is nothing to say."""
+
+
+class BeaconStatus(TypedDict, total=False):
+    """Who holds it."""
+
+    active: Required[Annotated[bool, Doc("Somebody sends plans: machines should look for them.")]]
+    conditions: Annotated[list[Condition], Doc("The state of this object, aspect by aspect."), ListMap("type")]
+    delegates: Annotated[list[str], Doc("Who acts for the owner, one for the other; the last of them acts now.")]
+    owner: Annotated[str, Doc("Who holds it, such as planner; empty: nobody.")]
+    registrationEndpoint: Annotated[str, Doc("The URL at which a machine asks for its plan.")]
+
+
+class Beacon(Object, total=False):
+    """Says whether a cluster's machines may expect plans, and from whom; one for each cluster, with its name."""
+
+    spec: BeaconSpec
+    status: BeaconStatus
+
+
+# --- crds -----------------------------------------------------------------------------------------------------------------
 
 BEACON = Kind(
     GROUP,
@@ -13,7 +44,7 @@ BEACON = Kind(
     (
         Version(
             VERSION,
-            beacon.Beacon,
+            Beacon,
             (
                 Column("Active", ".status.active", "string", "Whether somebody sends plans"),
                 Column("Registration Endpoint", ".status.registrationEndpoint", "string", "Where machines ask for their plans"),

@@ -1,8 +1,23 @@
 """The group provisioning.cattle.io: the Clusters that users ask for.
 
-Names of its kinds are in :mod:`.names`, which is read first; the types (:mod:`.v1`) are read only when definitions are generated.
+Names of its kinds are in :mod:`.`, which is read first; the types (:mod:`.v1`) are read only when definitions are generated.
 """
 
-from .names import API_VERSION, CLUSTERS, GROUP, VERSION
+from __future__ import annotations
+
+from typing import Final
+
+from remuda.kube.objects import GroupVersionResource
 
 __all__ = ["API_VERSION", "CLUSTERS", "GROUP", "VERSION"]
+
+
+# --- names ----------------------------------------------------------------------------------------------------------------
+#
+# What the kinds of this group are called, for controllers; their types are in the modules beside this one.
+
+GROUP: Final = "provisioning.cattle.io"
+VERSION: Final = "v1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+CLUSTERS: Final = GroupVersionResource(GROUP, VERSION, "clusters")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..cattle import CLUSTER_INDEXED
 from ..crd import Column, Kind, Version, age_column
-from .names import GROUP, VERSION
+from . import GROUP, VERSION
 from .v1 import cluster
 
 CLUSTER = Kind(

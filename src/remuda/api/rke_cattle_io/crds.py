@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ..cattle import CLUSTER_INDEXED
 from ..crd import Column, Kind, Version, age_column
-from .names import GROUP, VERSION
-from .v1 import custommachine, etcdsnapshot, infrastructure, rkebootstrap, rkecontrolplane
+from . import GROUP, VERSION
+from .v1 import etcdsnapshot, infrastructure, rkebootstrap, rkecontrolplane
+from .v1 import infrastructure as custommachine
 
 # By these, Cluster API finds the version that keeps each of its contracts.
 _LABELS = {**CLUSTER_INDEXED, "cluster.x-k8s.io/v1beta1": VERSION, "cluster.x-k8s.io/v1beta2": VERSION}

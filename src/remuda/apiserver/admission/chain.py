@@ -14,8 +14,7 @@ from remuda.kube.admission_attributes import CREATE, EVERY, UPDATE, Attributes, 
 from remuda.kube.errors import FieldError, invalid
 from remuda.runtime.admitted_types import AdmittedType, Convert
 
-from ..crd.conversion import InProcess
-from ..crd.no_conversion import api_version_for
+from ..crd.conversion import InProcess, api_version_for
 
 
 class Chain:

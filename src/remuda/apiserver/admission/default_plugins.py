@@ -12,9 +12,10 @@ import binascii
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from remuda.kube.admission_attributes import CREATE, UPDATE, Attributes
+from remuda.kube.admission_attributes import CREATE, DELETE, UPDATE, Attributes
+from remuda.kube.errors import forbidden, not_found
 from remuda.kube.object_reader import ObjectSource
-from remuda.kube.objects import Obj, dig, finalizers_of, name_of, with_metadata
+from remuda.kube.objects import Obj, dig, finalizers_of, labels_of, name_of, with_metadata
 
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 TOLERATION_SECONDS = 300
@@ -188,3 +189,84 @@ class CertificateSubjectRestriction:
         except (ValueError, binascii.Error) as error:
             raise attributes.forbidden(f"failed to parse CSR: {error}") from None
         return [str(found.value) for found in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+
+
+# --- pod topology ---------------------------------------------------------------------------------------------------------
+#
+# PodTopologyLabels: a pod carries the zone and region of the node it is bound to.
+
+_COPIED = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+
+
+class PodTopologyLabels:
+    name = "PodTopologyLabels"
+    resources = frozenset((("", "pods"),))
+
+    def __init__(self, source: ObjectSource) -> None:
+        self._source = source
+
+    async def admit(self, attributes: Attributes) -> None:
+        obj = attributes.obj
+        if attributes.operation != CREATE or attributes.subresource not in ("", "binding") or obj is None:
+            return
+        if labels := self._labels(_node_of(obj, attributes.subresource)):
+            attributes.obj = with_metadata(obj, labels={**labels_of(obj), **labels})
+
+    async def validate(self, attributes: Attributes) -> None:
+        pass
+
+    def _labels(self, node: str) -> dict[str, str]:
+        found = self._source.get("", "nodes", "", node) if node else None
+        given = labels_of(found) if found is not None else {}
+        return {label: given[label] for label in _COPIED if label in given}
+
+
+def _node_of(obj: Obj, subresource: str) -> str:
+    if subresource:
+        return dig(obj, "target", "name") or "" if dig(obj, "target", "kind") == "Node" else ""
+    return dig(obj, "spec", "nodeName") or ""
+
+
+# --- namespace lifecycle --------------------------------------------------------------------------------------------------
+#
+# NamespaceLifecycle: nothing is created in a namespace that is absent or going away, and three namespaces stay for ever.
+
+IMMORTAL = frozenset(("default", "kube-system", "kube-public"))
+
+
+class NamespaceLifecycle:
+    name = "NamespaceLifecycle"
+
+    def __init__(self, source: ObjectSource) -> None:
+        self._source = source
+
+    async def admit(self, attributes: Attributes) -> None:
+        if not attributes.group and attributes.kind == "Namespace":
+            if attributes.operation == DELETE and attributes.name in IMMORTAL:
+                raise forbidden("", attributes.resource, attributes.name, "this namespace may not be deleted")
+            return
+        if not attributes.namespace or attributes.operation not in (CREATE, UPDATE):
+            return
+        # Saying whether a namespace exists would tell more than an access review may.
+        if attributes.resource == "localsubjectaccessreviews" and attributes.group == "authorization.k8s.io":
+            return
+        namespace = self._source.get("", "namespaces", "", attributes.namespace)
+        if namespace is None:
+            raise not_found("", "namespaces", attributes.namespace)
+        if attributes.operation == CREATE and dig(namespace, "status", "phase") == "Terminating":
+            self._refuse(attributes)
+
+    async def validate(self, attributes: Attributes) -> None:
+        pass
+
+    @staticmethod
+    def _refuse(attributes: Attributes) -> None:
+        name = attributes.namespace
+        error = attributes.forbidden(f"unable to create new content in namespace {name} because it is being terminated")
+        cause = {
+            "reason": "NamespaceTerminating",
+            "message": f"namespace {name} is being terminated",
+            "field": "metadata.namespace",
+        }
+        error.details = {**(error.details or {}), "causes": [cause]}
+        raise error

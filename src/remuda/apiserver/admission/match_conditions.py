@@ -13,10 +13,16 @@ from remuda.kube.authorization.actions import Action, Authorizer
 from remuda.kube.authorization.users import AUTHENTICATED, User
 from remuda.kube.errors import aggregate_text, forbidden
 
-from ..cel.admission_variables import MATCH_CONDITION_VARIABLES
 from ..cel.errors import CelError, CompileError
 from ..cel.library.kubernetes import AuthorizerValue, Check, Decision
-from ..cel.programs import MATCH_CONDITIONS_BUDGET, Budget, BudgetExceeded, CompiledCondition, compile_condition
+from ..cel.programs import (
+    MATCH_CONDITION_VARIABLES,
+    MATCH_CONDITIONS_BUDGET,
+    Budget,
+    BudgetExceeded,
+    CompiledCondition,
+    compile_condition,
+)
 
 
 class _Asked:

@@ -9,7 +9,7 @@ Not here: JSON and merge patches (`kube/encoding`). Read :mod:`.field_manager` f
 
 from __future__ import annotations
 
-from ..scheme.empty_objects import empty_builtin
+from ..scheme.builtin_types import empty_builtin
 from .field_manager import FieldManager, managed_fields_problem
 from .manager_names import manager_from_user_agent, manager_of, patch_option_errors
 from .scale import ScalePaths

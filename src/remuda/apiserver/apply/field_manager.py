@@ -14,12 +14,11 @@ from remuda.kube.clock import Clock, rfc3339
 from remuda.kube.errors import ApiError, bad_request
 from remuda.kube.objects import GroupVersion
 
-from .conflicts import Conflicts
 from .field_set import difference, has, of_paths, union
 from .last_applied import KUBECTL, allowed_conflicts, with_annotation_of
 from .managed_fields import APPLY, UPDATE, ManagedFieldsError, Owner, OwnerKey, Owners, capped, decode, encode, is_reset, read
 from .typed import Resolve, Type, TypedError, compile_type, validate
-from .updater import ApplyError, Updater
+from .updater import ApplyError, Conflicts, Updater
 
 Obj = dict[str, Any]
 Convert = Callable[[Obj, str], Obj | None]

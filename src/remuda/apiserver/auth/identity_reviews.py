@@ -9,7 +9,7 @@ from remuda.kube.clock import rfc3339
 from remuda.kube.errors import bad_request
 
 from .authenticator import INVALID_TOKEN, BadCredentials, Credentials, bearer_token
-from .review_services import Services, answer
+from .reviews import Services, answer
 
 Obj = dict[str, Any]
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 from remuda.kube import names
-from remuda.kube.authorization.actions import Action
+from remuda.kube.authorization.actions import Action, Authorizer
+from remuda.kube.authorization.policy_rules import Rule
+from remuda.kube.authorization.rbac import RuleError
 from remuda.kube.authorization.users import User
+from remuda.kube.clock import Clock
 from remuda.kube.encoding.jsonio import dumps_sorted, dumps_text, loads
 from remuda.kube.errors import (
     FieldError,
@@ -21,7 +26,7 @@ from remuda.kube.errors import (
 from remuda.kube.selectors import SelectorError, parse_fields, parse_labels
 
 from ..registry.object_meta import META_FIELDS
-from .review_services import Services, answer
+from .authenticator import Chain
 
 Obj = dict[str, Any]
 
@@ -246,3 +251,54 @@ def _parse_labels(selector: Obj) -> _Parsed:
     requirements = selector.get("requirements") or ()
     good = [each for each in requirements if each.get("operator") in ("In", "NotIn", "Exists", "DoesNotExist")]
     return _Parsed(len(good), len(good) < len(requirements))
+
+
+# --- review services ------------------------------------------------------------------------------------------------------
+#
+# The review APIs: objects that are asked, answered and never stored.
+#
+# Each handler takes the decoded body, the asking user and :class:`Services`, and gives the object to answer with (201) or
+# raises an ApiError. They expect a body that passed the built-in codec (known fields, right types) and keep its metadata, to
+# which the write path has added managedFields, as kube-apiserver's answers show them.
+
+
+class RuleHolder(Authorizer, Protocol):
+    """An authorizer that can also list what a user may do; :class:`~remuda.kube.authorization.rbac.Rbac` is one."""
+
+    def rules_for(self, user: User, namespace: str) -> tuple[list[Rule], list[RuleError]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    chain: Chain
+    authorizer: RuleHolder
+    clock: Clock
+
+
+# Body, user, services and the namespace of the request's path ("" for cluster-scoped reviews).
+Handler = Callable[[Obj, User, Services, str], Awaitable[Obj]]
+
+
+def handlers() -> dict[tuple[str, str], Handler]:
+    """The handlers by API group and resource."""
+    from . import identity_reviews
+
+    return {
+        ("authentication.k8s.io", "tokenreviews"): identity_reviews.token_review,
+        ("authentication.k8s.io", "selfsubjectreviews"): identity_reviews.self_subject_review,
+        ("authorization.k8s.io", "subjectaccessreviews"): subject_access_review,
+        ("authorization.k8s.io", "localsubjectaccessreviews"): local_subject_access_review,
+        ("authorization.k8s.io", "selfsubjectaccessreviews"): self_subject_access_review,
+        ("authorization.k8s.io", "selfsubjectrulesreviews"): self_subject_rules_review,
+    }
+
+
+def answer(kind: str, api_version: str, body: Obj, status: Obj) -> Obj:
+    """The asked object with its answer."""
+    return {
+        "kind": kind,
+        "apiVersion": api_version,
+        "metadata": body.get("metadata") or {},
+        "spec": body.get("spec") or {},
+        "status": status,
+    }

@@ -7,10 +7,12 @@ The signature is checked once per token and then remembered by the token's hash.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
 import hmac
+import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -24,9 +26,9 @@ from remuda.kube.authorization.users import (
     split_service_account,
 )
 from remuda.kube.clock import Clock, parse_rfc3339, rfc3339
-from remuda.kube.errors import go_quote, not_found
+from remuda.kube.errors import ApiError, go_quote, not_found
 from remuda.kube.object_reader import ObjectSource
-from remuda.kube.objects import labels_of, metadata, uid_of
+from remuda.kube.objects import labels_of, metadata, name_of, namespace_of, uid_of
 
 from .authenticator import CREDENTIAL_ID, BadCredentials, Credentials, Identity
 from .token_keys import BadSignature, TokenKeys, audiences_of, peek
@@ -342,3 +344,46 @@ def _time(claims: Obj, key: str, default: float) -> float:
 
 def _quoted(values: Iterable[str]) -> str:
     return "[" + " ".join(go_quote(value) for value in values) + "]"
+
+
+# --- legacy token use -----------------------------------------------------------------------------------------------------
+#
+# When a legacy token was last used: a label on its Secret, kept to the day, so that unused tokens can be found and removed.
+#
+# The request that shows a token does not wait for this: uses are noted, and a task of the server's upkeep writes them down.
+
+logger = logging.getLogger(__name__)
+
+# Patches a Secret (namespace, name) with a merge patch.
+PatchSecret = Callable[[str, str, Obj], Awaitable[object]]
+
+
+class LastUsed:
+    def __init__(self, patch: PatchSecret) -> None:
+        self._patch = patch
+        self._date = ""
+        # The Secrets (by uid) of which a use on that date is written down or about to be: never more than once a day.
+        self._noted: set[str] = set()
+        self._pending: asyncio.Queue[tuple[Obj, str]] = asyncio.Queue()
+
+    def note(self, secret: Obj, date: str) -> None:
+        """A token of `secret` was used on `date`, of which its label does not know."""
+        if date != self._date:
+            self._date, self._noted = date, set()
+        uid = uid_of(secret)
+        if uid not in self._noted:
+            self._noted.add(uid)
+            self._pending.put_nowait((secret, date))
+
+    async def run(self) -> None:
+        """Write down what is noted, until cancelled."""
+        while True:
+            secret, date = await self._pending.get()
+            labelled = {"metadata": {"uid": uid_of(secret), "labels": {LAST_USED: date}}}
+            try:
+                await self._patch(namespace_of(secret), name_of(secret), labelled)
+            except ApiError as error:
+                # The next use tries again.
+                self._noted.discard(uid_of(secret))
+                where = f"{namespace_of(secret)}/{name_of(secret)}"
+                logger.warning("the last use of the token in Secret %s could not be written down: %s", where, error)

@@ -15,8 +15,7 @@ from remuda.kube.certificates import PkiError
 from ..keys.encryption import BadConfiguration
 from ..keys.key_agreement import fingerprints
 from ..keys.shared_keys import CA_CERTIFICATE, CA_KEY, ENCRYPTION, FILES, SERVICE_ACCOUNT_KEY, Material, read_directory
-from .errors import BackupError, Damaged
-from .format import File
+from .format import BackupError, Damaged, File
 
 DATABASE = "state.db"
 PKI = "pki"

@@ -16,8 +16,7 @@ from remuda.kube.clock import Clock
 from ..keys import rotation_record
 from ..keys.encryption import EncryptionError
 from ..keys.shared_keys import Material, fill_directory, is_unmade, read_directory
-from .errors import BackupError, Damaged
-from .format import File, Note, Object
+from .format import BackupError, Damaged, File, Note, Object
 from .key_files import Keyring, are_the_same
 from .sealed_file import Backup
 

@@ -13,7 +13,7 @@ from ..storage.sqlite import reader, tables
 from ..storage.sqlite.files import speaking, transaction
 from ..storage.store import StoreError
 from . import key_files, restore_staging
-from .errors import BackupError, InUse, NotEmpty
+from .format import BackupError, InUse, NotEmpty
 from .restore import MARGIN, Contents, Restored, check_keys_fit, contents, share_keys, timed_name
 from .sealed_file import Backup
 from .sources import is_over, sealed

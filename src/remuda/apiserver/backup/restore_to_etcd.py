@@ -25,8 +25,7 @@ from ..storage import key_layout
 from ..storage import revision_offset as shifting
 from ..storage.etcd import EtcdConfig, EtcdStore
 from ..storage.store import Check, Delete, KeyValue, Mismatch, Op, Put, StoreError, Unknown
-from .errors import BackupError, InUse, NotEmpty
-from .format import Object
+from .format import BackupError, InUse, NotEmpty, Object
 from .restore import MARGIN, Contents, Restored, check_keys_fit, contents, share_keys, timed_name
 from .sealed_file import Backup
 from .sources import is_over, of_store, sealed

@@ -28,8 +28,22 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
 from ..keys.token_sealing import Cost
-from .errors import BackupError, Damaged, NotABackup, TooNew, WrongPassphrase
-from .format import FORMAT, MAGIC, End, File, Header, Note, Object, Record, Stretching
+from .format import (
+    FORMAT,
+    MAGIC,
+    BackupError,
+    Damaged,
+    End,
+    File,
+    Header,
+    NotABackup,
+    Note,
+    Object,
+    Record,
+    Stretching,
+    TooNew,
+    WrongPassphrase,
+)
 
 SHORTEST_PASSPHRASE = 12
 # Records are gathered up to this size before they are sealed.

@@ -27,8 +27,7 @@ from ..storage.sqlite.files import connect, speaking
 from ..storage.store import Compacted, StoreError
 from ..storage.transaction import after_prefix
 from . import key_files, restore_staging
-from .errors import BackupError
-from .format import Note, Object
+from .format import BackupError, Note, Object
 
 PAGE = 500
 SECRETS = key_layout.prefix_for("", "secrets", builtin=True)

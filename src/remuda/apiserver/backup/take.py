@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from remuda import __version__
 from remuda.kube.clock import Clock, Entropy
 
 from ..keys.token_sealing import Cost
+from ..storage.sqlite.files import sync
 from . import key_files
-from .format import Header, Stretching
-from .output_file import appearing
+from .format import BackupError, Header, Stretching
 from .sealed_file import Writer, stretch
 from .sources import Source
 
@@ -56,3 +61,58 @@ async def take(
             progress(writer.objects, source.objects)
         writer.finish()
     return header
+
+
+# --- output file ----------------------------------------------------------------------------------------------------------
+#
+# A file that appears whole or not at all: written beside its place, synced, renamed.
+
+
+def check_free(path: Path, force: bool) -> None:
+    """Raise BackupError unless a new file may be put here."""
+    if path.is_dir():
+        raise BackupError(f"{path} is a directory: say the name of the file, too")
+    if not path.parent.is_dir():
+        raise BackupError(f"{path.parent} is not there: make the directory first")
+    if path.exists() and not force:
+        raise BackupError(f"{path} is there already: say another name, or --force to replace it")
+
+
+@contextmanager
+def appearing(path: Path, entropy: Entropy, force: bool = False) -> Iterator[BinaryIO]:
+    """A new file that only its owner may read; at `path` when the block has ended well, and durable then."""
+    check_free(path, force)
+    _clear_leftovers(path)
+    partial = path.with_name(f".{path.name}.{entropy.token_bytes(6).hex()}.partial")
+    try:
+        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                # Held by whoever writes: what nobody holds was left behind by somebody who died.
+                fcntl.flock(file, fcntl.LOCK_EX)
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                check_free(path, force)
+                partial.rename(path)
+            sync(path.parent)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise BackupError(f"{path} can't be written: {error.strerror or error}") from error
+
+
+def _clear_leftovers(path: Path) -> None:
+    for left in path.parent.glob(f".{_escaped(path.name)}.*.partial"):
+        try:
+            with left.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                left.unlink()
+        except OSError:
+            continue
+
+
+def _escaped(name: str) -> str:
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

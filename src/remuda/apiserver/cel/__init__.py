@@ -12,11 +12,14 @@ Begin with `programs`, then `compiler/planner`.
 
 from __future__ import annotations
 
-from .admission_variables import MATCH_CONDITION_VARIABLES, NAMESPACE, POLICY_VARIABLES, REQUEST
 from .errors import CelError, CompileError, CostExceeded, EvalError
 from .library.kubernetes import Authorizer, AuthorizerValue, Check, Decision
 from .programs import (
+    MATCH_CONDITION_VARIABLES,
     MATCH_CONDITIONS_BUDGET,
+    NAMESPACE,
+    POLICY_VARIABLES,
+    REQUEST,
     RUNTIME_BUDGET,
     Budget,
     BudgetExceeded,

@@ -7,6 +7,7 @@ key), null is no value, and all rules share one cost budget. Which rules a CRD m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -16,7 +17,6 @@ from remuda.kube.errors import OMITTED, FieldError, duplicate, forbidden_field, 
 from ..limits import cost_budget
 from .errors import COST_LIMIT_TEXT, CelError, CompileError, CostExceeded
 from .programs import Budget, BudgetExceeded, CompiledMessage, CompiledRule, compile_message, compile_rule
-from .rule_field_paths import normalize
 from .schema_types import Resolve, Schema, SchemaNode, node_for
 from .views import same_json
 
@@ -360,3 +360,62 @@ def read_rule(entry: Schema, schema: Schema, node: SchemaNode | None, resolve: R
         except ValueError:
             rule.field_path = ""
     return rule
+
+
+# --- rule field paths -----------------------------------------------------------------------------------------------------
+#
+# The `fieldPath` of a rule: a small JSON path into the rule's schema, checked and normalized.
+#
+# Errors of the rule are reported at that field instead of at the rule's own place.
+
+_TOKEN = re.compile(r"'(?:\\.|[^'\\])*'|[.\[\]]|[^.\[\]]+", re.DOTALL)
+_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+_PLAIN = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}
+
+
+def normalize(path: str, schema: dict[str, Any]) -> str:
+    """`.spec['a'].b` as `spec.a.b` (or `spec[a]` for keys of maps). Raises ValueError for what the schema does not have."""
+    tokens = _TOKEN.findall(path)
+    found = ""
+    at = 0
+    while at < len(tokens):
+        opening = tokens[at]
+        if opening not in ("[", "."):
+            raise ValueError(f"expected [ or . but got: {opening}")
+        if at + 1 >= len(tokens):
+            raise ValueError("unexpected end of JSON path")
+        name = tokens[at + 1]
+        at += 2
+        if opening == "[":
+            name = _quoted(name)
+            if at >= len(tokens):
+                raise ValueError("unexpected end of JSON path")
+            if tokens[at] != "]":
+                raise ValueError(f"expected ] but got {tokens[at]}")
+            at += 1
+        found, schema = _step(found, schema, name)
+    return found
+
+
+def _quoted(token: str) -> str:
+    if len(token) < 2 or token[0] != "'" or token[-1] != "'":
+        raise ValueError(f"expected single quoted string but got {token}")
+
+    def plain(match: re.Match[str]) -> str:
+        if match[1] not in _PLAIN:
+            raise ValueError(f"invalid string literal: invalid escape char {match[0]}")
+        return _PLAIN[match[1]]
+
+    return _ESCAPE.sub(plain, token[1:-1])
+
+
+def _step(found: str, schema: dict[str, Any], name: str) -> tuple[str, dict[str, Any]]:
+    properties = schema.get("properties")
+    if properties:
+        if name not in properties:
+            raise ValueError("does not refer to a valid field")
+        return (f"{found}.{name}" if found else name), properties[name]
+    additional = schema.get("additionalProperties")
+    if isinstance(additional, dict):
+        return f"{found}[{name}]", additional
+    raise ValueError("does not refer to a valid field")

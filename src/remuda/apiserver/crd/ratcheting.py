@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import conversion_rules, schema_rules
+from . import schema_rules, spec_rules
 from .conditions import is_established
 from .default_rules import default_errors
 from .internal_version import Internal, Obj, dict_of, list_of, schema_of
@@ -35,8 +35,8 @@ def update_options(form: Internal, old: Obj, before: Internal) -> Options:
         pruned_defaults=not structural or not any(_has_unpruned(schema) for schema in old_schemas),
         atomic_sets=not any(schema_rules.atomic_set_errors(each, "") for each in every),
         sound_map_keys=not any(schema_rules.map_key_errors(each, "") for each in every),
-        recognised_review_versions=not reviews or any(each in conversion_rules.REVIEW_VERSIONS for each in reviews),
-        invalid_ca_bundle_ok=conversion_rules.invalid_ca_bundle_ok(old),
+        recognised_review_versions=not reviews or any(each in spec_rules.REVIEW_VERSIONS for each in reviews),
+        invalid_ca_bundle_ok=spec_rules.invalid_ca_bundle_ok(old),
         too_many_selectable_ok=_too_many_selectable_ok(form, before),
         unchanged_versions=_unchanged_versions(form, before),
     )

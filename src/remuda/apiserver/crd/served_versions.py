@@ -19,9 +19,8 @@ from ..registry.resources import Resource, Subresource, Version, converted_for_m
 from ..schema.compiler import CompiledSchema, compile_schema
 from ..schema.pruning import DecodeError
 from ..scheme import builtin_types
-from .conversion import Converter
+from .conversion import Converter, NoConversion
 from .custom_resource_strategy import crd_strategy
-from .no_conversion import NoConversion
 
 Obj = dict[str, Any]
 

@@ -1,7 +1,7 @@
 """Everything kube-apiserver checks on a CustomResourceDefinition itself, in its order and words.
 
 Schemas are :mod:`.structural`, :mod:`.schema_rules` and :mod:`.default_rules`; here is the rest: names, versions, subresources,
-conversion (:mod:`.conversion_rules`), how it is served (:mod:`.spec_rules`), stored versions, and what an update may not
+conversion (:mod:`.spec_rules`), how it is served (:mod:`.spec_rules`), stored versions, and what an update may not
 change. Metadata is checked by the verbs.
 """
 
@@ -16,7 +16,8 @@ from remuda.kube.errors import FieldError, forbidden_field, invalid_value, not_s
 from ..limits import cost_budget
 from ..registry.object_meta import IMMUTABLE
 from ..schema.formats import recognised
-from . import cel_rules, conversion_rules, schema_rules, spec_rules
+from . import cel_rules, schema_rules, spec_rules
+from . import spec_rules as conversion_rules
 from .conditions import approval_state, is_protected_group
 from .default_rules import default_errors
 from .internal_version import (

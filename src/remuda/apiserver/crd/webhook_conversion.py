@@ -16,8 +16,7 @@ from remuda.kube.errors import aggregate_text, go_quote
 from remuda.kube.objects import GroupVersion, GroupVersionKind, metadata
 
 from ..webhook_client import CallError, Endpoint, WebhookClient, json_word
-from .conversion import ConversionError, Obj
-from .no_conversion import api_version_for, renamed
+from .conversion import ConversionError, Obj, api_version_for, renamed
 
 _GROUP = "apiextensions.k8s.io"
 TIMEOUT_SECONDS = 30

@@ -36,8 +36,7 @@ from ..http.paths import Target
 from ..http.tables import TableShape
 from ..keys.encryption import EncryptionError
 from ..limits.flow_control import Flow
-from ..registry.resources import Resource, Version
-from ..registry.served import not_served
+from ..registry.resources import Resource, Version, not_served
 from ..storage import key_layout
 from ..storage.store import Compacted, FutureRevision, HistoryStore, KeyValue
 from ..storage.store import Version as State

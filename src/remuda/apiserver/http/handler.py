@@ -26,9 +26,10 @@ from ..auth import impersonation
 from ..auth.authenticator import Chain, Credentials, anonymous_allowed
 from ..cache.entries import Entry
 from ..limits.flow_control import Flow
-from ..registry.served import no_such_subresource, served
-from ..storage import attribution
-from ..verbs import create, delete, delete_collection, get, patch, update, watch
+from ..registry.resources import no_such_subresource, served
+from ..storage import store
+from ..verbs import create, delete, get, patch, update, watch
+from ..verbs import delete as delete_collection
 from ..verbs import list as listing
 from ..verbs.call import Call, ListOptions
 from ..verbs.context import Api
@@ -98,7 +99,7 @@ class Handler:
             elif request.method == "GET":
                 response = await self._respond(request, target, user, only)
             else:
-                with attribution.writing(user.name if user is asker else f"{asker.name} as {user.name}"):
+                with store.writing(user.name if user is asker else f"{asker.name} as {user.name}"):
                     response = await self._respond(request, target, user, only)
             if warnings and not response.prepared:
                 responses.add_warnings(response, warnings)

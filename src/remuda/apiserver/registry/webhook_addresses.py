@@ -1,7 +1,7 @@
 """Where a webhook is called, by URL or by service: what every kind that names one checks, in apiserver's own words.
 
 Admission webhooks (:mod:`remuda.apiserver.builtin.admissionregistration`) and conversion webhooks
-(:mod:`remuda.apiserver.crd.conversion_rules`) share these rules; :mod:`remuda.apiserver.webhook_client` does the calling.
+(:mod:`remuda.apiserver.crd.spec_rules`) share these rules; :mod:`remuda.apiserver.webhook_client` does the calling.
 """
 
 from __future__ import annotations

@@ -17,8 +17,7 @@ from remuda.kube.clock import deadline
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import dig
 from remuda.runtime import Elector, Informers, NotLeading, Registry, Term
-from remuda.runtime.guarded_client import GuardedClient
-from remuda.runtime.leader_election import LEASES, lead
+from remuda.runtime.leader_election import LEASES, GuardedClient, lead
 
 from ..inprocess import InProcessClient
 from ..server import Server

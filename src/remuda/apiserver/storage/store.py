@@ -14,8 +14,9 @@ The rules every engine keeps:
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from contextvars import ContextVar
 from typing import Protocol
 
 import msgspec
@@ -213,3 +214,30 @@ class HistoryStore(Store, Protocol):
 
     async def prune(self) -> int:
         """Forget history that is too old or takes too much room; how many states went."""
+
+
+# --- attribution ----------------------------------------------------------------------------------------------------------
+#
+# Whose request a write belongs to: told to stores that keep history, for `remuda history`.
+#
+# The HTTP door says it around each request that may write; what the server does by itself says nothing, and is told apart by
+# its field manager.
+
+# Names are short; a header may be long.
+_LONGEST = 256
+
+_writer: ContextVar[str] = ContextVar("writer", default="")
+
+
+@contextmanager
+def writing(who: str) -> Iterator[None]:
+    """What is written inside is written by `who`."""
+    token = _writer.set(who[:_LONGEST])
+    try:
+        yield
+    finally:
+        _writer.reset(token)
+
+
+def writer() -> str:
+    return _writer.get()

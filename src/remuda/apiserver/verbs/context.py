@@ -25,7 +25,7 @@ from ..keys.rotation_record import still_used
 from ..registry.resources import Registry, Resource
 from ..replicas import consistent_retry, fencing
 from ..replicas.allocation_locks import Guarded, Taken
-from ..storage import attribution
+from ..storage import store as attribution
 from ..storage.store import Check, Delete, Mismatch, Op, Put, StoreError, Unavailable, Unknown
 from .call import Call
 

@@ -7,20 +7,22 @@ caller's propagation policy is left on the object as a finalizer for it.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 from remuda.kube import errors
 from remuda.kube.admission_attributes import DELETE, Attributes
 from remuda.kube.clock import parse_rfc3339, rfc3339
-from remuda.kube.errors import invalid_value, not_supported
+from remuda.kube.errors import ApiError, invalid_value, not_supported
 from remuda.kube.objects import with_metadata
 
 from ..builtin.pods.pod import deletion_grace_seconds
 from ..cache.entries import Entry, encode
 from ..crd.conditions import condition, with_condition
 from ..storage.store import Mismatch
-from .call import Call, DeleteOptions
+from .call import Call, DeleteOptions, ListOptions
 from .context import Api
+from .list import Page, list_
 
 Obj = dict[str, Any]
 logger = logging.getLogger(__name__)
@@ -282,3 +284,21 @@ def _mark_deleting(api: Api, obj: Obj) -> Obj:
     if is_namespace:
         changed["status"] = {**(changed.get("status") or {}), "phase": "Terminating"}
     return changed
+
+
+# --- delete collection ----------------------------------------------------------------------------------------------------
+#
+# Delete a whole selection, one object at a time, and answer with what there was.
+
+
+async def delete_collection(api: Api, call: Call, listed: ListOptions, options: DeleteOptions) -> Page:
+    check_options(options)
+    page = await list_(api, call, listed)
+    for entry in page.entries:
+        single = replace(call, namespace=entry.namespace, name=entry.name)
+        try:
+            await delete(api, single, replace(options))
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+    return page

@@ -18,7 +18,8 @@ from remuda.kube.selectors import from_structure
 
 from ..apply.scale import ScalePaths
 from ..registry.object_meta import subdomain_name, validate_object_meta
-from . import bodies, metadata, patch, patch_result, update
+from . import bodies, metadata, patch, update
+from . import patch as patch_result
 from .call import Call
 from .context import Api
 from .subresource_types import SCALE, SubKinds

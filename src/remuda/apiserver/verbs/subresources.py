@@ -16,7 +16,7 @@ from remuda.kube import errors
 from remuda.kube.admission_attributes import Attributes
 from remuda.kube.encoding import jsonio
 
-from ..auth.review_services import Services, handlers
+from ..auth.reviews import Services, handlers
 from ..auth.token_issuer import TokenIssuer
 from ..cache.entries import Entry, encode
 from . import bodies, create, metadata, update

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import roles, workloads
-from .settings import Wishes
+from .workloads import Wishes
 
 __all__ = ["Wishes", "manifests"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from remuda.api import cluster_x_k8s_io, management_cattle_io, plan_cattle_io, provisioning_cattle_io, rke_cattle_io
-from remuda.provisioning.graph.names import CONFIG_GROUP, MACHINE_GROUP
+from remuda.provisioning.well_known import CONFIG_GROUP, MACHINE_GROUP
 
 Obj = dict[str, Any]
 

@@ -11,8 +11,7 @@ from remuda.kube.errors import FieldError, forbidden_field, invalid_value
 from remuda.kube.names import label_value_problems
 from remuda.kube.objects import dig
 
-from .reading import Obj, is_reference, items, text
-from .shared_rules import Errors
+from .shared_rules import Errors, Obj, is_reference, items, text
 
 NO_TOPOLOGY = "managed topologies (ClusterClass) are not supported: set spec.controlPlaneRef and spec.infrastructureRef instead"
 

@@ -9,10 +9,8 @@ from remuda.kube.errors import FieldError
 from remuda.kube.objects import dig, with_path
 
 from .. import well_known
-from .machine_templates import with_cluster_label, with_version_prefix
-from .reading import Obj, items, section, text
-from .shared_rules import Errors, bootstrap_is_named, same_cluster_as_before, version_is_semantic
-from .taints import taint_errors
+from .machine_templates import taint_errors, with_cluster_label, with_version_prefix
+from .shared_rules import Errors, Obj, bootstrap_is_named, items, same_cluster_as_before, section, text, version_is_semantic
 
 _DELETION_TIMEOUT = ("spec", "deletion", "nodeDeletionTimeoutSeconds")
 NODE_DELETION_TIMEOUT_SECONDS = 10

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from remuda.kube.errors import FieldError, invalid_value
-from remuda.kube.names import annotation_errors, dns_subdomain_problems, label_errors
+from typing import Any
+
+from remuda.kube.encoding.go_integers import IntegerError, parse_int32
+from remuda.kube.errors import ApiError, FieldError, invalid_value
+from remuda.kube.names import annotation_errors, dns_subdomain_problems, label_errors, qualified_name_problems
 from remuda.kube.objects import dig, with_metadata, with_path
 
 from .. import well_known
 from ..naming import NameTemplateError, machine_name
-from .reading import Obj, items, section, text
-from .replicas import default_replicas
-from .shared_rules import Errors, version_is_semantic
-from .taints import taint_errors
+from .shared_rules import Errors, Obj, items, section, text, version_is_semantic, whole_number
 
 _TEMPLATE = ("spec", "template")
 _RANDOM = "{{ .random }}"
@@ -92,3 +92,70 @@ def naming_errors(obj: Obj) -> Errors:
 
 def _bad_name(template: str, why: str) -> FieldError:
     return invalid_value("spec.machineNaming.template", template, why)
+
+
+# --- replicas -------------------------------------------------------------------------------------------------------------
+#
+# How many machines an object asks for that does not say it.
+#
+# The autoscaler takes over only once the number is within its bounds, so an object that carries both of its annotations is
+# brought there; unsetting the field hands a running group over without scaling it down. Everything else gets one machine.
+
+
+def default_replicas(kind: str, obj: Obj, old: Obj | None) -> int:
+    """For an object without `spec.replicas`; `old` is None when it is new."""
+    annotations = section(obj, "metadata", "annotations")
+    if well_known.AUTOSCALER_MIN not in annotations or well_known.AUTOSCALER_MAX not in annotations:
+        return 1
+    low = _bound(kind, annotations, well_known.AUTOSCALER_MIN)
+    high = _bound(kind, annotations, well_known.AUTOSCALER_MAX)
+    before = whole_number(old, "spec", "replicas")
+    if before is None or before < low:
+        return low
+    return min(before, high)
+
+
+def _bound(kind: str, annotations: Obj, name: str) -> int:
+    try:
+        return parse_int32(str(annotations[name]))
+    except IntegerError as error:
+        # The misspelt word is what clients of upstream see.
+        what = f'failed to caculate {kind} replicas value: could not parse the value of the "{name}" annotation'
+        raise ApiError(403, "Forbidden", f"{what}: {error}") from None
+
+
+# --- taints ---------------------------------------------------------------------------------------------------------------
+#
+# Which taints a machine may ask for: not those that the system itself puts on nodes and takes away.
+
+_OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+_CONTROL_PLANE_ROLE = "node-role.kubernetes.io/control-plane"
+
+
+def taint_errors(taints: list[Any], path: str, *, worker: bool) -> list[FieldError]:
+    """What is wrong with the taints of a machine; a worker may not pose as a control plane."""
+    errors: list[FieldError] = []
+    for index, taint in enumerate(taints):
+        key = text(taint, "key")
+        reserved = _reserved(key)
+        problems = ([reserved] if reserved else []) + qualified_name_problems(key)
+        errors += [invalid_value(f"{path}[{index}].key", key, why) for why in problems]
+    if worker:
+        errors += [
+            invalid_value(f"{path}[{index}].key", _CONTROL_PLANE_ROLE, "taint is not allowed for worker Machines")
+            for index, taint in enumerate(taints)
+            if text(taint, "key") == _CONTROL_PLANE_ROLE
+        ]
+    return errors
+
+
+def _reserved(key: str) -> str:
+    if key in (well_known.UNINITIALIZED_TAINT, well_known.OUTDATED_REVISION_TAINT):
+        return "taint key is not allowed"
+    if key.startswith("node.kubernetes.io/") and key != _OUT_OF_SERVICE:
+        return f"taint key must not have the prefix node.kubernetes.io/, except for {_OUT_OF_SERVICE}"
+    if key.startswith("node.cloudprovider.kubernetes.io/"):
+        return "taint key must not have the prefix node.cloudprovider.kubernetes.io/"
+    if key == "node-role.kubernetes.io/master":
+        return "taint is deprecated since 1.24 and should not be used anymore"
+    return ""

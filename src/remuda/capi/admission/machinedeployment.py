@@ -22,14 +22,16 @@ from .machine_templates import (
     with_selected_label,
     with_version_prefix,
 )
-from .reading import Obj, section, text
 from .shared_rules import (
     Errors,
+    Obj,
     bootstrap_is_named,
     int_or_percent,
     same_cluster_as_before,
+    section,
     selector_of,
     skipped_preflight_checks,
+    text,
 )
 
 _STRATEGY = ("spec", "rollout", "strategy")

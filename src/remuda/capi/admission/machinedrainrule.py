@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from remuda.kube.admission_attributes import Attributes
 from remuda.kube.errors import FieldError, invalid_value
 
-from .reading import Obj, items, section, text, whole_number
-from .shared_rules import Errors, selector_of
+from .shared_rules import Errors, Obj, items, section, selector_of, text, whole_number
 
 _WITHOUT_ORDER = ("Skip", "WaitCompleted")
 _SELECTORS = (("machines", "selector", "clusterSelector"), ("pods", "selector", "namespaceSelector"))

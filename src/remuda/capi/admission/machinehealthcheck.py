@@ -10,8 +10,17 @@ from remuda.kube.objects import dig, with_path
 
 from .. import well_known
 from .machine_templates import with_cluster_label
-from .reading import Obj, section, shown_selector, text, whole_number
-from .shared_rules import Errors, int_or_percent, same_cluster_as_before, selector_of
+from .shared_rules import (
+    Errors,
+    Obj,
+    int_or_percent,
+    same_cluster_as_before,
+    section,
+    selector_of,
+    shown_selector,
+    text,
+    whole_number,
+)
 
 _STARTUP_TIMEOUT = ("spec", "checks", "nodeStartupTimeoutSeconds")
 NODE_STARTUP_TIMEOUT_SECONDS = 600

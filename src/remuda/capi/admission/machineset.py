@@ -21,8 +21,16 @@ from .machine_templates import (
     with_selected_label,
     with_version_prefix,
 )
-from .reading import Obj, section, text
-from .shared_rules import Errors, bootstrap_is_named, same_cluster_as_before, selector_of, skipped_preflight_checks
+from .shared_rules import (
+    Errors,
+    Obj,
+    bootstrap_is_named,
+    same_cluster_as_before,
+    section,
+    selector_of,
+    skipped_preflight_checks,
+    text,
+)
 
 
 def default(attributes: Attributes) -> Obj | None:

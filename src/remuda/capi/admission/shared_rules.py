@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from remuda.kube import semver
 from remuda.kube.encoding.go_integers import IntegerError, atoi
-from remuda.kube.errors import FieldError, forbidden_field, go_quote, invalid_value, required
+from remuda.kube.errors import FieldError, Verbatim, forbidden_field, go_quote, invalid_value, required, show_value
+from remuda.kube.objects import dig
 from remuda.kube.selectors import LabelSelector, SelectorError, checked_structure
 
 from .. import well_known
-from .reading import Obj, is_reference, section, shown_selector, text
 
 Errors = list[FieldError]
 
@@ -73,3 +75,55 @@ def skipped_preflight_checks(obj: Obj) -> Errors:
         return []
     why = f"skipped preflight check(s) must be among: [{' '.join(_PREFLIGHT_CHECKS)}]"
     return [invalid_value(f"metadata.annotations.{well_known.SKIP_PREFLIGHT_CHECKS}", unknown, why)]
+
+
+# --- reading --------------------------------------------------------------------------------------------------------------
+#
+# Parts of an object as the rules need them.
+#
+# Defaults are set before the schema is checked, so anything may be missing or of the wrong type. What can't be read counts as
+# not set: the schema refuses it right afterwards, with the field's name.
+
+Obj = dict[str, Any]
+
+
+def section(obj: Obj | None, *path: str) -> Obj:
+    found = dig(obj, *path)
+    return found if isinstance(found, dict) else {}
+
+
+def items(obj: Obj | None, *path: str) -> list[Any]:
+    found = dig(obj, *path)
+    return found if isinstance(found, list) else []
+
+
+def text(obj: Obj | None, *path: str) -> str:
+    found = dig(obj, *path)
+    return found if isinstance(found, str) else ""
+
+
+def whole_number(obj: Obj | None, *path: str) -> int | None:
+    found = dig(obj, *path)
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def is_reference(value: Any) -> bool:
+    """Whether a reference names anything at all."""
+    return any(text(value, field) for field in ("kind", "name", "apiGroup"))
+
+
+def shown_selector(selector: Obj) -> Verbatim:
+    """A selector as errors print it: labels first, and nothing that is empty."""
+    parts: list[str] = []
+    if labels := selector.get("matchLabels"):
+        parts.append(f'"matchLabels":{show_value(labels)}')
+    if expressions := selector.get("matchExpressions"):
+        parts.append(f'"matchExpressions":{show_value([_shown_expression(expression) for expression in expressions])}')
+    return Verbatim(f"{{{','.join(parts)}}}")
+
+
+def _shown_expression(expression: Obj) -> Obj:
+    ordered: Obj = {"key": text(expression, "key"), "operator": text(expression, "operator")}
+    if values := expression.get("values"):
+        ordered["values"] = values
+    return ordered

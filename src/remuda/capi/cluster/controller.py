@@ -6,12 +6,13 @@ Cluster is going, :mod:`.deletion`. Whatever came of them, the status (:mod:`.st
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, GROUP, MACHINE_DEPLOYMENTS, MACHINE_SETS, MACHINES
-from remuda.kube.clock import Entropy
+from remuda.kube.clock import Clock, Entropy
 from remuda.kube.conditions import get
 from remuda.kube.objects import Key, dig, labels_of, metadata, name_of, namespace_of
 from remuda.kube.owners import controller_of, with_finalizer
@@ -22,12 +23,10 @@ from ..cluster_secrets import SECRETS, cluster_secrets, only_kubeconfigs
 from ..controller_context import Core, cluster_key_of, cluster_name_of
 from ..paused import is_paused, with_paused
 from ..phases import Phases
-from ..status_pacing import Pace
 from ..well_known import CLUSTER_FINALIZER, CLUSTER_NAME, ca_secret, kubeconfig_secret
 from . import deletion, provider_phases
-from .descendants import Descendants
 from .kubeconfig import kubeconfig
-from .scope import COMPONENT, CONTROLLER, Scope, referred
+from .scope import COMPONENT, CONTROLLER, Descendants, Scope, referred
 from .status import OWNED, control_plane_of_machines, with_status
 
 Obj = dict[str, Any]
@@ -190,3 +189,32 @@ def _cluster_of_secret(secret: Obj) -> Iterable[Key]:
 
 def _came_or_went(new: Obj | None, old: Obj | None) -> bool:
     return new is None or old is None
+
+
+# --- status pacing --------------------------------------------------------------------------------------------------------
+#
+# How long those rest who only add up what others did, so that all of them together take no more than their share.
+#
+# With a few at work each is looked at soon. With a thousand of them at once (after a start, or when many clusters are made)
+# every change of every machine is news for somebody's sums, and writing all of these would cost more than the machines
+# themselves. Each rests the longer, then, the more there are, and finds more news at its next look.
+
+
+class Pace:
+    """`rate`: how many looks a second are all right, for all keys together."""
+
+    def __init__(self, clock: Clock, rate: float, window: float = 10.0) -> None:
+        self._clock = clock
+        self._rate = rate
+        self._window = window
+        # Who was looked at within the window, the one for whom that is longest ago first.
+        self._seen: OrderedDict[Hashable, float] = OrderedDict()
+
+    def rest(self, key: Hashable, least: float, most: float) -> float:
+        """How long to leave the key alone, which has just been looked at."""
+        now = self._clock.monotonic()
+        self._seen[key] = now
+        self._seen.move_to_end(key)
+        while now - next(iter(self._seen.values())) > self._window:
+            self._seen.popitem(last=False)
+        return max(least, min(most, len(self._seen) / self._rate))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import API_VERSION
-from remuda.kube.condition_summaries_v1beta1 import LegacySum
+from remuda.kube.condition_summaries import LegacySum
 from remuda.kube.conditions import FALSE, INFO, LEGACY, TRUE, is_true, with_legacy
 from remuda.kube.errors import ApiError, go_quote
 from remuda.kube.objects import (

@@ -13,8 +13,7 @@ from remuda.kube.conditions import is_true
 from remuda.kube.objects import dig
 
 from .. import contract_fields, kubernetes_versions
-from .descendants import Descendants
-from .scope import Referred
+from .scope import Descendants, Referred
 
 Obj = dict[str, Any]
 

@@ -7,15 +7,105 @@ what is in it at the end.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import GROUP
-from remuda.kube.objects import Key, dig, is_being_deleted
+from remuda.kube.conditions import is_false
+from remuda.kube.objects import Key, dig, is_being_deleted, labels_of, name_of, owner_references_of
 from remuda.kube.waits import Ref
 
+from ..controller_context import owner_is
 from ..external_objects import External
+from ..machine_messages import listed
+from ..well_known import CLUSTER_NAME, CONTROL_PLANE, POOL_NAME
 from ..workload_clusters import Health
-from .descendants import Descendants
+
+# --- descendants ----------------------------------------------------------------------------------------------------------
+#
+# What belongs to a Cluster: its MachineDeployments, MachineSets and Machines, split the ways that others ask for.
+
+_NAMES_SHOWN = 5
+
+
+def is_owned(obj: Obj, cluster: Obj) -> bool:
+    """By group, kind and name: after a move a Cluster has another uid."""
+    return any(owner_is(ref, "Cluster") and ref.get("name") == name_of(cluster) for ref in owner_references_of(obj))
+
+
+@dataclass(frozen=True)
+class Descendants:
+    """All lists are by name."""
+
+    cluster: Obj
+    machine_deployments: list[Obj]
+    machine_sets: list[Obj]
+    machines: list[Obj]
+
+    @cached_property
+    def control_plane_machines(self) -> list[Obj]:
+        return [machine for machine in self.machines if self._is_control_plane(machine)]
+
+    @cached_property
+    def worker_machines(self) -> list[Obj]:
+        return [machine for machine in self.machines if not self._is_control_plane(machine)]
+
+    @cached_property
+    def counted_workers(self) -> list[Obj]:
+        """Those that say themselves how they are; a pool's machines don't."""
+        return [machine for machine in self.worker_machines if POOL_NAME not in labels_of(machine)]
+
+    @cached_property
+    def unhealthy(self) -> list[Obj]:
+        return [
+            machine
+            for machine in self.machines
+            if is_false(machine, "HealthCheckSucceeded") and POOL_NAME not in labels_of(machine)
+        ]
+
+    @cached_property
+    def to_be_remediated(self) -> list[Obj]:
+        return [machine for machine in self.unhealthy if is_false(machine, "OwnerRemediated")]
+
+    @cached_property
+    def standalone_sets(self) -> list[Obj]:
+        return [each for each in self.machine_sets if is_owned(each, self.cluster)]
+
+    @cached_property
+    def standalone_workers(self) -> list[Obj]:
+        return [machine for machine in self.counted_workers if is_owned(machine, self.cluster)]
+
+    def _is_control_plane(self, machine: Obj) -> bool:
+        labels = labels_of(machine)
+        return CONTROL_PLANE in labels and labels.get(CLUSTER_NAME) == name_of(self.cluster)
+
+    # --- deletion -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def pending(self) -> list[Obj]:
+        """What must be gone before the control plane may go. Machines of a control plane object are its business."""
+        machines = [] if dig(self.cluster, "spec", "controlPlaneRef") else self.control_plane_machines
+        return [*self.machine_deployments, *self.machine_sets, *self.worker_machines, *machines]
+
+    @cached_property
+    def children(self) -> list[Obj]:
+        """What we delete ourselves: what has the Cluster as an owner, and what has no owner who would do it."""
+        return [each for each in self.pending if is_owned(each, self.cluster) or not owner_references_of(each)]
+
+    @cached_property
+    def pending_lines(self) -> list[str]:
+        """What is still there, in the words of the Deleting condition."""
+        standalone = [] if dig(self.cluster, "spec", "controlPlaneRef") else self.control_plane_machines
+        groups = (
+            ("Control plane Machines", standalone),
+            ("MachineDeployments", self.machine_deployments),
+            ("MachineSets", self.machine_sets),
+            ("Worker Machines", self.worker_machines),
+        )
+        return [f"* {title}: {listed(sorted(map(name_of, objs)), _NAMES_SHOWN)}" for title, objs in groups if objs]
+
+
+# --- scope ----------------------------------------------------------------------------------------------------------------
 
 Obj = dict[str, Any]
 

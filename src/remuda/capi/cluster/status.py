@@ -10,17 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from remuda.kube.clock import rfc3339, time_of
-from remuda.kube.condition_summaries import Reasons, Sum, aggregate, summary
-from remuda.kube.condition_summaries_v1beta1 import legacy_summary
+from remuda.kube.condition_summaries import Reasons, Sum, aggregate, legacy_summary, summary
 from remuda.kube.conditions import FALSE, LEGACY, TRUE, UNKNOWN, get, is_true, with_condition, with_legacy
 from remuda.kube.objects import dig, metadata, with_path
 
 from .. import contract_fields
 from ..machine_messages import not_to_be_remediated
 from ..provider_conditions import InvalidCondition, as_ours, condition_of, mirrored
-from .descendants import Descendants
 from .replicas import of_control_plane, of_workers
-from .scope import UNREADABLE, Referred, Scope
+from .scope import UNREADABLE, Descendants, Referred, Scope
 
 Obj = dict[str, Any]
 

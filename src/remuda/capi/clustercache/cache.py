@@ -20,8 +20,7 @@ from ..cluster_secrets import KUBECONFIG_KEY, SECRETS, cluster_secrets, data_of
 from ..well_known import WATCH_FILTER, kubeconfig_secret
 from ..workload_clusters import NODES, Connector, Health
 from . import node_transform
-from .accessor import CacheOptions, Connected, Link, Turns
-from .probe_schedule import Rhythm
+from .accessor import CacheOptions, Connected, Link, Rhythm, Turns
 
 log = logging.getLogger(__name__)
 

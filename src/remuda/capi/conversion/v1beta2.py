@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from .go_structs import COLLECTION, INT, POINTER, STRING, TIME, Field, Shape, many, pointer, struct
-from .shared_structs import (
+from .go_structs import (
+    COLLECTION,
     CONDITION,
     DRAIN_RULE_MACHINES,
     DRAIN_RULE_PODS,
+    INT,
     LABEL_SELECTOR,
     LEGACY_CONDITION,
     NODE_SYSTEM_INFO,
     OBJECT_META,
+    POINTER,
     REPLICA_COUNTS,
     STATUS_VERSION,
+    STRING,
     TAINT,
+    TIME,
+    Field,
+    Shape,
+    many,
+    pointer,
+    struct,
 )
 
 _TIMEOUTS: dict[str, Field] = {"nodeDrainTimeoutSeconds nodeVolumeDetachTimeoutSeconds nodeDeletionTimeoutSeconds": POINTER}

@@ -38,7 +38,7 @@ from ..well_known import (
 )
 from ..workload_clusters import NODES, PROVIDER_ID
 from . import deletion_rules as rules
-from .drain_rules import DrainError
+from .drain_plan import DrainError
 from .eviction import Ground, drain_round
 from .provider_deletion import deleted, is_gone, kind_is_gone
 from .scope import COMPONENT, Scope

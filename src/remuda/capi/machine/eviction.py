@@ -17,8 +17,7 @@ from remuda.kube.objects import GroupVersionResource, Key, dig, name_of, namespa
 from remuda.runtime import logger
 
 from ..workload_clusters import NODES
-from .drain_plan import UNREACHABLE_GRACE_SECONDS, Plan, Remaining, Snapshot, needs_daemon_set, plan
-from .drain_rules import Rule, doing, rules_for
+from .drain_plan import UNREACHABLE_GRACE_SECONDS, Plan, Remaining, Rule, Snapshot, doing, needs_daemon_set, plan, rules_for
 
 Obj = dict[str, Any]
 log = logger(__name__)

@@ -22,8 +22,7 @@ from ..controller_context import BY_NODE, BY_PROVIDER_ID, Core
 from ..phases import Stuck
 from ..well_known import INTERRUPTIBLE
 from ..workload_clusters import NODES, PROVIDER_ID, Workload
-from .node_conditions import legacy_node_health
-from .node_sync import is_outdated, node_patch
+from .node_sync import is_outdated, legacy_node_health, node_patch
 from .provider_phases import machine_ref
 from .scope import COMPONENT, Scope
 from .status import control_plane_initialized

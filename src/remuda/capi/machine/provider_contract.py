@@ -10,7 +10,7 @@ from typing import Any
 
 from remuda.api.cluster_x_k8s_io import GROUP
 from remuda.kube.clock import parse_rfc3339, rfc3339
-from remuda.kube.condition_summaries_v1beta1 import LegacySum
+from remuda.kube.condition_summaries import LegacySum
 from remuda.kube.conditions import FALSE, INFO, TRUE, with_legacy
 from remuda.kube.objects import (
     GroupVersion,

@@ -15,7 +15,7 @@ from remuda.client.interface import Client
 from remuda.kube.objects import GroupVersionResource, dig, name_of, namespace_of
 
 from ..machine_messages import listed
-from .drain_rules import doing
+from .drain_plan import doing
 from .eviction import Ground, find_node, is_unreachable, read_all, read_plan
 
 Obj = dict[str, Any]

@@ -1,9 +1,9 @@
 """The MachineDeployment controller: many machines of one kind, rolled out as their description changes.
 
 It makes, scales and deletes MachineSets and sums up what they and their machines say. What should happen is decided elsewhere:
-:mod:`.new_machineset` which set is the new one, :mod:`.rollout_plan`, :mod:`.ondelete` and :mod:`.scaling` how large each
-should be, :mod:`.desired_machinesets` what is in it, :mod:`.status` what to say about it. :mod:`.rollout_execution` writes it
-down.
+:mod:`.desired_machinesets` which set is the new one, :mod:`.rollout_plan`, :mod:`.rollout_plan` and :mod:`.rollout_plan` how
+large each should be, :mod:`.desired_machinesets` what is in it, :mod:`.status` what to say about it. :mod:`.rollout_execution`
+writes it down.
 """
 
 from __future__ import annotations
@@ -13,23 +13,36 @@ from dataclasses import replace
 from typing import Any
 
 from remuda.api.cluster_x_k8s_io import CLUSTERS, GROUP, MACHINE_DEPLOYMENTS, MACHINE_SETS
-from remuda.kube.objects import Key, dig, is_being_deleted, labels_of, metadata, namespace_of, uid_of, with_metadata
-from remuda.kube.owners import has_finalizer, reference, with_finalizer, with_owner, without_finalizer
+from remuda.kube.errors import ApiError, go_quote
+from remuda.kube.objects import (
+    Key,
+    dig,
+    is_being_deleted,
+    labels_of,
+    metadata,
+    name_of,
+    namespace_of,
+    owner_references_of,
+    resource_version_of,
+    uid_of,
+    with_metadata,
+)
+from remuda.kube.owners import controller_of, has_finalizer, reference, with_finalizer, with_owner, without_finalizer
+from remuda.kube.selectors import LabelSelector, SelectorError, checked_structure
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, Controller, Result, Watch, spec_change
+from remuda.runtime import DONE, NORMAL, WARNING, Controller, Recorder, Result, Retry, Watch, logger, owner, spec_change
 from remuda.runtime.patching import Patch
 
-from ..controller_context import Core, cluster_name_of
+from ..contracts import NoContract
+from ..controller_context import BY_CLUSTER, BY_DEPLOYMENT, Core, cluster_key_of, cluster_name_of
+from ..external_objects import External
 from ..paused import is_paused, with_paused
-from ..phases import Phases
-from ..well_known import CLUSTER_NAME, MACHINE_DEPLOYMENT_FINALIZER
-from .machineset_view import spec_replicas
-from .ownership import deployments_of, machines_of, own_machine_sets, selector_of
+from ..phases import Phases, Stuck
+from ..well_known import CLUSTER_NAME, DEPLOYMENT_NAME, MACHINE_DEPLOYMENT_FINALIZER
+from .machineset_view import count, spec_replicas
 from .rollout_execution import Rollouts
 from .scope import NAME, Scope
 from .status import OWNED, heard_at, with_status
-from .templates import own_templates, template_references
-from .waiting import waits_of
 
 Obj = dict[str, Any]
 
@@ -169,3 +182,160 @@ def _template_matters(new: Obj | None, old: Obj | None) -> bool:
     if new is None or old is None:
         return True
     return metadata(new).get("ownerReferences") != metadata(old).get("ownerReferences")
+
+
+# --- ownership ------------------------------------------------------------------------------------------------------------
+#
+# Which MachineSets and Machines are a MachineDeployment's, found through indexes; sets that match and are nobody's are adopted.
+#
+# Only objects of the deployment's own cluster count: a selector that happens to match another cluster's must not reach them.
+
+log = logger(__name__)
+
+_controlling = owner("MachineDeployment", GROUP, controller=True)
+
+
+def selector_of(deployment: Obj) -> LabelSelector | None:
+    """None when there is none, or none that can be used."""
+    try:
+        found = checked_structure((deployment.get("spec") or {}).get("selector"))
+    except (SelectorError, AttributeError, TypeError) as error:
+        log.warning("spec.selector can't be used: %s", error)
+        return None
+    return None if found.empty or found.nothing else found
+
+
+def machines_of(core: Core, deployment: Obj, selector: LabelSelector) -> list[Obj]:
+    """The machines that the selector matches, by name."""
+    cluster = cluster_key_of(deployment)
+    named = [each.values for each in selector.requirements if each.key == DEPLOYMENT_NAME and each.operator in ("=", "in")]
+    if named:
+        found = [obj for name in named[0] for obj in core.machines.indexed(BY_DEPLOYMENT, Key(cluster.namespace, name))]
+    else:
+        found = core.machines.indexed(BY_CLUSTER, cluster)
+    matching = (each for each in found if selector.matches(labels_of(each)) and cluster_key_of(each) == cluster)
+    return sorted(matching, key=Key.of)
+
+
+def deployments_of(core: Core, machine_set: Obj) -> Iterable[Key]:
+    """Whom a MachineSet concerns: who controls it or, when nobody does, who might adopt it."""
+    if controller_of(machine_set) is not None:
+        return _controlling(machine_set)
+    labels = labels_of(machine_set)
+    if not labels:
+        return ()
+    candidates = core.machine_deployments.indexed(BY_CLUSTER, cluster_key_of(machine_set))
+    return [Key.of(each) for each in candidates if (found := selector_of(each)) is not None and found.matches(labels)]
+
+
+async def own_machine_sets(core: Core, scope: Scope, recorder: Recorder) -> list[Obj]:
+    """The deployment's sets, by name, orphans adopted. Raises Stuck when they can't be told."""
+    deployment, selector = scope.deployment, scope.selector
+    if selector is None:
+        why = "label selector computed from MachineDeployment.spec.selector is empty or invalid"
+        raise Stuck(scope.waits_for(Code.MALFORMED, Actor.USER, why))
+    found = core.controlled(core.machine_sets, deployment)
+    for each in core.machine_sets.indexed(BY_CLUSTER, cluster_key_of(deployment)):
+        orphan = controller_of(each) is None and not is_being_deleted(each)
+        if orphan and selector.matches(labels_of(each)):
+            adopted = await _adopt(core, deployment, each, recorder)
+            if adopted is not None:
+                found.append(adopted)
+    return sorted(found, key=Key.of)
+
+
+async def _adopt(core: Core, deployment: Obj, machine_set: Obj, recorder: Recorder) -> Obj | None:
+    name = name_of(machine_set)
+    owned = with_owner(machine_set, reference(deployment, controller=True))
+    meta = {"ownerReferences": owned["metadata"]["ownerReferences"], "resourceVersion": resource_version_of(machine_set)}
+    try:
+        written = await core.client.patch(MACHINE_SETS, name, {"metadata": meta}, namespace_of(machine_set))
+    except ApiError as error:
+        # Who was faster made an event that brings us back.
+        if not error.is_conflict and not error.is_not_found:
+            recorder.event(deployment, WARNING, "FailedAdopt", f"Failed to adopt MachineSet {go_quote(name)}: {error.message}")
+        return None
+    core.wrote(NAME, Key.of(deployment), core.machine_sets, written)
+    log.info("adopted MachineSet %s", name)
+    recorder.event(deployment, NORMAL, "SuccessfulAdopt", f"Adopted MachineSet {go_quote(name)}")
+    return written
+
+
+# --- templates ------------------------------------------------------------------------------------------------------------
+#
+# The templates that a MachineDeployment refers to: whether they are there, and that they belong to the cluster.
+
+_TRIES = 4
+
+
+def template_references(deployment: Obj) -> list[Obj]:
+    """Those that name a template; other kinds are not ours to look after."""
+    spec = dig(deployment, "spec", "template", "spec") or {}
+    found = (dig(spec, "infrastructureRef"), dig(spec, "bootstrap", "configRef"))
+    return [ref for ref in found if isinstance(ref, dict) and str(ref.get("kind") or "").endswith("Template")]
+
+
+async def own_templates(core: Core, scope: Scope) -> None:
+    """Note which are missing. Raises Stuck when a kind is not known."""
+    spec = dig(scope.deployment, "spec", "template", "spec") or {}
+    for ref in template_references(scope.deployment):
+        missing = not await _own(core, scope, ref)
+        if ref is spec.get("infrastructureRef"):
+            scope.infrastructure_missing = missing
+        else:
+            scope.bootstrap_missing = missing
+
+
+async def _own(core: Core, scope: Scope, ref: Obj) -> bool:
+    namespace = namespace_of(scope.deployment)
+    try:
+        found = await core.externals.get(ref, namespace)
+    except NoContract as error:
+        log.warning("failed to get object from ref: %s", error)
+        on = Ref(error.group, error.kind, namespace, ref.get("name") or "")
+        raise Stuck(scope.waits_for(Code.REFERENCE, Actor.USER, str(error), on)) from None
+    return found is not None and await _owned(core, scope, found)
+
+
+async def _owned(core: Core, scope: Scope, found: External) -> bool:
+    """Whether it is there; then it belongs to the cluster. MachineSets see to the same, so somebody may be faster."""
+    obj, owner = found.obj, reference(scope.cluster or {})
+    key = Key.of(obj)
+    for _ in range(_TRIES):
+        wanted = with_owner(obj, owner)
+        if wanted is obj:
+            return True
+        # A list is written whole: only on top of what was seen.
+        meta = {"ownerReferences": owner_references_of(wanted), "resourceVersion": resource_version_of(obj)}
+        try:
+            written = await core.client.patch(found.resource, key.name, {"metadata": meta}, key.namespace)
+        except ApiError as error:
+            if error.is_not_found:
+                return False
+            if not error.is_conflict:
+                raise
+            obj = await core.client.get(found.resource, key.name, key.namespace)
+            continue
+        core.wrote(NAME, scope.key, found.informer, written)
+        return True
+    raise Retry(f"{found.kind.kind} {key} keeps changing")
+
+
+# --- waiting --------------------------------------------------------------------------------------------------------------
+#
+# What a rollout waits for: the sets that have not come to their size yet, or whose machines are not available. Pure.
+
+
+def waits_of(scope: Scope) -> tuple[Wait, ...]:
+    return tuple(wait for each in (scope.rolled.machine_sets if scope.rolled else ()) if (wait := _wait(scope, each)))
+
+
+def _wait(scope: Scope, machine_set: Obj) -> Wait | None:
+    wanted = spec_replicas(machine_set) or 0
+    present, available = (count(machine_set, "status", field) or 0 for field in ("replicas", "availableReplicas"))
+    if present > wanted:
+        return scope.waits_for(Code.DELETION, Actor.REMUDA, f"{present - wanted} machines must go", scope.of(machine_set))
+    if available < wanted:
+        evidence = f"{available} of {wanted} machines are available"
+        return scope.waits_for(Code.MACHINES, Actor.REMUDA, evidence, scope.of(machine_set))
+    return None

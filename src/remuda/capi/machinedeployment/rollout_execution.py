@@ -16,12 +16,9 @@ from remuda.runtime import NORMAL, WARNING, Recorder, Retry, logger
 from ..controller_context import Core
 from ..phases import Stuck
 from ..well_known import MAX_REPLICAS, REVISION
-from .desired_machinesets import current_machine_set, new_machine_set, old_machine_set, revised
+from .desired_machinesets import Found, Identity, current_machine_set, find, identity, new_machine_set, old_machine_set, revised
 from .machineset_view import ON_DELETE, Bounds, MachineSet, count, created, spec_replicas, strategy_of
-from .new_machineset import Found, Identity, find, identity
-from .ondelete import plan_on_delete
-from .rollout_plan import Plan, plan_rolling_update
-from .scaling import plan_scaling
+from .rollout_plan import Plan, plan_on_delete, plan_rolling_update, plan_scaling
 from .scope import NAME, Scope
 from .status import Rolled, is_complete
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.kube.clock import time_of
-from remuda.kube.condition_summaries import Reasons, Sum, aggregate
-from remuda.kube.condition_summaries_v1beta1 import LegacySum, legacy_mirror, legacy_summary
+from remuda.kube.condition_summaries import LegacySum, Reasons, Sum, aggregate, legacy_mirror, legacy_summary
 from remuda.kube.conditions import FALSE, INFO, TRUE, UNKNOWN, WARNING, get, is_false, with_condition, with_legacy
 from remuda.kube.objects import dig, is_being_deleted, with_path, without_path
 from remuda.kube.selectors import LabelSelector

@@ -1,7 +1,7 @@
 """The controller: looks at the machines that a MachineHealthCheck selects, says on each how it does, and asks for those that are
 unhealthy to be replaced, as long as there are not too many of them.
 
-Decisions are in :mod:`.machine_health` and :mod:`.remediation_budget`, what is written in :mod:`.status`. A workload cluster
+Decisions are in :mod:`.machine_health` and :mod:`.machine_health`, what is written in :mod:`.status`. A workload cluster
 that can't be reached says nothing about its nodes, so nothing is decided then.
 """
 
@@ -14,23 +14,34 @@ from typing import Any
 from remuda.api.cluster_x_k8s_io import CLUSTERS, GROUP, MACHINE_HEALTH_CHECKS, MACHINES
 from remuda.kube import conditions
 from remuda.kube.conditions import ConditionConflict
-from remuda.kube.errors import ApiError
-from remuda.kube.objects import Key, dig, is_being_deleted, labels_of, metadata, name_of, with_metadata
+from remuda.kube.errors import ApiError, go_quote
+from remuda.kube.objects import (
+    GroupVersion,
+    Key,
+    dig,
+    is_being_deleted,
+    labels_of,
+    metadata,
+    name_of,
+    namespace_of,
+    uid_of,
+    with_metadata,
+)
 from remuda.kube.owners import reference, with_owner
 from remuda.kube.selectors import LabelSelector, SelectorError, checked_structure
 from remuda.kube.waits import Actor, Code, Ref, Wait
-from remuda.runtime import DONE, NORMAL, WARNING, Controller, Result, Retry, Watch, logger
+from remuda.runtime import DONE, NORMAL, WARNING, Controller, Informer, Result, Retry, Watch, logger
 from remuda.runtime.patching import Patch
 
-from ..controller_context import BY_CLUSTER, BY_NODE, Core, cluster_key_of
+from ..contracts import NoContract
+from ..controller_context import BY_CLUSTER, BY_NODE, Core, cluster_key_of, cluster_name_of
 from ..paused import is_paused, with_paused
 from ..phases import Phases, Stuck
+from ..template_cloning import clone, cloned_kind, not_there
 from ..well_known import CLUSTER_NAME
 from ..workload_clusters import Workload
 from . import status
-from .external_remediation import Requests, TemplateMissing, references, template_of
-from .machine_health import Checks, ClusterState, State, Target, Verdict, examine, is_checked
-from .remediation_budget import BudgetError, budget
+from .machine_health import BudgetError, Checks, ClusterState, State, Target, Verdict, budget, examine, is_checked
 
 log = logger(__name__)
 
@@ -297,3 +308,84 @@ def cluster_matters(new: Obj | None, old: Obj | None) -> bool:
     if new is None or old is None:
         return True
     return dig(new, "spec", "paused") != dig(old, "spec", "paused") or ClusterState.of(new) != ClusterState.of(old)
+
+
+# --- external remediation -------------------------------------------------------------------------------------------------
+#
+# Requests to somebody else's remediation: an object made from a template, named as the machine, for as long as it is unhealthy.
+#
+# That name is what makes a request unique, also across a crash between making it and saying so on the machine.
+
+
+class TemplateMissing(Exception):
+    """There is no template to make a request from."""
+
+
+def template_of(check: Obj) -> Obj | None:
+    """The reference to the template (apiVersion, kind, name) of a MachineHealthCheck that has one."""
+    found = dig(check, "spec", "remediation", "templateRef")
+    return found if isinstance(found, dict) and found.get("name") else None
+
+
+def references(check: Obj) -> Iterable[Obj]:
+    """For :meth:`~remuda.capi.external_objects.Externals.followed_by`: a template that comes later is noticed."""
+    template = template_of(check)
+    if template is None:
+        return ()
+    group = GroupVersion.parse(template.get("apiVersion") or "").group
+    return ({"apiGroup": group, "kind": template.get("kind"), "name": template.get("name")},)
+
+
+class Requests:
+    def __init__(self, core: Core, controller: str) -> None:
+        self._core = core
+        self._controller = controller
+
+    async def ensure(self, check: Obj, template: Obj, machine: Obj) -> bool:
+        """A request for this machine is there; whether it was made just now. Raises TemplateMissing, or why it can't be made."""
+        requests = await self._cache(check, template, cloned_kind(template["kind"]))
+        if requests.get(namespace_of(machine), name_of(machine)) is not None:
+            return False
+        source = (await self._cache(check, template, template["kind"])).get(namespace_of(check), template["name"])
+        if source is None:
+            raise TemplateMissing(not_there(next(iter(references(check))), namespace_of(check)))
+        request = clone(
+            source,
+            name=name_of(machine),
+            namespace=namespace_of(machine),
+            cluster=cluster_name_of(machine),
+            owner=reference(machine),
+        )
+        try:
+            made = await self._core.client.create(requests.resource, request, namespace_of(machine))
+        except ApiError as error:
+            if error.is_already_exists:
+                return False
+            raise
+        self._core.wrote(self._controller, Key.of(check), requests, made)
+        return True
+
+    async def withdraw(self, check: Obj, template: Obj, machine: Obj) -> None:
+        """The machine is healthy: nobody needs to do anything any more."""
+        try:
+            requests = await self._cache(check, template, cloned_kind(template["kind"]))
+        except TemplateMissing:
+            return
+        request = requests.get(namespace_of(machine), name_of(machine))
+        if request is None or is_being_deleted(request):
+            return
+        try:
+            await self._core.client.delete(requests.resource, name_of(request), namespace_of(request), uid=uid_of(request))
+        except ApiError as error:
+            # Gone already, or another one of the same name, which the next look finds.
+            if not error.is_not_found and not error.is_conflict:
+                raise
+        self._core.deleted(self._controller, Key.of(check), requests, request)
+
+    async def _cache(self, check: Obj, template: Obj, kind: str) -> Informer:
+        api_version = template.get("apiVersion") or ""
+        try:
+            return await self._core.externals.versioned(api_version, kind)
+        except NoContract:
+            why = f"no matches for kind {go_quote(kind)} in version {go_quote(api_version)}"
+            raise TemplateMissing(f"failed to retrieve {kind} {Key(namespace_of(check), template['name'])}: {why}") from None

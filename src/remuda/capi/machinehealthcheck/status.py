@@ -12,8 +12,7 @@ from typing import Any
 from remuda.kube.conditions import ERROR, FALSE, LEGACY, TRUE, WARNING, get, is_true, with_condition, with_legacy, without
 from remuda.kube.objects import with_path, without_path
 
-from .machine_health import State, Verdict
-from .remediation_budget import Budget
+from .machine_health import Budget, State, Verdict
 
 Obj = dict[str, Any]
 

@@ -10,8 +10,9 @@ from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
 from remuda.api.cluster_x_k8s_io import MACHINES
-from remuda.client.field_ownership import Operations
+from remuda.client.field_ownership import ENTRIES, Operations, entries_of, is_entry, without_leftovers
 from remuda.client.interface import JSON_PATCH
+from remuda.kube.clock import rfc3339
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import (
     GroupVersion,
@@ -25,15 +26,17 @@ from remuda.kube.objects import (
     owner_references_of,
     uid_of,
 )
-from remuda.kube.owners import reference
+from remuda.kube.owners import reference, with_owner
 from remuda.kube.selectors import LabelSelector
+from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import Informer, Retry
 
 from ..contracts import NoContract
 from ..controller_context import Core, cluster_name_of, owner_is
-from ..template_cloning import clone, cloned_kind, not_there
+from ..phases import Stuck
+from ..template_cloning import clone, cloned_kind, is_template, not_there
 from .desired_machines import machine_annotations, machine_labels
-from .managed_fields import MANAGER, handing_over
+from .remediation import is_current
 from .scope import NAME, Scope
 
 Obj = dict[str, Any]
@@ -171,3 +174,120 @@ def _intent(obj: Obj) -> Obj:
     if "spec" in obj:
         made["spec"] = obj["spec"]
     return made
+
+
+# --- managed fields -------------------------------------------------------------------------------------------------------
+#
+# Who owns which fields of the clones that a set makes.
+#
+# A clone is made whole by one apply, of the manager :data:`MANAGER`. Its labels and annotations go on following the set, so
+# they are handed to a manager of their own, :data:`METADATA_MANAGER`: what the set no longer says then goes from the clone,
+# while the rest of it stays. These functions say which changes of `metadata.managedFields` do that, as JSON patches that are
+# bound to the entries they were computed from and not to a revision; so somebody else's write in between is no conflict.
+
+MANAGER, METADATA_MANAGER = "capi-machineset", "capi-machineset-metadata"
+_HANDED = ("f:labels", "f:annotations")
+
+
+def handing_over(obj: Obj, labels: Iterable[str], annotations: Iterable[str], now: float) -> Operations:
+    """Labels and annotations from MANAGER to METADATA_MANAGER, of which it gets those that the set gave; none when it is done."""
+    found = _giving_up(obj)
+    if not found or _position(obj, METADATA_MANAGER) is not None:
+        return found
+    owned = {"f:labels": _members(labels), "f:annotations": _members(annotations)}
+    entry = {
+        "manager": METADATA_MANAGER,
+        "operation": "Apply",
+        "apiVersion": obj["apiVersion"],
+        "time": rfc3339(now),
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:metadata": {field: members for field, members in owned.items() if members}},
+    }
+    return [*found, {"op": "add", "path": f"{ENTRIES}/-", "value": entry}]
+
+
+def putting_right(obj: Obj, manager: str) -> Operations:
+    """After an apply of `manager`: nobody else who can't give them up may hold the same fields."""
+    if manager == METADATA_MANAGER and (found := _giving_up(obj)):
+        return found
+    return without_leftovers(obj)
+
+
+def _giving_up(obj: Obj) -> Operations:
+    position = _position(obj, MANAGER)
+    if position is None:
+        return []
+    owned = entries_of(obj)[position].get("fieldsV1", {}).get("f:metadata") or {}
+    kept = {field: members for field, members in owned.items() if field not in _HANDED}
+    if len(kept) == len(owned):
+        return []
+    path = f"{ENTRIES}/{position}/fieldsV1/f:metadata"
+    change = {"op": "replace", "path": path, "value": kept} if kept else {"op": "remove", "path": path}
+    return [is_entry(position, MANAGER), change]
+
+
+def _position(obj: Obj, manager: str) -> int | None:
+    for position, entry in enumerate(entries_of(obj)):
+        if entry.get("manager") == manager and entry.get("operation") == "Apply" and not entry.get("subresource"):
+            return position
+    return None
+
+
+def _members(names: Iterable[str]) -> Obj:
+    return {f"f:{name}": {} for name in names}
+
+
+# --- templates ------------------------------------------------------------------------------------------------------------
+#
+# The templates of a set belong to its cluster, so that they move and go with it.
+
+
+class Templates:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    async def own_infrastructure(self, scope: Scope) -> None:
+        scope.infrastructure_missing = await self._is_missing(scope, scope.infrastructure)
+        self._must_be_there(scope, scope.infrastructure, scope.infrastructure_missing)
+
+    async def own_bootstrap(self, scope: Scope) -> None:
+        if scope.bootstrap is None:
+            return
+        scope.bootstrap_missing = await self._is_missing(scope, scope.bootstrap)
+        self._must_be_there(scope, scope.bootstrap, scope.bootstrap_missing)
+
+    async def _is_missing(self, scope: Scope, ref: Obj) -> bool:
+        """Whether a template does not exist; one that does gets its owner."""
+        if not is_template(ref.get("kind") or ""):
+            return False
+        try:
+            found = await self._core.externals.get(ref, scope.namespace)
+        except NoContract as error:
+            raise Stuck(_waits(scope, ref, str(error))) from None
+        if found is None:
+            return True
+        if scope.cluster is None:
+            return False
+        wanted = reference(scope.cluster)
+        if any(_same(owner, wanted) for owner in owner_references_of(found.obj)):
+            return False
+        patch = {"metadata": {"ownerReferences": owner_references_of(with_owner(found.obj, wanted))}}
+        written = await self._core.client.patch(found.resource, name_of(found.obj), patch, namespace_of(found.obj))
+        self._core.wrote(NAME, scope.key, found.informer, written)
+        return False
+
+    def _must_be_there(self, scope: Scope, ref: Obj, missing: bool) -> None:
+        """Raises Stuck; but neither a set that goes nor one of an old revision makes machines any more."""
+        if not missing or scope.deleting:
+            return
+        if scope.deployment is None or is_current(scope.machine_set, scope.deployment):
+            raise Stuck(_waits(scope, ref, not_there(ref, scope.namespace)))
+
+
+def _same(owner: Obj, wanted: Obj) -> bool:
+    return not owner.get("controller") and all(owner.get(field) == wanted[field] for field in wanted)
+
+
+def _waits(scope: Scope, ref: Obj, why: str) -> Wait:
+    on = Ref(ref.get("apiGroup") or "", ref.get("kind") or "", *Key(scope.namespace, ref.get("name") or ""))
+    return Wait(Code.REFERENCE, scope.ref(), Actor.USER, on, why)

@@ -18,10 +18,9 @@ from ..controller_context import Core, cluster_name_of
 from ..naming import NameTemplateError, machine_name
 from ..phases import Stuck
 from ..template_cloning import reference_to
-from .clones import Clone, Clones, NotCloned
+from .clones import MANAGER, Clone, Clones, NotCloned
 from .desired_machines import new_machine
 from .in_place_propagation import Propagation
-from .managed_fields import MANAGER
 from .parallel import for_each
 from .scope import NAME, Failure, Scope
 

@@ -32,9 +32,8 @@ from ..contracts import NoContract
 from ..controller_context import Core
 from ..phases import Stuck
 from ..well_known import DEPLOYMENT_NAME
-from .clones import Clone
+from .clones import MANAGER, METADATA_MANAGER, Clone, putting_right
 from .desired_machines import machine_again, metadata_again, teardown_patch
-from .managed_fields import MANAGER, METADATA_MANAGER, putting_right
 from .parallel import for_each
 from .scope import NAME, Scope
 

@@ -1,21 +1,42 @@
 """Which unhealthy machines a set replaces now, which later, and which never.
 
 A machine is to be remediated when a health check failed (HealthCheckSucceeded False) and the health check left it to the
-machine's owner (OwnerRemediated False). Pure; :mod:`.unhealthy_machines` does it.
+machine's owner (OwnerRemediated False). Pure; :mod:`.remediation` does it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from remuda.api.cluster_x_k8s_io import MACHINES
 from remuda.kube.clock import time_of
-from remuda.kube.conditions import FALSE, LEGACY, get, is_false, is_true
+from remuda.kube.conditions import (
+    BOTH,
+    FALSE,
+    LEGACY,
+    TRUE,
+    WARNING,
+    get,
+    is_false,
+    is_true,
+    with_condition,
+    with_legacy,
+    without,
+)
+from remuda.kube.errors import ApiError
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, metadata, name_of
+from remuda.runtime import Result, Retry, logger
+from remuda.runtime.patching import Patch
 
+from ..controller_context import Core
 from ..well_known import REMEDIATE_MACHINE, REVISION
+from .machine_deletion import REFUSED_AGAIN, Refused, check_removal, remove_machine
+from .parallel import for_each
+from .preflight import Gate, Verdict
+from .scope import NAME, Scope
 
 Obj = dict[str, Any]
 
@@ -106,3 +127,115 @@ def in_order(machines: Sequence[Obj]) -> list[Obj]:
         return REMEDIATE_MACHINE not in annotations_of(machine), -created, name_of(machine)
 
     return sorted(machines, key=rank)
+
+
+# --- unhealthy machines ---------------------------------------------------------------------------------------------------
+#
+# Unhealthy machines of a set, marked and deleted as :mod:`.remediation` has it; new ones are made like any others.
+
+log = logger(__name__)
+
+_DEFERRED = "RemediationDeferred"
+
+
+class Remediation:
+    def __init__(self, core: Core, gate: Gate) -> None:
+        self._core = core
+        self._gate = gate
+
+    async def run(self, scope: Scope) -> Result | None:
+        try:
+            found = plan(scope.listed, scope.machine_set, scope.deployment)
+        except InvalidLimit as error:
+            raise Retry(str(error)) from None
+        await self._write(scope, [self._healed(machine) for machine in found.healed])
+        why = "Machine won't be remediated because it is pending removal due to rollout"
+        await self._write(scope, [self._owed(machine, "CannotBeRemediated", why) for machine in found.outdated])
+        why = (
+            "Waiting because there are already too many remediations in progress "
+            f"(spec.strategy.remediation.maxInFlight is {found.limit})"
+        )
+        await self._write(scope, [self._owed(machine, _DEFERRED, why) for machine in found.deferred])
+        if not found.chosen:
+            return None
+        verdict = await self._gate.verdict(scope, "Machine remediation")
+        if verdict.messages:
+            await self._hold(scope, found.chosen, verdict)
+            return verdict.holds_up(scope)
+        return await self._remediate(scope, found.chosen)
+
+    async def _hold(self, scope: Scope, machines: Iterable[Obj], verdict: Verdict) -> None:
+        listed = "\n".join(f"* {message}" for message in verdict.messages)
+        held = []
+        for machine in machines:
+            marked = with_legacy(machine, REMEDIATED, FALSE, "WaitingForRemediation", verdict.joined, WARNING, now=scope.now)
+            held.append((machine, with_condition(marked, REMEDIATED, FALSE, _DEFERRED, listed, now=scope.now)))
+        await self._write(scope, held)
+
+    async def _remediate(self, scope: Scope, machines: Iterable[Obj]) -> Result | None:
+        # The mark goes first: a machine that is being deleted is no longer looked at here, and would never get it. So whether it
+        # may be deleted is asked before, lest it is marked again and again.
+        kept: list[Refused] = []
+        marked = []
+        for machine in machines:
+            try:
+                await check_removal(self._core, machine)
+            except Refused as refused:
+                kept.append(refused)
+                continue
+            after = with_legacy(machine, REMEDIATED, TRUE, now=scope.now)
+            marked.append((machine, with_condition(after, REMEDIATED, FALSE, IN_FLIGHT, "Machine is deleting", now=scope.now)))
+        written = await self._write(scope, marked)
+
+        async def remove(machine: Obj) -> None:
+            await remove_machine(self._core, scope, machine)
+            log.info("deleting the unhealthy machine %s", machine["metadata"]["name"])
+
+        _raise(await for_each(written, remove))
+        if not kept:
+            return None
+        await self._write(scope, [self._owed(each.machine, _DEFERRED, str(each)) for each in kept])
+        return Result(REFUSED_AGAIN, tuple(each.wait(scope) for each in kept))
+
+    # --- conditions of machines -----------------------------------------------------------------------------------------
+
+    def _healed(self, machine: Obj) -> tuple[Obj, Obj]:
+        after = machine
+        for of in BOTH:
+            if is_true(machine, HEALTHY, of) and is_false(machine, REMEDIATED, of):
+                after = without(after, REMEDIATED, of)
+        return machine, after
+
+    def _owed(self, machine: Obj, reason: str, message: str) -> tuple[Obj, Obj]:
+        return machine, with_condition(machine, REMEDIATED, FALSE, reason, message, now=self._core.now())
+
+    async def _write(self, scope: Scope, changes: Iterable[tuple[Obj, Obj]]) -> list[Obj]:
+        """Write machines as (before, after); as they are then. One that is gone meanwhile is left out."""
+        written: list[Obj] = []
+
+        async def write(change: tuple[Obj, Obj]) -> None:
+            before, after = change
+            patch = Patch(
+                self._core.client,
+                MACHINES,
+                before,
+                self._core.clock,
+                owned=(REMEDIATED,),
+                on_written=lambda found: self._core.wrote(NAME, scope.key, self._core.machines, found),
+            )
+            try:
+                found = await patch.write(after)
+            except ApiError as error:
+                if not error.is_not_found:
+                    raise
+                return
+            scope.saw(found)
+            written.append(found)
+
+        _raise(await for_each(changes, write))
+        return written
+
+
+def _raise(errors: list[Exception]) -> None:
+    if errors:
+        raise errors[0]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from remuda.kube.clock import time_of
-from remuda.kube.condition_summaries_v1beta1 import LegacySum, legacy_aggregate, legacy_summary
+from remuda.kube.condition_summaries import LegacySum, legacy_aggregate, legacy_summary
 from remuda.kube.conditions import ERROR, FALSE, TRUE, WARNING, with_legacy
 from remuda.kube.objects import dig, labels_of, with_path
 

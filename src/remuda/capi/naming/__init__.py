@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from .errors import NameTemplateError
-from .parsing import Node, parse
+from .parsing import NameTemplateError, Node, parse
 from .rendering import render
 
 __all__ = ["NameTemplateError", "machine_name"]

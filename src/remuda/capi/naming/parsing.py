@@ -9,7 +9,6 @@ from typing import NoReturn
 from remuda.kube.errors import go_quote
 
 from . import lexing
-from .errors import NAME, NameTemplateError, unreadable, unsupported
 from .lexing import Token
 
 FUNCTIONS = frozenset(["and", "eq", "index", "len", "ne", "not", "or", "print", "printf", "println", "slice"])
@@ -336,3 +335,31 @@ class _Parser:
         if not isinstance(value, int if token.kind == lexing.NUMBER else str):
             raise unsupported(self.template, token.text)
         return Literal(token.position, token.text, value)
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------------
+#
+# What is wrong with a template of names, in the words of the Go library that upstream uses.
+
+NAME = "template name generator"
+
+
+class NameTemplateError(ValueError):
+    """The template can't be read or filled in."""
+
+
+def unreadable(template: str, line: int, why: str) -> NameTemplateError:
+    return NameTemplateError(f"parsing template {go_quote(template)}: template: {NAME}:{line}: {why}")
+
+
+def unsupported(template: str, what: str) -> NameTemplateError:
+    return NameTemplateError(f"parsing template {go_quote(template)}: {what} is not supported in names of machines")
+
+
+def unfit(template: str, position: int, node: str, why: str) -> NameTemplateError:
+    before = template[:position]
+    line, start = before.count("\n") + 1, before.rfind("\n") + 1
+    column = len(before[start:].encode())
+    return NameTemplateError(
+        f"rendering template: template: {NAME}:{line}:{column}: executing {go_quote(NAME)} at <{node}>: {why}"
+    )

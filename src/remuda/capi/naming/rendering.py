@@ -10,8 +10,7 @@ from typing import Any, NoReturn
 
 from remuda.kube.errors import go_quote
 
-from .errors import unfit
-from .parsing import Action, Command, Dot, Fields, Function, Literal, Node, Operand, Pipeline, Text
+from .parsing import Action, Command, Dot, Fields, Function, Literal, Node, Operand, Pipeline, Text, unfit
 
 Data = dict[str, Any]
 

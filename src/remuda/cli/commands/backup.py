@@ -3,22 +3,80 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
 from ..exit_codes import Failure
 from ..options.etcd import Sharing, etcd_backup_options
 from ..options.locations import data_dir_option
-from ..options.passphrase import passphrase_option, read_passphrase
-from ..views.progress import counting
+from ..views.output import is_terminal
 
 if TYPE_CHECKING:
     from remuda.apiserver.backup.format import Header
     from remuda.apiserver.backup.sources import Source
     from remuda.kube.clock import Entropy
+
+
+# --- passphrase -----------------------------------------------------------------------------------------------------------
+#
+# The passphrase of a backup: from a file, from the environment, or asked for. Never an argument, which everybody can see.
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+VARIABLE = "REMUDA_PASSPHRASE"
+_OPTION = "--passphrase-file"
+
+
+def passphrase_option(function: _Function) -> _Function:
+    """`--passphrase-file`; the function gets a `passphrase_file: Path | None`."""
+    return click.option(
+        _OPTION,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        envvar="REMUDA_PASSPHRASE_FILE",
+        help=f"The passphrase of the backup, in a file.  [default: ${VARIABLE}, else it is asked for]",
+    )(function)
+
+
+def read_passphrase(path: Path | None, *, new: bool) -> str:
+    """`new`: asked for twice, and it must be a good one."""
+    found = _read_file(path) if path is not None else os.environ.get(VARIABLE, "") or _asked(new)
+    if new:
+        from remuda.apiserver.backup.format import BackupError
+        from remuda.apiserver.backup.sealed_file import check_passphrase
+
+        try:
+            check_passphrase(found)
+        except BackupError as error:
+            raise Failure(str(error)) from None
+    return found
+
+
+def _read_file(path: Path) -> str:
+    try:
+        if path.is_file() and path.stat().st_mode & 0o077:
+            raise click.BadParameter(f"others may read {path}: run chmod 600 {path}", param_hint=_OPTION)
+        found = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise click.BadParameter(f"{path} can't be read: {why}", param_hint=_OPTION) from None
+    if not found:
+        raise click.BadParameter(f"{path} is empty", param_hint=_OPTION)
+    return found
+
+
+def _asked(new: bool) -> str:
+    if not sys.stdin.isatty():
+        raise Failure(f"say the passphrase of the backup, with {_OPTION} or in {VARIABLE}")
+    return str(click.prompt("Passphrase", hide_input=True, confirmation_prompt=new, err=True))
+
+
+# --- backup ---------------------------------------------------------------------------------------------------------------
 
 
 @click.command()
@@ -34,8 +92,8 @@ def command(file: Path, data_dir: Path, sharing: Sharing, passphrase_file: Path 
     `remuda restore` every kubeconfig, agent and token works as before. Say the same --data-dir, or --etcd and keys, as the
     server was given.
     """
-    from remuda.apiserver.backup.errors import BackupError
-    from remuda.apiserver.backup.output_file import check_free
+    from remuda.apiserver.backup.format import BackupError
+    from remuda.apiserver.backup.take import check_free
     from remuda.apiserver.storage.store import StoreError
 
     path = file.absolute()
@@ -66,3 +124,39 @@ def _source(data_dir: Path, sharing: Sharing, entropy: Entropy) -> AbstractAsync
     if sharing.etcd is None:
         return of_data_directory(data_dir, sharing.pki_dir, entropy)
     return of_etcd(sharing.etcd, sharing.pki_dir, sharing.token, SYSTEM_CLOCK, Rng(), entropy)
+
+
+# --- progress -------------------------------------------------------------------------------------------------------------
+#
+# How far long work is, on a terminal; nothing anywhere else.
+
+
+class Counter:
+    """Called with what is done and how much there is; tells a hundredth at a time."""
+
+    def __init__(self, doing: str, stream: TextIO) -> None:
+        self._doing = doing
+        self._stream = stream
+        self._shows = is_terminal(stream)
+        self._told = -1
+
+    def __call__(self, done: int, of: int) -> None:
+        part = 100 * done // of if of else 100
+        if self._shows and part != self._told:
+            self._told = part
+            self._stream.write(f"\r{self._doing}: {done:,} of {of:,} objects\x1b[K")
+            self._stream.flush()
+
+    def clear(self) -> None:
+        if self._told >= 0:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+
+@contextmanager
+def counting(doing: str) -> Iterator[Counter]:
+    made = Counter(doing, sys.stderr)
+    try:
+        yield made
+    finally:
+        made.clear()

@@ -80,7 +80,7 @@ def show(name: str, namespace: str, watch: bool, remote: Remote, output: Output)
     """
     from ..remote import clusters
     from ..views import cluster_tree
-    from ..views.screen import painted
+    from ..views.cluster_tree import painted
 
     if watch and output.structured:
         raise click.UsageError("--watch is for people; -o json and -o yaml show one moment")
@@ -105,7 +105,7 @@ async def _follow(client: HttpsClient, namespace: str, name: str) -> None:
 
     from ..remote import clusters
     from ..views import cluster_tree
-    from ..views.screen import Screen
+    from ..views.cluster_tree import Screen
 
     screen = Screen(sys.stdout)
     found = await clusters.find(client, namespace, name)

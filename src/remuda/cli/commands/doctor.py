@@ -1,10 +1,25 @@
-"""`remuda doctor`: looks before a server has to find out. The checks are in :mod:`remuda.cli.commands.checks`."""
+"""`remuda doctor`: looks before a server has to find out. The checks are in :mod:`remuda.cli.commands.doctor`."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import errno
+import os
+import resource
+import shutil
+import socket
+import sqlite3
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import click
+
+from remuda.kube.clock import Clock, rfc3339
 
 from ..options.locations import Listen, data_dir_option, listen_option
 from ..views.output import JSON, TABLE, WIDE, YAML, Column, Output, output_option
@@ -24,9 +39,7 @@ def command(ctx: click.Context, data_dir: Path, listen: Listen, output: Output) 
     """
     from remuda.kube.clock import SYSTEM_CLOCK
 
-    from . import checks
-
-    found = checks.run(checks.Subject(data_dir.absolute(), listen, SYSTEM_CLOCK))
+    found = run(Subject(data_dir.absolute(), listen, SYSTEM_CLOCK))
     failed = any(result.status == "fail" for result in found)
     if output.structured:
         output.value({"ok": not failed, "checks": [result.document() for result in found]})
@@ -35,3 +48,200 @@ def command(ctx: click.Context, data_dir: Path, listen: Listen, output: Output) 
         output.table((Column("STATUS"), Column("CHECK"), Column("FOUND")), rows)
     if failed:
         ctx.exit(1)
+
+
+# --- checks ---------------------------------------------------------------------------------------------------------------
+#
+# What `remuda doctor` looks at. A check is a function of the subject that gives one result; none of them changes anything.
+#
+# (Except that disk speed can't be seen without writing: that check makes a small file and removes it.)
+
+Status = Literal["ok", "warn", "fail"]
+
+DISK_FAIL, DISK_WARN = 200 * 2**20, 2 * 2**30
+FSYNC_WARN_MS, FSYNC_FAIL_MS = 20.0, 1000.0
+FILES_FAIL, FILES_WARN = 256, 4096
+OLDEST_SQLITE = (3, 35, 0)
+_KEYS = ("ca.key", "serving.key", "admin.key", "service-account.key")
+_SECRET_FILES = ("kubeconfig", "encryption.yaml", "state.db", *(f"pki/{name}" for name in _KEYS))
+# No machine that runs this has a right clock that shows an earlier time.
+_RELEASED = 1_780_000_000.0
+_TIME_ERROR = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    data_dir: Path
+    listen: Listen
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    name: str
+    status: Status
+    found: str
+    advice: str = ""
+
+    def told(self) -> str:
+        return f"{self.found}: {self.advice}" if self.advice else self.found
+
+    def document(self) -> dict[str, str]:
+        return {"name": self.name, "status": self.status, "found": self.found, "advice": self.advice}
+
+
+def run(subject: Subject) -> list[Result]:
+    return [check(subject) for check in CHECKS]
+
+
+def port(subject: Subject) -> Result:
+    listen = subject.listen
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)[0]
+    except socket.gaierror:
+        return Result("port", "fail", f"the address {listen.host} is not known", "say another with --listen")
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as error:
+            return _port_taken(subject, error)
+    return Result("port", "ok", f"{listen} is free")
+
+
+def _port_taken(subject: Subject, error: OSError) -> Result:
+    listen = subject.listen
+    if error.errno != errno.EADDRINUSE:
+        advice = "say another with --listen"
+        return Result("port", "fail", f"{listen} can't be listened on ({os.strerror(error.errno or 0)})", advice)
+    version = _own_server(subject)
+    if version:
+        return Result("port", "ok", f"{listen} is served by the Remuda of this data directory ({version})")
+    return Result("port", "fail", f"{listen} is in use by another program", "stop it, or say another address with --listen")
+
+
+def _own_server(subject: Subject) -> str:
+    """The version of the server that answers there with the certificate of this data directory."""
+    from remuda.client import kubeconfig, oneshot
+
+    with contextlib.suppress(kubeconfig.ConfigError, oneshot.NoAnswer, OSError):
+        target = kubeconfig.select(kubeconfig.load([subject.data_dir / "kubeconfig"]))
+        if target.server.endswith(f":{subject.listen.port}"):
+            answer = oneshot.get(target, "/version", 2.0)
+            return str(answer.get("gitVersion") or "") if isinstance(answer, dict) else ""
+    return ""
+
+
+def _existing(path: Path) -> Path:
+    """The nearest directory that is there already."""
+    return next(parent for parent in (path, *path.parents) if parent.exists())
+
+
+def disk_space(subject: Subject) -> Result:
+    place = _existing(subject.data_dir)
+    free = shutil.disk_usage(place).free
+    found = f"{_size(free)} free for {subject.data_dir}"
+    if free < DISK_FAIL:
+        return Result("disk space", "fail", found, f"make room, at least {_size(DISK_FAIL)}")
+    if free < DISK_WARN:
+        return Result("disk space", "warn", found, f"{_size(DISK_WARN)} leave room for history and backups")
+    return Result("disk space", "ok", found)
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count // 2**20} MiB"
+
+
+def disk_speed(subject: Subject) -> Result:
+    place = _existing(subject.data_dir)
+    try:
+        taken = sorted(_sync_times(place, subject.clock))
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        return Result("disk speed", "fail", f"{place} can't be written ({reason})", "say another with --data-dir")
+    middle = taken[len(taken) // 2] * 1000
+    found = f"a durable write takes {middle:.1f} ms"
+    if middle >= FSYNC_FAIL_MS:
+        return Result("disk speed", "fail", found, "use a disk that works, or another with --data-dir")
+    if middle >= FSYNC_WARN_MS:
+        return Result("disk speed", "warn", found, "every write of an object waits for one; a local SSD takes about 1 ms")
+    return Result("disk speed", "ok", found)
+
+
+def _sync_times(place: Path, clock: Clock) -> Iterator[float]:
+    with tempfile.TemporaryFile(dir=place, buffering=0) as file:
+        for _ in range(9):
+            file.write(bytes(4096))
+            started = clock.monotonic()
+            os.fdatasync(file.fileno())
+            yield clock.monotonic() - started
+
+
+def time(subject: Subject) -> Result:
+    now = subject.clock.time()
+    found = f"it is {rfc3339(now)}"
+    if now < _RELEASED:
+        return Result("clock", "fail", found, "that is in the past: set the clock, or certificates will not be valid")
+    state = subject.data_dir / "state.db"
+    if state.exists() and state.stat().st_mtime > now + 60:
+        return Result("clock", "fail", found, f"but {state} was written after that: set the clock, which went backwards")
+    if not _synchronised():
+        return Result("clock", "warn", found, "the kernel says nobody keeps the clock right: run chrony or systemd-timesyncd")
+    return Result("clock", "ok", found)
+
+
+def _synchronised() -> bool:
+    """What adjtimex(2) says; True when it can't be asked."""
+    try:
+        state = ctypes.create_string_buffer(512)  # struct timex, all zero: only ask
+        return int(ctypes.CDLL(None).adjtimex(state)) != _TIME_ERROR
+    except (OSError, AttributeError):
+        return True
+
+
+def permissions(subject: Subject) -> Result:
+    directory = subject.data_dir
+    if not directory.exists():
+        place = _existing(directory)
+        if os.access(place, os.W_OK | os.X_OK) and place.is_dir():
+            return Result("permissions", "ok", f"{directory} is not there yet and can be made")
+        return Result("permissions", "fail", f"{directory} can't be made in {place}", "say another with --data-dir")
+    if not directory.is_dir() or not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+        return Result("permissions", "fail", f"{directory} is not this user's", f"chown -R it to uid {os.getuid()}")
+    loose = [name for name in _SECRET_FILES if _readable_by_others(directory / name)]
+    if loose:
+        listed = ", ".join(loose)
+        advice = f"cd {directory} && chmod go= {' '.join(loose)}; then consider what is in them known"
+        return Result("permissions", "fail", f"others can read {listed}", advice)
+    if _readable_by_others(directory):
+        return Result("permissions", "warn", f"others can look into {directory}", f"chmod 700 {directory}")
+    return Result("permissions", "ok", f"{directory} and its keys are this user's alone")
+
+
+def _readable_by_others(path: Path) -> bool:
+    try:
+        return bool(path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO))
+    except OSError:
+        return False
+
+
+def open_files(subject: Subject) -> Result:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        return Result("open files", "ok", "no limit")
+    found = f"at most {hard}"
+    advice = "each client and each watch is one: raise it with ulimit -n, or LimitNOFILE= of the service"
+    if hard < FILES_FAIL:
+        return Result("open files", "fail", found, advice)
+    return Result("open files", "warn", found, advice) if hard < FILES_WARN else Result("open files", "ok", found)
+
+
+def sqlite(subject: Subject) -> Result:
+    found = f"version {sqlite3.sqlite_version}"
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        wanted = ".".join(map(str, OLDEST_SQLITE))
+        return Result("sqlite", "fail", found, f"{wanted} or later is needed: use a newer Python or libsqlite3")
+    return Result("sqlite", "ok", found)
+
+
+CHECKS: tuple[Callable[[Subject], Result], ...] = (port, disk_space, disk_speed, time, permissions, open_files, sqlite)

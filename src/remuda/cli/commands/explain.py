@@ -29,7 +29,7 @@ def command(name: str, namespace: str, remote: Remote, output: Output) -> None:
 
     from ..remote import clusters
     from ..views import cluster_tree, states, wait_chain
-    from ..views.screen import painted
+    from ..views.cluster_tree import painted
 
     async def look(client: HttpsClient) -> Any:
         sight = await clusters.look(client, await clusters.find(client, namespace, name))

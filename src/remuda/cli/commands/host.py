@@ -152,7 +152,7 @@ def rm(names: tuple[str, ...], data_dir: Path) -> None:
 @data_dir_option
 def logs(name: str, unit: str, tail: int | None, follow: bool, data_dir: Path) -> None:
     """Show what a host's units say, or one of them."""
-    from remuda.hosts.log_follower import follow as following
+    from remuda.hosts.units.journal import follow as following
     from remuda.hosts.units.unit_catalog import full_name
 
     with _explained():

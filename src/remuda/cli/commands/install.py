@@ -19,7 +19,7 @@ from ..exit_codes import Code, Failure
 from ..options.locations import Listen, parse_listen
 
 if TYPE_CHECKING:
-    from ..systemd.program import Program
+    from ..systemd.service import Program
     from ..systemd.unit import Service
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -84,7 +84,7 @@ def command(
 
         take_away(name, purge=False)
         return
-    from ..systemd.program import this_program
+    from ..systemd.service import this_program
     from ..systemd.unit import unit_file
 
     program = this_program()

@@ -1,7 +1,7 @@
 """`remuda kubeconfig`: a kubeconfig for the clusters of a server one is logged in to, or that server's administrator's.
 
 Who is logged in gets theirs, made by the server for them. On the server's own machine, without a login, it is the file of its
-data directory, or of a cluster the one that its controllers use (:mod:`..remote.cluster_kubeconfigs`).
+data directory, or of a cluster the one that its controllers use (:mod:`..remote.kubeconfigs`).
 :mod:`..remote.kubeconfigs` adds any to what a person has.
 """
 
@@ -81,7 +81,7 @@ def command(
         if path_only:
             click.echo(str(own))
         elif clusters:
-            from ..remote.cluster_kubeconfigs import of_clusters
+            from ..remote.kubeconfigs import of_clusters
 
             _deliver(of_clusters(own, clusters), "", output, into, merge=merge, use=use, force=force)
         else:

@@ -137,7 +137,8 @@ def logs(name: str, namespace: str, follow: bool, remote: Remote) -> None:
     from remuda.kube.clock import SYSTEM_CLOCK
     from remuda.kube.errors import ApiError
 
-    from ..remote import log_follow, machines
+    from ..remote import machines
+    from ..remote import machines as log_follow
 
     def write(text: str) -> None:
         click.echo(text, nl=not text.endswith("\n"))

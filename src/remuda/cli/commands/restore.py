@@ -12,8 +12,7 @@ import click
 from ..exit_codes import Failure
 from ..options.etcd import Sharing, etcd_restore_options
 from ..options.locations import data_dir_option, owner_of
-from ..options.passphrase import passphrase_option, read_passphrase
-from ..views.progress import Counter, counting
+from .backup import Counter, counting, passphrase_option, read_passphrase
 
 if TYPE_CHECKING:
     from remuda.apiserver.backup.restore import Restored
@@ -33,7 +32,7 @@ def command(file: Path, data_dir: Path, sharing: Sharing, passphrase_file: Path 
     The server must be stopped, and the data directory, or the part of etcd, must be empty. All of the backup is there
     afterwards or, if anything goes wrong, none of it. Start the server with the same options then.
     """
-    from remuda.apiserver.backup.errors import BackupError
+    from remuda.apiserver.backup.format import BackupError
     from remuda.apiserver.backup.sealed_file import Backup
     from remuda.apiserver.storage.store import StoreError
 

@@ -77,8 +77,7 @@ def command(
     from remuda.client.kubeconfig import ConfigError
     from remuda.kube.clock import SYSTEM_CLOCK, rfc3339
 
-    from ..support_bundle.archive import opened
-    from ..support_bundle.collector import Collector
+    from ..support_bundle.collector import Collector, opened
     from ..support_bundle.scrubbing import Scrubber
 
     now = SYSTEM_CLOCK.time()
@@ -118,7 +117,7 @@ async def _collect(
     from remuda.client.https import HttpsClient
     from remuda.kube.clock import SYSTEM_CLOCK
 
-    from . import checks
+    from . import doctor
 
     collector.learn_files(data_dir)
     if target is not None:
@@ -126,7 +125,7 @@ async def _collect(
             if await collector.learn_secrets(client):
                 await collector.of_server(client)
     collector.of_machine(data_dir, unit)
-    found = checks.run(checks.Subject(data_dir, listen, SYSTEM_CLOCK))
+    found = doctor.run(doctor.Subject(data_dir, listen, SYSTEM_CLOCK))
     collector.archive.document("doctor.json", collector.scrubber.value([each.document() for each in found]))
     collector.logs(unit, hours, log_files)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from remuda.hosts import addresses, processes
 from remuda.hosts.environment import MARK
-from remuda.hosts.host_record import Record
+from remuda.hosts.host_directory import Record
 from remuda.hosts.hosts import IDENTITY, Hosts
 
 

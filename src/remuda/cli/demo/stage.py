@@ -8,9 +8,8 @@ from typing import TextIO, cast
 from remuda.kube.clock import Clock
 
 from ..views import cluster_tree
-from ..views.cluster_tree import Line, Piece
+from ..views.cluster_tree import Line, Piece, Screen, painted
 from ..views.output import is_terminal, paint
-from ..views.screen import Screen, painted
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 # Pictures in a second.

@@ -27,10 +27,10 @@ from remuda.kube.objects import name_of
 from ..exit_codes import Failure
 from ..remote import clusters
 from ..remote.cluster_argument import WORKSPACE
-from ..remote.cluster_kubeconfigs import of_clusters
+from ..remote.kubeconfigs import of_clusters
 from ..views import cluster_tree, states, wait_chain
-from ..views.cluster_snapshot import Sight
-from . import etcd, leftovers, nodes
+from ..views.states import Sight
+from . import leftovers, nodes, server
 from .declared import NAME, SERVERS, WORKERS, Declared, next_minor
 from .server import Server
 from .stage import PACE, Act, Stage
@@ -107,7 +107,7 @@ class Tour:
         self._stage.say(f"That was the tour: {self._stage.elapsed:.0f} s.", "bold")
 
     async def _start(self) -> None:
-        chosen = etcd.choose(self._environ)
+        chosen = server.choose(self._environ)
         only = ", which is old: good enough for a demo, and for nothing that is to last" if chosen.demo else ""
         self._stage.say(f"Remuda's demo, in {self._directory}", "bold")
         self._stage.say(f"etcd {chosen.version} for its hosts: {chosen.program}{only}")

@@ -5,11 +5,15 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from .locations import parse_interval
+
+if TYPE_CHECKING:
+    from remuda.runtime.controller_choice import Choice
+
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -148,3 +152,27 @@ def core_options(function: _Function) -> Callable[..., Any]:
     for option in reversed(_OPTIONS):
         found = option(found)
     return found
+
+
+# --- controller choice ----------------------------------------------------------------------------------------------------
+#
+# `--controllers`: which of them run, and the sentence for one that does not exist.
+
+controllers_option = click.option(
+    "--controllers",
+    "wanted",
+    metavar="LIST",
+    default="*",
+    show_default=True,
+    help="Controllers to run: * for all, a for one, -a for all but one.",
+)
+
+
+def chosen_by(choose: Callable[[str], Choice], wanted: str) -> Choice:
+    """What `--controllers` says."""
+    from remuda.runtime.controller_choice import UnknownController
+
+    try:
+        return choose(wanted)
+    except UnknownController as error:
+        raise click.BadParameter(str(error), param_hint="--controllers") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,6 +12,9 @@ import click
 
 if TYPE_CHECKING:
     from remuda.gateway.server.serving_certificate import Files
+if TYPE_CHECKING:
+    from remuda.apiserver.http.connection_limits import Room
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -58,3 +62,42 @@ def _files(certificate: Path | None, key: Path | None, ca: Path | None) -> Files
     from remuda.gateway.server.serving_certificate import Files
 
     return Files(certificate.absolute(), key.absolute(), ca.absolute() if ca is not None else None)
+
+
+# --- connections ----------------------------------------------------------------------------------------------------------
+#
+# `--connections-per-address`: how many connections one address may hold, the same for `serve` and `gateway`.
+
+connections_option = click.option(
+    "--connections-per-address",
+    type=click.IntRange(1, 1_000_000),
+    metavar="NUMBER",
+    help="How many connections one address (of IPv6 a /64) may hold. "
+    "[default: 4096, or half of what the limit of open files allows]",
+)
+
+
+def room(connections_per_address: int | None) -> Room:
+    """How many connections this process has room for, once it has raised its limit of open files to the highest."""
+    from remuda.apiserver.http.connection_limits import Room
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return Room.within(1 << 20 if hard == resource.RLIM_INFINITY else hard, connections_per_address)
+
+
+# --- job runner -----------------------------------------------------------------------------------------------------------
+#
+# `--job-runner`: who runs the Jobs that make and remove machines, the same for `serve` and `gateway`.
+
+# As in `remuda.app.machine_controllers`, which would be slow to import for who only asks for help.
+_RUNNERS = ("local", "cluster")
+
+
+def job_runner_option(default: str) -> Callable[[Any], Any]:
+    return click.option(
+        "--job-runner",
+        type=click.Choice(_RUNNERS),
+        default=default,
+        show_default=True,
+        help="Who runs the Jobs that make machines: this server as processes (local), or the cluster as pods.",
+    )

@@ -132,7 +132,7 @@ Work = Callable[[asyncio.Event, Told], Awaitable[None]]
 
 async def until_stopped(client: HttpsClient, work: Work, *failures: type[Exception]) -> None:
     """Run it until a signal comes. What it says goes to the terminal and the service manager; `failures` become one sentence."""
-    from .sd_notify import tell
+    from .signals import tell
 
     stop = asyncio.Event()
     stop_on_signals(stop)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..exit_codes import Code, Failure
-from .log_options import log_options
+from .logs import log_options
 from .signals import stop_on_signals
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def command(
 
 
 async def _run(source: Source, targets: Callable[[], Target], allowed: tuple[Place, ...], *, prepared: bool) -> None:
-    from .sd_notify import tell
+    from .signals import tell
 
     def told(line: str) -> None:
         click.echo(line)

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..options.controller_choice import chosen_by, controllers_option
-from ..options.controllers import core_options
+from ..options.controllers import chosen_by, controllers_option, core_options
 from .attached_options import Attachment, Told, attached_options, kubeconfig_option, parse_socket, until_stopped
-from .log_options import log_options
+from .logs import log_options
 
 if TYPE_CHECKING:
     from remuda.app.attached import Settings

@@ -15,8 +15,7 @@ import click
 
 from ..exit_codes import Code, Failure
 from .event_loop import collect_seldom, loop_factory, raise_file_limit
-from .sd_notify import tell
-from .signals import stop_on_signals
+from .signals import stop_on_signals, tell
 
 if TYPE_CHECKING:
     from remuda.lab.distro.config.arguments import Line
@@ -59,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(arguments: Sequence[str]) -> int:
     from remuda.lab.distro.config import arguments as parsing
-    from remuda.lab.distro.config.sources import ConfigError
+    from remuda.lab.distro.config.arguments import ConfigError
 
     from . import logs
 
@@ -103,12 +102,12 @@ def _server(settings: Settings, words: tuple[str, ...]) -> int:
         return _reset(settings)
 
     async def work() -> None:
-        from remuda.lab.distro import means
+        from remuda.lab.distro import state
         from remuda.lab.distro.server import ServerRole
 
         stop = asyncio.Event()
         stop_on_signals(stop)
-        await ServerRole(settings, means.real(tell)).run(stop)
+        await ServerRole(settings, state.real(tell)).run(stop)
 
     raise_file_limit()
     collect_seldom()
@@ -117,8 +116,8 @@ def _server(settings: Settings, words: tuple[str, ...]) -> int:
 
 def _reset(settings: Settings) -> int:
     from remuda.kube.clock import SYSTEM_CLOCK, Entropy, Rng
-    from remuda.lab.distro.data_lock import alone
     from remuda.lab.distro.etcd import restore
+    from remuda.lab.distro.server import alone
 
     async def work() -> None:
         with alone(settings):
@@ -130,12 +129,12 @@ def _reset(settings: Settings) -> int:
 
 def _agent(settings: Settings, words: tuple[str, ...]) -> int:
     async def work() -> None:
-        from remuda.lab.distro import means
+        from remuda.lab.distro import state
         from remuda.lab.distro.agent import AgentRole
 
         stop = asyncio.Event()
         stop_on_signals(stop)
-        await AgentRole(settings, means.real(tell)).run(stop)
+        await AgentRole(settings, state.real(tell)).run(stop)
 
     raise_file_limit()
     collect_seldom()
@@ -202,7 +201,7 @@ def _etcd_snapshot(settings: Settings, words: tuple[str, ...]) -> int:
 
 def _certificate(settings: Settings, words: tuple[str, ...]) -> int:
     from remuda.kube.clock import SYSTEM_CLOCK
-    from remuda.lab.distro.config.sources import separated
+    from remuda.lab.distro.config.arguments import separated
     from remuda.lab.distro.pki import certificate_rotation
 
     services = separated(settings.values.get("service"))
@@ -220,7 +219,7 @@ def _certificate(settings: Settings, words: tuple[str, ...]) -> int:
 
 def _secrets_encrypt(settings: Settings, words: tuple[str, ...]) -> int:
     from remuda.kube.clock import SYSTEM_CLOCK, Entropy
-    from remuda.lab.distro.pki.encryption_rotation import Rotation
+    from remuda.lab.distro.pki.encryption_keys import Rotation
     from remuda.lab.distro.pki.server_identity import server_token
 
     what = words[0] if words else "status"

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..options.connections import connections_option, room
-from ..options.controller_choice import chosen_by, controllers_option
-from ..options.job_runner import job_runner_option
+from ..options.controllers import chosen_by, controllers_option
 from ..options.locations import Listen, data_dir_option, listen_option
-from ..options.serving import tls_options, tls_san_option
+from ..options.serving import connections_option, job_runner_option, room, tls_options, tls_san_option
 from .attached_options import Attachment, Told, attached_options, kubeconfig_option, until_stopped
-from .log_options import log_options
+from .logs import log_options
 
 if TYPE_CHECKING:
     from remuda.app.attached import Settings

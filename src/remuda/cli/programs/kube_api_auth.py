@@ -13,7 +13,7 @@ import click
 
 from ..exit_codes import Failure
 from .cluster_agent import service_account_option, targets
-from .log_options import log_options
+from .logs import log_options
 from .signals import stop_on_signals
 
 if TYPE_CHECKING:

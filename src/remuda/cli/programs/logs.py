@@ -10,8 +10,9 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import click
 
@@ -97,3 +98,18 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str, ensure_ascii=False)
+
+
+# --- log options ----------------------------------------------------------------------------------------------------------
+#
+# How a program that stays writes its log, the same for all of them; :mod:`.logs` does it.
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def log_options(function: _Function) -> _Function:
+    """Adds them; the command gets `log_format` and `verbose`, for :func:`.logs.set_up`."""
+    verbose = click.option("-v", "--verbose", count=True, help="Log more; twice for even more.")
+    forms = click.Choice(["text", "json"])
+    form = click.option("--log-format", type=forms, default="text", show_default=True, help="Form of log lines.")
+    return form(verbose(function))

@@ -18,16 +18,13 @@ import click
 from remuda import __version__
 
 from ..exit_codes import Failure
-from ..options.connections import connections_option, room
-from ..options.controller_choice import chosen_by
-from ..options.controllers import core_options
+from ..options.controllers import chosen_by, core_options
 from ..options.etcd import Sharing, etcd_options
-from ..options.job_runner import job_runner_option
 from ..options.leader_election import leader_options
 from ..options.locations import Listen, data_dir_option, listen_option, parse_duration, parse_interval
-from ..options.serving import tls_options, tls_san_option
+from ..options.serving import connections_option, job_runner_option, room, tls_options, tls_san_option
 from .event_loop import collect_seldom, collecting_nothing_yet, loop_factory, raise_file_limit
-from .log_options import log_options
+from .logs import log_options
 from .signals import stop_on_signals
 
 if TYPE_CHECKING:
@@ -183,7 +180,7 @@ async def _serve(
     from remuda.kube.certificates import PkiError
 
     from .logs import say
-    from .sd_notify import tell
+    from .signals import tell
 
     assert config.data_dir is not None
     stop = asyncio.Event()

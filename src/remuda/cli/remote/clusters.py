@@ -23,7 +23,7 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.provisioning.well_known import SECRETS, plan_name
 
 from ..views import states
-from ..views.cluster_snapshot import Said, Sight
+from ..views.states import Said, Sight
 
 Obj = dict[str, Any]
 _T = TypeVar("_T")

@@ -8,7 +8,7 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.client.interface import Client
 from remuda.kube.objects import dig, labels_of, name_of, namespace_of, resource_version_of, uid_of
-from remuda.provisioning.graph.names import POOL_NAME
+from remuda.provisioning.well_known import POOL_NAME
 
 from ..exit_codes import Code, Failure
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -11,13 +11,14 @@ from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import provisioning_cattle_io as provisioning
 from remuda.client.interface import Client
 from remuda.kube import conditions
+from remuda.kube.clock import Clock
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, annotations_of, dig, is_being_deleted, labels_of, name_of, namespace_of
 from remuda.machines.machineprovision.job_outcome import Ended, outcome_of
 from remuda.machines.machineprovision.machine_status import CREATE_JOB, DELETE_JOB, status_of
 from remuda.machines.machineprovision.pool_attempts import Attempt, attempts_of
 from remuda.machines.machineprovision.well_known import ATTEMPTS, CONFIG_MAPS, JOBS, LOG, attempts_name, job_name, log_name
-from remuda.provisioning.graph.names import CLUSTER_NAME, MACHINE_API_VERSION, MACHINE_GROUP, POOL_NAME, resource_of
+from remuda.provisioning.well_known import CLUSTER_NAME, MACHINE_API_VERSION, MACHINE_GROUP, POOL_NAME, resource_of
 
 from ..exit_codes import Code, Failure
 from .clusters import machines_of
@@ -184,3 +185,51 @@ async def _if_any(asking: Awaitable[_T]) -> _T | None:
         if error.code in (403, 404, 405):
             return None
         raise
+
+
+# --- log follow -----------------------------------------------------------------------------------------------------------
+#
+# Following a log that grows, and loses its oldest lines where it is too long: what is new in it is printed, until nobody
+# writes.
+#
+# A local Job's log is a ConfigMap that its runner writes every few seconds, a pod's is its own; both are read whole and
+# compared.
+
+PAUSE_SECONDS = 1.0
+Reading = Callable[[], Awaitable[str | None]]
+Going = Callable[[], Awaitable[bool]]
+
+
+async def follow(read: Reading, going: Going, write: Callable[[str], None], warn: Callable[[str], None], clock: Clock) -> bool:
+    """Until nobody goes on writing; whether there was anything at all. A server that is away is asked again. Raises ApiError."""
+    before, trouble, anything = "", False, False
+    while True:
+        try:
+            # In this order: what is said last is there before it is said that it is the last.
+            more = await going()
+            text = await read()
+            trouble = False
+        except ApiError as error:
+            if error.code < 500 and error.code != 429:
+                raise
+            if not trouble:
+                warn(f"{error.message}; trying again")
+            more, text, trouble = True, None, True
+        if text is not None:
+            anything = True
+            if new := added(before, text):
+                write(new)
+            before = text
+        if not more:
+            return anything
+        await clock.sleep(PAUSE_SECONDS)
+
+
+def added(before: str, now: str) -> str:
+    """What was written since: `now` begins with what is left of `before`, and that with one of its lines."""
+    start = 0
+    while start < len(before):
+        if now.startswith(before[start:]):
+            return now[len(before) - start :]
+        start = before.find("\n", start) + 1 or len(before)
+    return now

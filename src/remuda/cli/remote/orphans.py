@@ -15,14 +15,15 @@ from remuda.client.interface import Client
 from remuda.kube.errors import ApiError
 from remuda.kube.network.outbound import Policy
 from remuda.kube.objects import GroupVersionResource, Key, dig, name_of
-from remuda.machines import credential_variables, driver_registry
+from remuda.machines import driver_registry
+from remuda.machines import options as credential_variables
 from remuda.machines.driver import Driver, DriverError, Surroundings
 from remuda.machines.drivers.local import HOSTS_VARIABLE, Local
 from remuda.machines.machineprovision.job_arguments import instance_name
 from remuda.machines.orphans import Place, Search, found_at, place_of, without_machine
 from remuda.machines.secretfields.vault import opened
-from remuda.provisioning.graph.names import MACHINE_API_VERSION, resource_of
 from remuda.provisioning.references.cloud_credentials import GLOBAL, SECRETS
+from remuda.provisioning.well_known import MACHINE_API_VERSION, resource_of
 
 from ..exit_codes import Code, Failure
 

@@ -6,11 +6,13 @@ Words have no spaces, so that a column of them can be cut. A cluster that can be
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from remuda.kube import conditions
 from remuda.kube.objects import dig, is_being_deleted, labels_of, metadata, name_of, namespace_of
+from remuda.kube.waits import Wait
 from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE, WORKER_ROLE
 
 Obj = dict[str, Any]
@@ -209,3 +211,35 @@ def one_line(text: str) -> str:
     """Cluster API's sums over many conditions are lists; and hosts may say anything, which no terminal must obey."""
     line = "; ".join(line.strip().removeprefix("* ") for line in text.splitlines() if line.strip())
     return "".join(each if each.isprintable() else " " for each in line)
+
+
+# --- cluster snapshot -----------------------------------------------------------------------------------------------------
+#
+# What one sees of a cluster at one moment: objects as the server has them, what is waited for, what its hosts say.
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The last line of a host."""
+
+    time: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """Of a provisioning Cluster, `wanted`. What is not there, or not for this reader, is None or empty.
+
+    `waits` None: nobody could be asked but the conditions; `leader` is the host where they are known, if that is told. `said` is
+    by the names of Machines, and so are `plans`, which are the plan Secrets of those that somebody wanted to know more about.
+    """
+
+    wanted: Obj
+    managed: Obj | None = None
+    cluster: Obj | None = None
+    plane: Obj | None = None
+    machines: tuple[Obj, ...] = ()
+    said: Mapping[str, Said] = field(default_factory=dict)
+    waits: tuple[Wait, ...] | None = None
+    leader: str = ""
+    plans: Mapping[str, Obj] = field(default_factory=dict)

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from remuda.access.agent_objects import AGENT, CREDENTIALS_PREFIX, MADE_FOR, NAMESPACE, STAMP
 from remuda.access.clusters.well_known import DEFAULT_TOKEN
-from remuda.access.downstreams import Downstreams
-from remuda.access.health.agents import while_working
+from remuda.access.downstreams import Downstreams, while_working
 from remuda.access.health.cluster_conditions import is_administrated
 from remuda.api.management_cattle_io import CLUSTERS, SETTINGS
 from remuda.client.field_ownership import apply_owned

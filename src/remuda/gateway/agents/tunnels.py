@@ -34,9 +34,8 @@ from ..server.rate_limit import Buckets
 from ..server.request_context import Asked
 from ..server.routing import Who
 from .agent_claims import IMPORT_LIKE, BadParams, Change, Params, change_of, parse_params
-from .agent_verification import Unproven, prove
+from .agent_verification import Unproven, ping, prove
 from .credential_store import CredentialKeeper, Known
-from .tunnel_probe import ping
 
 log = logging.getLogger(__name__)
 

@@ -32,8 +32,7 @@ from ..server.norman import told
 from ..server.request_context import Asked
 from ..server.routing import Who
 from ..server.serving_certificate import ca_text
-from .tokens import Sessions
-from .tokens_api import TokenApi
+from .tokens import Sessions, TokenApi
 
 Obj = dict[str, Any]
 

@@ -22,8 +22,7 @@ from ..server.norman import Refused, told
 from ..server.request_context import Asked, Caller
 from ..server.routing import Who
 from .login_providers import Principal, Provider, Providers
-from .tokens import KUBECONFIG, Sessions, session_seconds
-from .tokens_api import cluster_of, described, token_resource
+from .tokens import KUBECONFIG, Sessions, cluster_of, described, session_seconds, token_resource
 
 Obj = dict[str, Any]
 

@@ -12,8 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from remuda.access.users.first_user import FirstUser
-from remuda.access.users.password_secrets import PasswordSecrets
-from remuda.access.users.passwords import Busy, Hashing, PasswordError, check_new
+from remuda.access.users.passwords import Busy, Hashing, PasswordError, PasswordSecrets, check_new
 from remuda.access.users.user_objects import is_enabled, meant_by, name_problem, text_problem, user_id, user_manifest
 from remuda.api.management_cattle_io import GROUP, USERS, VERSION
 from remuda.kube.authorization.actions import Action
@@ -25,7 +24,7 @@ from ..server.dependencies import Services
 from ..server.norman import Refused, told
 from ..server.request_context import Asked
 from ..server.routing import Who
-from .local_provider import LocalProvider
+from .login_providers import LocalProvider
 from .tokens import Sessions
 
 Obj = dict[str, Any]

@@ -27,13 +27,12 @@ from remuda.kube.authorization.users import User, split_service_account
 from remuda.kube.clock import deadline
 from remuda.kube.errors import ApiError
 
-from ..auth.impersonation_review import acting
-from ..server.backend import Behind
+from ..auth.access_review import acting
 from ..server.dependencies import Services
 from ..server.headers import PROXIED_ANSWER, Cleaned, Headers, for_cluster, from_cluster, upgrade_of, without_shown_tokens
 from ..server.path_validation import judge
 from ..server.request_context import Asked
-from ..server.routing import Who
+from ..server.routing import Behind, Who
 from .impersonation import Impersonation, headers_for
 from .redirects import moved
 from .reverse_proxy import Exchange

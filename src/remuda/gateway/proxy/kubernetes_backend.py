@@ -3,7 +3,7 @@
 Whoever came with a token of ours is impersonated with the gateway's own credential. Everybody else (a service account's token, a
 client of that Kubernetes) is passed on with what they showed, over connections on which we show nothing: an API server that sees
 our certificate would take them for us. Whom a caller wants to be counts only where that Kubernetes says that they may
-(:mod:`..auth.impersonation_review`); what else says who somebody is never gets through.
+(:mod:`..auth.access_review`); what else says who somebody is never gets through.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from remuda.kube.authorization.users import User
 from remuda.kube.clock import Clock
 from remuda.kube.errors import unavailable
 
-from ..auth.impersonation_review import acting, impersonation_headers
+from ..auth.access_review import acting, impersonation_headers
 from ..server.dependencies import Access
 from ..server.headers import Cleaned, for_cluster, from_cluster, upgrade_of, without_shown_tokens
 from ..server.request_context import Asked

@@ -24,12 +24,12 @@ from remuda.kube.authorization.actions import Action, forbidden_action
 from remuda.kube.encoding import jsonio
 from remuda.kube.errors import ApiError, bad_request, not_found
 from remuda.kube.objects import dig, name_of, namespace_of, resource_version_of
-from remuda.machines import machine_access, ssh_shell
+from remuda.machines import machine_access
+from remuda.machines import machine_access as ssh_shell
 from remuda.machines.errors import DriverError, Reason
 from remuda.machines.machine_access import MachineAccess, NoAccess
 from remuda.machines.machineprovision.well_known import STATE_TYPE, state_name
-from remuda.provisioning.graph.names import MACHINE_GROUP
-from remuda.provisioning.well_known import SECRETS
+from remuda.provisioning.well_known import MACHINE_GROUP, SECRETS
 
 from ..server import norman
 from ..server.dependencies import Services

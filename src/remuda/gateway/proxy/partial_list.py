@@ -15,8 +15,7 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
-from remuda.access.roles.holdings import InformerSource
-from remuda.access.roles.visible_objects import GROUPS
+from remuda.access.roles.holdings import GROUPS, InformerSource
 from remuda.apiserver.http import paths
 from remuda.apiserver.http.listener import Connection
 from remuda.apiserver.watch.filtered_list import part_of

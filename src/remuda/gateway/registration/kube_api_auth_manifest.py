@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from remuda.access.agent_objects import AUTH, AUTH_COMMAND, AUTH_PORT, NAMESPACE
-from remuda.access.clusters.cluster_auth_tokens import is_wanted
+from remuda.access.clusters.cluster_auth import is_wanted
 from remuda.api.cluster_cattle_io import CLUSTER_AUTH_TOKENS, CLUSTER_USER_ATTRIBUTES, GROUP
 
 Obj = dict[str, Any]

@@ -4,7 +4,7 @@ Two kinds of tokens let in. The one in a machine's install script is for that ma
 for new hosts, which become machines of that cluster. Both give the same answer again until the host has acted with it; from then
 on the host has to show the token of its plan, too (:mod:`remuda.provisioning.nodes.host_identity` judges). What they get opens
 their own plan and nothing else; what opens a tunnel (:mod:`..agents.tunnels`) registers no host.
-:mod:`remuda.provisioning.nodes.host_registration` and :mod:`remuda.provisioning.nodes.custom_host_registration` do the work,
+:mod:`remuda.provisioning.nodes.host_registration` and :mod:`remuda.provisioning.nodes.host_registration` do the work,
 here is its HTTP.
 """
 
@@ -25,8 +25,7 @@ from remuda.kube.objects import dig, labels_of, name_of, namespace_of
 from remuda.provisioning import host_layout as layouts
 from remuda.provisioning.cluster.mirror_caches import Views as Clusters
 from remuda.provisioning.host_layout import Layout
-from remuda.provisioning.nodes.custom_host_registration import Busy, Newcomers
-from remuda.provisioning.nodes.host_registration import Hosts, PlanAccess, Refused, UnknownToken
+from remuda.provisioning.nodes.host_registration import Busy, Hosts, Newcomers, PlanAccess, Refused, UnknownToken
 from remuda.provisioning.plans import machine_plan_secret
 from remuda.provisioning.plans.plan import PlanError
 from remuda.provisioning.well_known import MACHINE_ID, SECRETS, plan_name

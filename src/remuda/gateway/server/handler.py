@@ -1,7 +1,7 @@
 """Every request on the one listener, from its first look to its line in the audit log.
 
 In this order: is there one way to read it (:mod:`.headers`, :mod:`.path_validation`), is the path ours (:mod:`.routing`) or
-that of the management API (:mod:`.backend`), who asks (:mod:`..auth.authenticator`) and is it theirs to ask (:mod:`.csrf`), is
+that of the management API (:mod:`.routing`), who asks (:mod:`..auth.authenticator`) and is it theirs to ask (:mod:`.csrf`), is
 it not too much at once, is the body not too large or too slow; then whoever answers, with the headers that every answer
 carries. Errors become a Kubernetes Status that says no more than it must; what was wrong is in the audit log.
 """
@@ -27,12 +27,11 @@ from remuda.kube.errors import ApiError
 from ..auth.authenticator import Callers, NotLetIn
 from . import csrf
 from .audit_log import Record, Result
-from .backend import Behind
 from .dependencies import Services
 from .headers import OWN_ANSWER, PROXIED_ANSWER, framing_problem, is_known_host, says_identity, upgrade_of
 from .path_validation import BadTarget, Target, judge
 from .request_context import Asked
-from .routing import Route, Who
+from .routing import Behind, Route, Who
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """Rancher's old API as its clients know it: resources with `id`, `type` and `links`, actions by `?action=`, and its errors.
 
 Programs and pages of the field speak it to log in and to make tokens. Everything else of Remuda is the Kubernetes API. Here is
-the shape only; what there is to ask for is in :mod:`..auth.login`, :mod:`..auth.users_api`, :mod:`..auth.tokens_api` and
+the shape only; what there is to ask for is in :mod:`..auth.login`, :mod:`..auth.users_api`, :mod:`..auth.tokens` and
 :mod:`..auth.kubeconfigs`.
 """
 

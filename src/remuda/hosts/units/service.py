@@ -21,11 +21,9 @@ from typing import Any
 from remuda.kube.clock import Clock, Entropy
 
 from .. import processes
-from . import command_line
-from .child_processes import Children
+from . import unitfile
 from .journal import Journal
-from .notify_socket import NotifySocket
-from .service_processes import Group
+from .service_processes import Children, Group, NotifySocket
 from .unit_catalog import Catalog
 from .unitfile import NEVER, Command, Unit, UnitError, environment_of
 
@@ -348,9 +346,9 @@ class Service:
     def _spawn(self, unit: Unit, command: Command, environment: dict[str, str]) -> tuple[int, asyncio.Future[int]]:
         self._open_output()
         try:
-            found = command_line.split(command.text)
-            argv = found if command.literal else command_line.expanded(found, environment)
-        except command_line.WordError as error:
+            found = unitfile.split(command.text)
+            argv = found if command.literal else unitfile.expanded(found, environment)
+        except unitfile.WordError as error:
             raise _Failed(End(_NOT_STARTED, "exit-code", str(error))) from None
         if not argv:
             raise _Failed(End(_NOT_STARTED, "exit-code", f"{unit.name} has a command line without a command"))

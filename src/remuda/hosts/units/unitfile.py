@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from . import command_line as words
-
 NEVER: Final = float("inf")
 TYPES = ("simple", "exec", "notify", "oneshot")
 # Others that differ in nothing that matters here.
@@ -152,7 +150,7 @@ def parse(name: str, texts: Iterable[str], specifiers: Mapping[str, str] | None 
     known = {**_specifiers(name), **(specifiers or {})}
     try:
         return _unit(name, _Values(sections.get("Unit", {}), known), _Values(sections.get("Service", {}), known), sections)
-    except words.WordError as error:
+    except WordError as error:
         raise UnitError(f"{name}: {error}") from None
 
 
@@ -170,13 +168,13 @@ class _Values:
         self._specifiers = specifiers
 
     def all(self, key: str) -> list[str]:
-        return [words.specified(value, self._specifiers) for value in self._found.get(key, ())]
+        return [specified(value, self._specifiers) for value in self._found.get(key, ())]
 
     def last(self, key: str, default: str = "") -> str:
         return (self.all(key) or [default])[-1]
 
     def words(self, key: str) -> tuple[str, ...]:
-        return tuple(word for value in self.all(key) for word in words.split(value))
+        return tuple(word for value in self.all(key) for word in split(value))
 
     def one_of(self, key: str, allowed: tuple[str, ...], default: str, name: str) -> str:
         value = self.last(key, default)
@@ -285,3 +283,75 @@ def _unquoted(value: str) -> str:
         return value
     # Between double quotes a backslash takes what comes next for itself.
     return re.sub(r"\\(.)", r"\1", value[1:-1]) if value[0] == '"' else value[1:-1]
+
+
+# --- command line ---------------------------------------------------------------------------------------------------------
+#
+# Command lines and lists in unit files: quotes, escapes, specifiers and variables (systemd.syntax(7)). Pure.
+
+_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "s": " ", "\\": "\\", '"': '"', "'": "'"}
+_BRACED = re.compile(r"\$\$|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_WHOLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+_SPECIFIER = re.compile(r"%(.)", re.DOTALL)
+
+
+class WordError(ValueError):
+    """A text whose quotes don't end."""
+
+
+def split(text: str) -> list[str]:
+    """The words of a text; a word may be in quotes, as a whole or in part."""
+    found: list[str] = []
+    word: list[str] | None = None
+    quote = ""
+    position = 0
+    while position < len(text):
+        letter = text[position]
+        position += 1
+        if letter == "\\" and position < len(text):
+            word = word or []
+            escaped, position = _escaped(text, position)
+            word.append(escaped)
+        elif quote:
+            if letter == quote:
+                quote = ""
+            else:
+                word = word or []
+                word.append(letter)
+        elif letter in "\"'":
+            quote, word = letter, word if word is not None else []
+        elif letter.isspace():
+            if word is not None:
+                found.append("".join(word))
+            word = None
+        else:
+            word = word or []
+            word.append(letter)
+    if quote:
+        raise WordError(f"a quotation mark is never closed: {text}")
+    return found if word is None else [*found, "".join(word)]
+
+
+def _escaped(text: str, position: int) -> tuple[str, int]:
+    letter = text[position]
+    if letter == "x" and re.fullmatch("[0-9a-fA-F]{2}", text[position + 1 : position + 3]):
+        return chr(int(text[position + 1 : position + 3], 16)), position + 3
+    # What is no escape stays as it is written, for the sake of regular expressions.
+    return _ESCAPES.get(letter, "\\" + letter), position + 1
+
+
+def specified(text: str, specifiers: Mapping[str, str]) -> str:
+    """The text with its specifiers (`%n`) filled in; one that nobody knows stays."""
+    return _SPECIFIER.sub(lambda found: "%" if found[1] == "%" else specifiers.get(found[1], found[0]), text)
+
+
+def expanded(words: list[str], variables: Mapping[str, str]) -> list[str]:
+    """The words with their variables: `${A}` anywhere is one word, a word `$A` becomes as many as its value has."""
+    found: list[str] = []
+    for word in words:
+        whole = _WHOLE.fullmatch(word)
+        if whole is not None:
+            found.extend(split(variables.get(whole[1], "")))
+        else:
+            found.append(_BRACED.sub(lambda match: variables.get(match[1], "") if match[1] else "$", word))
+    return found

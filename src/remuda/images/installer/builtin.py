@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .. import installer
-from ..directories import alone
-from ..layers import QUICK
-from ..layout import Layout
+from ..layout import Layout, alone
+from ..tree import QUICK
 
 _INPUTS = ".inputs"
 

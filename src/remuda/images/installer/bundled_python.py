@@ -13,8 +13,8 @@ from pathlib import Path
 import remuda
 
 from .. import debian, recipe
+from ..recipe import Unpacked
 from ..tree import Tree
-from ..unpacked import Unpacked
 
 REQUIREMENTS = Path(__file__).with_name("python.txt")
 PREFIX = "python"

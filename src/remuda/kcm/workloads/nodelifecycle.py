@@ -18,8 +18,7 @@ from remuda.runtime import DONE, NORMAL, Controller, Manager, Result, Watch
 
 from ..disruption_counts import is_ready
 from ..pod_placement import taints_of
-from .node_pods import follow_nodes, pods_on
-from .pods import conditions_with
+from .pods import conditions_with, follow_nodes, pods_on
 from .resources import LEASES, MANAGER, NODE_LEASES, NODES, PODS
 
 Obj = dict[str, Any]

@@ -8,8 +8,7 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import Key, dig, is_being_deleted, metadata, name_of, namespace_of, uid_of
 from remuda.runtime import DONE, Controller, Manager, Result, Watch
 
-from .node_pods import follow_nodes, pods_on
-from .pods import disrupted, has_ended
+from .pods import disrupted, follow_nodes, has_ended, pods_on
 from .resources import MANAGER, NODES, PODS
 
 Obj = dict[str, Any]

@@ -9,6 +9,7 @@ from remuda.kube.clock import rfc3339, time_of
 from remuda.kube.encoding import jsonio
 from remuda.kube.objects import annotations_of, dig, find_by, is_being_deleted, labels_of, metadata, name_of
 from remuda.kube.owners import reference
+from remuda.runtime import Informer
 
 from ..disruption_counts import is_ready
 
@@ -109,3 +110,19 @@ def first_to_go(pod: Obj, crowd: int) -> tuple[Any, ...]:
 
 def _newest_first(text: Any) -> float:
     return -(time_of(text) or 0.0)
+
+
+# --- node pods ------------------------------------------------------------------------------------------------------------
+#
+# The pods of a node, by an index that several controllers share.
+
+_BY_NODE: Final = "node"
+
+
+def follow_nodes(pods: Informer) -> None:
+    pods.add_index(_BY_NODE, lambda pod: (dig(pod, "spec", "nodeName") or "",))
+
+
+def pods_on(pods: Informer, node: str) -> list[Obj]:
+    """With "" those that are on none."""
+    return pods.indexed(_BY_NODE, node)

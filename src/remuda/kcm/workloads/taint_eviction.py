@@ -11,8 +11,7 @@ from remuda.kube.objects import Key, dig, is_being_deleted, name_of, uid_of
 from remuda.runtime import DONE, NORMAL, Controller, Manager, Result, Watch
 
 from ..pod_placement import taints_of, tolerates
-from .node_pods import follow_nodes, pods_on
-from .pods import disrupted, has_ended
+from .pods import disrupted, follow_nodes, has_ended, pods_on
 from .resources import MANAGER, NODES, PODS
 
 Obj = dict[str, Any]

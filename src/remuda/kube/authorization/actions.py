@@ -1,8 +1,8 @@
 """Who may do what: an :class:`Action` in, a :class:`Decision` out, synchronously, on every request.
 
 :mod:`.rbac` decides from the stored roles and bindings; :mod:`remuda.apiserver.auth.escalation` keeps people from granting what
-they do not hold; :mod:`remuda.apiserver.auth.bootstrap_policy` and :mod:`remuda.kcm.aggregated_rules` say which roles there
-should be.
+they do not hold; :mod:`remuda.apiserver.auth.bootstrap_policy` and :mod:`remuda.kcm.clusterrole_aggregation` say which roles
+there should be.
 """
 
 from __future__ import annotations

@@ -13,14 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from remuda.kube.authorization.users import service_account_name
-
 from ..errors import aggregate_text, go_quote
 from ..object_reader import ObjectSource
 from ..objects import Key
 from .actions import ALLOWED, REFUSED, Action, Decision
 from .policy_rules import CompiledRules, Rule, resource_keys
-from .users import MASTERS, User
+from .users import MASTERS, User, service_account_name
 
 Obj = dict[str, Any]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 _NAMES = {
@@ -62,3 +63,80 @@ def formatted(value: Any) -> str:
     if isinstance(value, bool | int | float):
         return f"%!s({type_name(value)}={shown(value)})"
     return shown(value)
+
+
+# --- go format ------------------------------------------------------------------------------------------------------------
+#
+# How Go prints numbers and quotes text: CEL's `string()` and `format()` show values that way.
+
+
+def double(number: float) -> str:
+    """Go's `%g`: the shortest digits that read back as the same number, with an exponent from a million up."""
+    if math.isnan(number):
+        return "NaN"
+    if math.isinf(number):
+        return "+Inf" if number > 0 else "-Inf"
+    if number == 0:
+        return "-0" if math.copysign(1, number) < 0 else "0"
+    sign = "-" if number < 0 else ""
+    mantissa, _, exponent = repr(abs(number)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    written = whole + fraction
+    digits = written.lstrip("0")
+    point = len(whole) - (len(written) - len(digits)) + int(exponent or 0)
+    digits = digits.rstrip("0")
+    power = point - 1
+    if power < -4 or power >= 6:
+        tail = f".{digits[1:]}" if len(digits) > 1 else ""
+        return f"{sign}{digits[0]}{tail}e{'-' if power < 0 else '+'}{abs(power):02d}"
+    if power < 0:
+        return f"{sign}0.{'0' * -point}{digits}"
+    if len(digits) <= point:
+        return f"{sign}{digits}{'0' * (point - len(digits))}"
+    return f"{sign}{digits[:point]}.{digits[point:]}"
+
+
+_ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
+_ESCAPES |= {"\\": "\\\\", '"': '\\"'}
+
+
+def quote(text: str) -> str:
+    """Go's `%q`."""
+    out: list[str] = []
+    for char in text:
+        if char in _ESCAPES:
+            out.append(_ESCAPES[char])
+        elif char.isprintable():
+            out.append(char)
+        elif ord(char) < 0x80:
+            out.append(f"\\x{ord(char):02x}")
+        elif ord(char) < 0x10000:
+            out.append(f"\\u{ord(char):04x}")
+        else:
+            out.append(f"\\U{ord(char):08x}")
+    return '"' + "".join(out) + '"'
+
+
+_SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
+def scientific(number: float) -> str:
+    """`%e` as CEL's format prints it: six digits, the exponent in superscript."""
+    if math.isnan(number) or math.isinf(number):
+        return _special(number)
+    mantissa, _, exponent = f"{number:.6e}".partition("e")
+    sign = "-" if exponent.startswith("-") else ""
+    return f"{mantissa}×10{(sign + exponent.lstrip('+-').zfill(2)).translate(_SUPERSCRIPT)}"
+
+
+def fixed(number: float, precision: int) -> str:
+    """`%f` with thousands separated."""
+    if math.isnan(number) or math.isinf(number):
+        return _special(number)
+    return f"{number:,.{precision}f}"
+
+
+def _special(number: float) -> str:
+    if math.isnan(number):
+        return "NaN"
+    return "∞" if number > 0 else "-∞"

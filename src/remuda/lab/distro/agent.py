@@ -20,10 +20,10 @@ from .api_balancer import Balancer
 from .cluster import node_passwords, supervisor_client
 from .cluster.supervisor_client import NODE_IP, NODE_NAME, NODE_PASSWORD, PREFIX, JoinError, NotYet, Server, Supervisor
 from .config.settings import Settings
-from .means import Means
 from .pki import certificates, join_tokens
 from .pki.certificates import Leaf
 from .pki.join_tokens import Token, TokenError
+from .state import Means
 
 log = logging.getLogger(__name__)
 

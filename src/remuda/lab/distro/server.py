@@ -7,9 +7,10 @@ when a part ends that nobody told to, all of it ends, so that whoever runs the s
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
-from collections.abc import Coroutine
-from contextlib import AsyncExitStack
+from collections.abc import Coroutine, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from typing import Any
 
 from remuda.apiserver.http.listener import Listener, server_context
@@ -27,19 +28,19 @@ from .cluster import apiserver, node_passwords, supervisor_client
 from .cluster.supervisor import Door
 from .cluster.supervisor_client import NODE_NAME, NODE_PASSWORD, PREFIX, Supervisor
 from .config.settings import Settings
-from .data_lock import alone
-from .errors import PartEnded
-from .etcd import apiserver_addresses, endpoints, local_member, snapshot_files
+from .errors import InUse, PartEnded
+from .etcd import endpoints, local_member, snapshot_files
+from .etcd import endpoints as apiserver_addresses
 from .etcd.client import EtcdClient, config_for
 from .etcd.local_member import LocalEtcd, Removed
 from .etcd.members import Tending
 from .etcd.process import EtcdFailed
-from .health_ports import HealthPort
-from .means import Means
-from .pki import authorities, bootstrap_data, certificates, encryption_keys, join_tokens, server_identity
+from .node import HealthPort
+from .pki import authorities, certificates, encryption_keys, join_tokens, server_identity
+from .pki import authorities as bootstrap_data
 from .pki.authorities import SERVER_CA
 from .pki.server_identity import Identity
-from .state import State
+from .state import Means, State
 
 log = logging.getLogger(__name__)
 
@@ -279,3 +280,20 @@ async def _ended(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+# --- data lock ------------------------------------------------------------------------------------------------------------
+#
+# One server at a time on a host's data.
+
+
+@contextmanager
+def alone(settings: Settings) -> Iterator[None]:
+    """Nobody else works on this host's data meanwhile. Raises InUse."""
+    settings.paths.server.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (settings.paths.server / ".lock").open("ab") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InUse(f"another server runs on {settings.paths.data}") from None
+        yield

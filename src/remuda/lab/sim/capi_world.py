@@ -30,11 +30,10 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, namespace_of
 from remuda.runtime import Manager
 
-from .bootstrap_provider import Configs
-from .control_plane_provider import ControlPlanes
+from .control_plane_provider import Configs, ControlPlanes
 from .delays_and_faults import Weather
 from .infrastructure_provider import Clusters, Machines
-from .provider_crds import (
+from .providers import (
     BOOTSTRAP,
     CONTROL_PLANE,
     INFRASTRUCTURE,
@@ -43,9 +42,9 @@ from .provider_crds import (
     SIM_CONTROL_PLANES,
     SIM_MACHINE_TEMPLATES,
     VERSION,
+    Land,
     ref,
 )
-from .providers import Land
 from .workload_clusters import SimulatedClusters
 
 Obj = dict[str, Any]

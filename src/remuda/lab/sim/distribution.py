@@ -20,8 +20,7 @@ from remuda.kube.encoding import yamlio
 from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionKind, GroupVersionResource, annotations_of, dig, name_of
 
-from .downstreams import SimulatedDownstreams
-from .workload_clusters import SimulatedCluster
+from .workload_clusters import SimulatedCluster, SimulatedDownstreams
 
 Obj = dict[str, Any]
 

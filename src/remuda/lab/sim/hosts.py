@@ -37,8 +37,7 @@ from remuda.runtime import Informers
 
 from .delays_and_faults import Span
 from .distribution import CannotStart, Distribution, Member
-from .downstreams import SimulatedDownstreams
-from .workload_clusters import Line, SimulatedClusters
+from .workload_clusters import Line, SimulatedClusters, SimulatedDownstreams
 
 log = logging.getLogger(__name__)
 

@@ -21,8 +21,7 @@ from remuda.kube.owners import with_finalizer, without_finalizer
 from remuda.runtime import DONE, Controller, Result, Watch, spec_change
 
 from .delays_and_faults import born
-from .provider_crds import FINALIZER, SIM_CLUSTERS, SIM_MACHINES
-from .providers import Land, handed_over, held, of_cluster
+from .providers import FINALIZER, SIM_CLUSTERS, SIM_MACHINES, Land, handed_over, held, of_cluster
 from .workload_clusters import SimulatedCluster
 
 Obj = dict[str, Any]

@@ -23,7 +23,7 @@ from remuda.kube.objects import GroupVersionResource, Key, dig, labels_of, name_
 from remuda.machines.machineprovision.well_known import CAPI_MACHINE, INFRA_NAME, INFRA_REMOVE, JOBS, STATE_KEY, state_name
 from remuda.machines.nodedrivers.driver_schemas import NODE_TEMPLATE
 from remuda.machines.nodedrivers.machine_crds import definitions
-from remuda.machines.provisioner import state_archive
+from remuda.machines.provisioner import machine_state
 from remuda.machines.provisioner.machine_state import Kept, Phase, dumps
 from remuda.machines.runner import job_status
 from remuda.provisioning.well_known import CONTROL_PLANE_ROLE, ETCD_ROLE, SECRETS, WORKER_ROLE
@@ -180,7 +180,7 @@ class SimulatedJobs:
                 self.silent -= 1
                 await self.park.kill(self.hosts[key])
         kept = Kept(key.name, DRIVER, {"IPAddress": self.hosts[key].address}, phase=Phase.READY)
-        await self._keep(key, dumps(kept, state_archive.HOME))
+        await self._keep(key, dumps(kept, machine_state.HOME))
         return None
 
     async def _remove(self, job: Obj) -> None:
@@ -192,7 +192,7 @@ class SimulatedJobs:
         await self._keep(key, {})
 
     async def _keep(self, key: Key, files: dict[str, bytes]) -> None:
-        data = {STATE_KEY: base64.b64encode(state_archive.write(key.name, files)).decode()}
+        data = {STATE_KEY: base64.b64encode(machine_state.write(key.name, files)).decode()}
         await self.client.patch(SECRETS, state_name(key.name), {"data": data}, key.namespace)
 
 

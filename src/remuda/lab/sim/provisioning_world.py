@@ -31,10 +31,9 @@ from remuda.runtime import Manager
 
 from .capi_world import NeverHappened
 from .distribution import Distribution
-from .downstreams import SimulatedDownstreams
 from .hosts import SimulatedHost, SimulatedHosts, Times
 from .machine_jobs import SimulatedJobs
-from .workload_clusters import Line, SimulatedClusters
+from .workload_clusters import Line, SimulatedClusters, SimulatedDownstreams
 
 Obj = dict[str, Any]
 T = TypeVar("T")

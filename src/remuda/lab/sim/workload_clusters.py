@@ -14,14 +14,14 @@ from remuda import kcm
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.keys.pki import Pki
 from remuda.apiserver.server import Config, Server
-from remuda.client.interface import Client, WatchEvent
-from remuda.client.wrapper import Send, WrappedClient
-from remuda.kube.clock import Clock, Entropy, Rng
+from remuda.client.interface import Client, Send, WatchEvent, WrappedClient
+from remuda.kube.clock import Clock, Entropy, Rng, rfc3339
 from remuda.kube.encoding import yamlio
-from remuda.kube.objects import GroupVersionResource, Key
+from remuda.kube.errors import ApiError
+from remuda.kube.objects import GroupVersionResource, Key, dig, is_being_deleted
+from remuda.runtime import DONE, Controller, Manager, Result
 
 from .beginning import EMPTY
-from .kubelet import Kubelet
 
 Obj = dict[str, Any]
 
@@ -150,3 +150,107 @@ class SimulatedClusters:
         if found is None or not found.answers:
             raise ConnectionError(f"the simulated cluster {cluster} does not answer")
         return Line(InProcessClient(found.server, manager="manager"), lambda: found.answers)
+
+
+# --- kubelet --------------------------------------------------------------------------------------------------------------
+#
+# What kubelets would do to the pods of a simulated cluster: they run in name, and when told to go they go.
+
+PODS = GroupVersionResource("", "v1", "pods")
+# A pod with this annotation ignores that it is to go, as one does whose process hangs.
+STUBBORN = "sim.remuda.dev/stubborn"
+
+
+class Kubelet:
+    """One for all nodes of a cluster."""
+
+    controller = Controller("kubelet", PODS, concurrency=4, resync=0)
+
+    def __init__(self, client: Client, clock: Clock, rng: Rng) -> None:
+        self._client = client
+        self._clock = clock
+        self._manager = Manager(client, clock, rng)
+        self._pods = self._manager.informers.of(PODS)
+        self._manager.add(self)
+
+    async def run(self) -> None:
+        await self._manager.run(asyncio.Event())
+
+    async def reconcile(self, key: Key) -> Result:
+        pod = self._pods.get(*key)
+        if pod is None or not dig(pod, "spec", "nodeName"):
+            return DONE
+        try:
+            if is_being_deleted(pod):
+                if STUBBORN not in (dig(pod, "metadata", "annotations") or {}):
+                    await self._client.delete(PODS, key.name, key.namespace, grace_seconds=0)
+            elif dig(pod, "status", "phase", default="Pending") == "Pending":
+                await self._client.patch(PODS, key.name, {"status": _running(self._clock)}, key.namespace, subresource="status")
+        except ApiError as error:
+            if not error.is_not_found:
+                raise
+        return DONE
+
+
+def _running(clock: Clock) -> Obj:
+    now = rfc3339(clock.time())
+    ready = [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in ("Initialized", "Ready", "ContainersReady")]
+    return {"phase": "Running", "conditions": ready, "startTime": now}
+
+
+# --- downstreams ----------------------------------------------------------------------------------------------------------
+#
+# The tunnels of simulated clusters: what :mod:`remuda.access.downstreams` and the health checks ask, without a tunnel.
+#
+# A cluster is connected from the moment that its agent is started in it (:meth:`SimulatedDownstreams.connect`), and as long as
+# its API answers.
+
+LOCAL = "local"
+
+
+class _Reached:
+    def __init__(self, cluster: SimulatedCluster | None, client: Client) -> None:
+        self.cluster = cluster
+        self.client = client
+
+    @property
+    def answers(self) -> bool:
+        return self.cluster is None or self.cluster.answers
+
+
+class SimulatedDownstreams:
+    """By the names of management Clusters; `local` is the management API's own client."""
+
+    def __init__(self, local: Client) -> None:
+        self._reached = {LOCAL: _Reached(None, local)}
+        self._handlers: list[Callable[[str], None]] = []
+
+    def connect(self, name: str, cluster: SimulatedCluster) -> None:
+        found = self._reached.get(name)
+        if found is None or found.cluster is not cluster:
+            line = Line(InProcessClient(cluster.server, manager="cattle"), lambda: cluster.answers)
+            self._reached[name] = _Reached(cluster, line)
+            self.tell(name)
+
+    def disconnect(self, name: str) -> None:
+        if self._reached.pop(name, None) is not None:
+            self.tell(name)
+
+    def tell(self, name: str) -> None:
+        """Something about a cluster's line has changed."""
+        for handler in list(self._handlers):
+            handler(name)
+
+    def get(self, cluster: str) -> _Reached | None:
+        return self._reached.get(cluster) if self.is_connected(cluster) else None
+
+    def is_connected(self, cluster: str) -> bool:
+        found = self._reached.get(cluster)
+        return found is not None and found.answers
+
+    async def ping(self, cluster: str) -> str:
+        return "" if self.is_connected(cluster) else "Cluster agent is not connected"
+
+    def on_change(self, handler: Callable[[str], None]) -> Callable[[], None]:
+        self._handlers.append(handler)
+        return lambda: self._handlers.remove(handler)

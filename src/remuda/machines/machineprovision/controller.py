@@ -35,9 +35,8 @@ from remuda.kube.objects import (
 )
 from remuda.kube.owners import reference, without_finalizer
 from remuda.kube.waits import Actor, Code, Wait
-from remuda.provisioning.graph.names import MACHINE_GROUP
 from remuda.provisioning.references import Access
-from remuda.provisioning.well_known import CLUSTER_NAME
+from remuda.provisioning.well_known import CLUSTER_NAME, MACHINE_GROUP
 from remuda.runtime import DONE, WARNING, Controller, Informer, Manager, Result, Retry, Watch, logger, synced
 from remuda.runtime.informer import without_managed_fields
 

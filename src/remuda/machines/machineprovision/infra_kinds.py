@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from remuda.capi.contracts import Contracts, group_kind
 from remuda.kube.objects import GroupVersionResource, Key, dig
-from remuda.provisioning.graph.names import MACHINE_GROUP
+from remuda.provisioning.well_known import MACHINE_GROUP
 from remuda.runtime import Informer, Manager, Watch
 from remuda.runtime.controller import Mapping, Predicate, any_change, itself
 

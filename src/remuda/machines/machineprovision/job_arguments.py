@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from remuda.kube.objects import annotations_of, dig, name_of, namespace_of
-from remuda.kube.safe_names import safe_concat, safe_concat_within
-from remuda.provisioning.graph.names import HOSTNAME_LIMIT
+from remuda.kube.wrangler import safe_concat, safe_concat_within
+from remuda.provisioning.well_known import HOSTNAME_LIMIT
 
 from ..nodedrivers.secrecy import variable_of
 from ..options import flag_of

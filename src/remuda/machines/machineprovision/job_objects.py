@@ -24,7 +24,7 @@ from remuda.kube.objects import (
     uid_of,
 )
 from remuda.kube.owners import controller_of, reference
-from remuda.kube.safe_names import safe_concat
+from remuda.kube.wrangler import safe_concat
 from remuda.provisioning.well_known import BACKUP, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 
 from .job_arguments import IN_A_POD, Belonging, DriverFacts, arguments

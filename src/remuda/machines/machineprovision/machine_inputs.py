@@ -35,25 +35,25 @@ from remuda.kube.objects import (
 )
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.provisioning.graph.machine_pools import credential_of, has_config
-from remuda.provisioning.graph.names import (
+from remuda.provisioning.references import ACCEPT, Access, References
+from remuda.provisioning.references.driver_addresses import addresses_of, author_of, recorded
+from remuda.provisioning.references.spec_references import credential_key, key_of
+from remuda.provisioning.well_known import (
     CLONED_FROM_KIND,
     CLONED_FROM_NAME,
     CONFIG_API_VERSION,
     MACHINE_API_VERSION,
     MACHINE_GROUP,
     POOL_NAME,
+    SECRETS,
     resource_of,
 )
-from remuda.provisioning.references import ACCEPT, Access, References
-from remuda.provisioning.references.driver_addresses import addresses_of, author_of, recorded
-from remuda.provisioning.references.spec_references import credential_key, key_of
-from remuda.provisioning.well_known import SECRETS
 from remuda.runtime import Manager, synced
 
-from .. import credential_variables
+from .. import options
 from ..driver import OWNER_VARIABLE
 from ..nodedrivers.secrecy import is_secret
-from ..provisioner import state_archive
+from ..provisioner import machine_state
 from ..secretfields.markers import Place, is_marker, secret_name
 from ..secretfields.vault import read as read_sealed
 from .decide import owning_machine, subject_of
@@ -178,7 +178,7 @@ class Reading:
         # What is ours comes last: no field of a credential takes its place.
         return {
             **proxies,
-            **credential_variables.environment(driver_of(infra["kind"]), data),
+            **options.environment(driver_of(infra["kind"]), data),
             OWNER_VARIABLE: await self._whose(),
             outbound.VARIABLE: settings.text(OUTBOUND),
         }
@@ -292,8 +292,8 @@ class Reading:
         if not data:
             return False
         try:
-            return bool(state_archive.machines(base64.b64decode(data)))
-        except (state_archive.ArchiveError, binascii.Error, ValueError):
+            return bool(machine_state.machines(base64.b64decode(data)))
+        except (machine_state.ArchiveError, binascii.Error, ValueError):
             # Whoever can't be read may be anybody.
             return True
 

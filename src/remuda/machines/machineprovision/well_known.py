@@ -9,7 +9,7 @@ import hashlib
 from typing import Final
 
 from remuda.kube.objects import GroupVersionResource
-from remuda.kube.safe_names import safe_concat
+from remuda.kube.wrangler import safe_concat
 
 CONTROLLER: Final = "machine-provision"
 FINALIZER: Final = "wrangler.cattle.io/machine-provision-remove"

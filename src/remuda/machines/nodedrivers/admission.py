@@ -27,7 +27,7 @@ from remuda.kube.errors import FieldError, duplicate, forbidden_field, invalid_v
 from remuda.kube.object_reader import ObjectSource
 from remuda.kube.objects import dig, is_being_deleted, name_of
 from remuda.provisioning.graph.machine_pools import pools_written
-from remuda.provisioning.graph.names import CONFIG_GROUP, MACHINE_GROUP
+from remuda.provisioning.well_known import CONFIG_GROUP, MACHINE_GROUP
 from remuda.runtime.admitted_types import AdmittedType
 
 from .builtin_drivers import LOCAL, builtin, is_local

@@ -32,11 +32,10 @@ from remuda.kube.objects import annotations_of, dig, is_being_deleted, with_path
 from remuda.provisioning.references.cloud_credentials import GLOBAL, MARK, SECRETS, TYPE
 from remuda.runtime.admitted_types import AdmittedType
 
-from ..credential_variables import environment
 from ..driver import Surroundings
 from ..driver_registry import missing_extra
 from ..errors import DriverError, Reason
-from ..options import Options
+from ..options import Options, environment
 from .builtin_drivers import python_driver
 from .driver_schemas import credential_name
 

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Final, TypedDict
 from remuda.api.cattle import CLUSTER_INDEXED, Condition
 from remuda.api.schema import Doc, Length, schema_of
 from remuda.kube.objects import annotations_of, dig, labels_of, name_of, with_path
-from remuda.provisioning.graph.names import CONFIG_GROUP, MACHINE_GROUP
+from remuda.provisioning.well_known import CONFIG_GROUP, MACHINE_GROUP
 
-from .schema_fields import BOOLEAN, PASSWORD, STRING
+from .driver_schemas import BOOLEAN, PASSWORD, STRING
 from .secrecy import is_secret
 
 Obj = dict[str, Any]

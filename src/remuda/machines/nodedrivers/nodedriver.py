@@ -25,8 +25,8 @@ from . import driver_schemas
 from .builtin_drivers import BuiltIn, builtin, node_driver, restored
 from .driver_annotations import HINTS, Shape
 from .driver_downloads import name_problem
+from .driver_schemas import UnusableFlag, credential_fields, hints, resource_fields
 from .flag_sources import Flags, Sources
-from .schema_fields import UnusableFlag, credential_fields, hints, resource_fields
 
 log = logger(__name__)
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 from ..options import FlagKind, field_of, flag_of
 from .builtin_drivers import builtin, python_driver, shape_of
 from .driver_annotations import Shape
+from .driver_schemas import KEYS, PASSWORD, STRING
 from .known_flags import flags_of
-from .schema_fields import KEYS, PASSWORD, STRING
 
 Obj = dict[str, Any]
 

@@ -5,31 +5,38 @@ Drivers that rancher-machine itself does not have are programs of their own, fro
 somebody's cloud credentials must be known exactly.
 
 What it connects to can't be seen. So the hosts that its options name are checked before it is called, as far as names are known
-here (:mod:`.external_driver_hosts`), and what it says of a failed connection is cut down to what our own drivers say.
+here (:mod:`.external_driver`), and what it says of a failed connection is cut down to what our own drivers say.
 """
 
 from __future__ import annotations
 
 import asyncio
 import collections
+import contextlib
 import ctypes
+import ipaddress
 import os
 import re
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from remuda.kube.network.outbound import Policy
+from remuda.kube.network import outbound
+from remuda.kube.network.host_fields import names_host
+from remuda.kube.network.outbound import Policy, log
 
+from .. import options
 from ..driver import Surroundings
 from ..errors import DriverError, Reason
 from ..machineprovision.job_outcome import failure_of
 from ..nodedrivers.driver_downloads import downloaded, fetcher
 from ..nodedrivers.rancher_machine import HOW_TO_INSTALL, PROGRAM
-from . import external_driver_hosts, machine_state, state_archive
+from . import machine_state
+from . import machine_state as state_archive
 from .arguments import Request
-from .state_secret import StateSecret
+from .state_store import StateSecret
 
 _LINES = 50
 _PRE_CREATE = 3
@@ -53,7 +60,7 @@ async def run(
         fetch = fetcher(around.clock, around.environ, lambda: Policy.for_administrators(around.outbound.text))
         found = await downloaded(fetch, driver, request.driver_url, request.driver_hash, storage / "drivers")
         environ["PATH"] = f"{found}:{environ.get('PATH', os.defpath)}"
-    await external_driver_hosts.check(around.outbound, driver, words, around.environ)
+    await check(around.outbound, driver, words, around.environ)
     if secret is not None:
         await _move(secret, request.names, str(storage))
     environ["MACHINE_STORAGE_PATH"] = str(storage)
@@ -98,7 +105,7 @@ async def _called(command: list[str], environ: dict[str, str], around: Surroundi
     assert process.stdout is not None
     try:
         async for raw in process.stdout:
-            line = external_driver_hosts.plainly(raw.decode(errors="replace").rstrip())
+            line = plainly(raw.decode(errors="replace").rstrip())
             last.append(line)
             around.say(line)
         code = await process.wait()
@@ -136,3 +143,66 @@ def _reason(lines: list[str], code: int) -> str:
     told = [line.strip() for line in lines if line.strip() and not _NOISE.match(line)]
     errors = [line for line in told if line.lower().startswith(("error", "fatal", "could not", "unable"))]
     return (errors or told or [f"{PROGRAM} ended with {code} and said nothing"])[-1]
+
+
+# --- external driver hosts ------------------------------------------------------------------------------------------------
+#
+# Hosts that a foreign driver's options name, checked before the driver runs; and what it says of connections, in our words.
+#
+# The program connects by itself, so a name that changes between the check and its own lookup, a redirect, or an address that is
+# in no option can't be kept from it: where that matters, confine the network of Jobs.
+
+# What Go says of a connection that did not come about. Which of these it was tells whether a port is open.
+_FAILED = re.compile(
+    r"dial (?:tcp|udp)\d?\b.*|lookup \S+(?: on \S+)?: .*"
+    r"|(?:connect: )?(?:connection (?:refused|timed out|reset by peer)|no route to host|network is unreachable)"
+    r"|i/o timeout|TLS handshake timeout|context deadline exceeded.*|no such host"
+    r"|malformed HTTP response.*|server gave HTTP response to HTTPS client|tls: .*|x509: .*|ssh: handshake failed.*",
+    re.IGNORECASE,
+)
+
+
+async def check(policy: Policy, driver: str, words: Sequence[str], environ: Mapping[str, str]) -> None:
+    """Raises DriverError if an option, or a field of the cloud credential, names a host that the policy refuses."""
+    for option, value in (*_options(words, driver), *_variables(driver, environ)):
+        host = host_of(option, value)
+        if not host:
+            continue
+        try:
+            await outbound.check_ahead(policy, host)
+        except outbound.Refused as error:
+            raise DriverError(Reason.INVALID, outbound.told(error, f"{option}: {host}")) from None
+
+
+def _options(words: Sequence[str], driver: str) -> Iterator[tuple[str, str]]:
+    """The driver's own options, by name, and their values, in both spellings."""
+    prefix = f"--{driver}-"
+    for word, following in zip(words, (*words[1:], ""), strict=True):
+        name, equals, value = word.partition("=")
+        # `--url` is of the driver `none`, which has no prefix.
+        if name.startswith(prefix) or name == "--url":
+            yield name, value if equals else "" if following.startswith("--") else following
+
+
+def _variables(driver: str, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    prefix = options.variable(driver, "")
+    return ((name, value) for name, value in environ.items() if name.startswith(prefix))
+
+
+def host_of(option: str, value: str) -> str:
+    """The host that an option's value names; "" for one that names none."""
+    value = value.strip()
+    with contextlib.suppress(ValueError):
+        return str(ipaddress.ip_address(value.strip("[]")))
+    with contextlib.suppress(ValueError):
+        if "://" in value or names_host(option):
+            return urlsplit(value if "://" in value else f"//{value}").hostname or ""
+    return ""
+
+
+def plainly(line: str) -> str:
+    """A line of the program's, without the reason for which a connection failed."""
+    short = _FAILED.sub(outbound.UNREACHABLE, line)
+    if short != line:
+        log.info("%s", line)
+    return short

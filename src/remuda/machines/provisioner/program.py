@@ -12,9 +12,10 @@ import contextlib
 import logging
 import os
 import signal
+import ssl
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,13 +29,12 @@ from .. import driver_registry
 from ..driver import ASIDE, OWNER_VARIABLE, Driver, Surroundings
 from ..errors import DriverError, Reason
 from ..options import Options
-from . import arguments, trusted_cas
+from . import arguments
 from . import external_driver as foreign
 from .arguments import Request
 from .machine_state import Kept
 from .session import Order, PreCreateError, Session
-from .state_secret import StateSecret
-from .state_store import Store
+from .state_store import StateSecret, Store
 
 OK, FAILED, PRE_CREATE_FAILED = 0, 1, 3
 # Where a container's last words are read from, and the variable that names another place.
@@ -48,7 +48,7 @@ def main(words: Sequence[str]) -> int:
     if os.getpid() == 1:
         # The first process of a pod is deaf to every signal that it has not asked for, and would be waited for.
         signal.signal(signal.SIGTERM, lambda *_: os._exit(_TERMINATED))
-    with trusted_cas.trusted(os.environ) as more:
+    with trusted(os.environ) as more:
         # OpenSSL and botocore look there themselves.
         os.environ.update(more)
         return _main(words, dict(os.environ))
@@ -221,3 +221,45 @@ def _leave_word(line: str, environ: dict[str, str]) -> None:
     with contextlib.suppress(OSError):
         if named or path.exists():
             path.write_bytes(line.encode()[-_LAST_WORDS:])
+
+
+# --- trusted cas ----------------------------------------------------------------------------------------------------------
+#
+# Which authorities the program trusts in a pod: the system's, and those that the server has put beside it.
+#
+# A pod's Job has the server's certificates, and those of the setting for private ones, as plain files in a directory that
+# $SSL_CERT_DIR names. Go reads such a directory as it is; OpenSSL looks for names made of hashes, and botocore for one file. So
+# one file is made of all of them.
+
+DIRECTORY = "SSL_CERT_DIR"
+# Who reads the one file: OpenSSL, and botocore.
+FILES = ("SSL_CERT_FILE", "AWS_CA_BUNDLE")
+
+
+@contextlib.contextmanager
+def trusted(environ: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """The variables that make the program trust them; none where nothing was given. The file is there for as long."""
+    given = _given(Path(environ[DIRECTORY])) if environ.get(DIRECTORY) else b""
+    if not given:
+        yield {}
+        return
+    with tempfile.NamedTemporaryFile(prefix="remuda-authorities-", suffix=".pem") as bundle:
+        bundle.write(_system(environ) + given)
+        bundle.flush()
+        yield dict.fromkeys(FILES, bundle.name)
+
+
+def _given(directory: Path) -> bytes:
+    try:
+        files = [path for path in sorted(directory.iterdir()) if path.is_file()]
+        found = [path.read_bytes().strip() + b"\n" for path in files]
+    except OSError:
+        return b""
+    return b"".join(each for each in found if b"-----BEGIN CERTIFICATE-----" in each)
+
+
+def _system(environ: Mapping[str, str]) -> bytes:
+    named = environ.get(FILES[0]) or ssl.get_default_verify_paths().cafile
+    with contextlib.suppress(OSError):
+        return Path(named).read_bytes().strip() + b"\n" if named else b""
+    return b""

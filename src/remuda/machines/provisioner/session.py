@@ -16,7 +16,8 @@ from remuda.kube.clock import deadline
 from ..driver import Bootstrapping, Driver, Machine, State, Surroundings
 from ..errors import DriverError, Reason
 from ..options import Options
-from . import bootstrap_script, userdata
+from . import bootstrap_script
+from . import bootstrap_script as userdata
 from .machine_state import Kept, Phase
 from .state_store import Store
 

@@ -37,8 +37,8 @@ from ..machineprovision.well_known import JOB_UID, JOBS, job_name
 from . import job_logs, job_status
 from .confinement import Around, environment, jailed, on_this_machine, secrets, user_of
 from .directories import Directories
-from .job_choice import is_managed, refusal, wanted
-from .job_output import Output
+from .job_logs import Output
+from .job_status import is_managed, refusal, wanted
 from .job_token import granted, kubeconfig, revoked
 from .process import Child, named
 

@@ -14,7 +14,7 @@ from remuda.client.interface import Client
 from remuda.kube.encoding.jsonio import dumps
 from remuda.kube.objects import name_of, namespace_of, uid_of
 from remuda.kube.owners import reference
-from remuda.kube.safe_names import safe_concat
+from remuda.kube.wrangler import safe_concat
 from remuda.provisioning.well_known import SECRETS, SERVICE_ACCOUNTS
 
 from ..machineprovision.well_known import job_name

@@ -15,7 +15,7 @@ from ..machineprovision.job_outcome import LONGEST
 from .confinement import Around, environment, jailed, on_this_machine
 from .controller import Ground
 from .directories import Directories
-from .job_output import Output
+from .job_logs import Output
 from .process import Child, named
 
 log = logger(__name__)

@@ -26,9 +26,8 @@ from remuda.kube.object_reader import ObjectSource
 from remuda.kube.objects import dig, name_of, namespace_of, with_path, without_path
 from remuda.provisioning.graph import Unrenderable
 from remuda.provisioning.graph.machine_pools import config_of, pools_written, sealed_digests, template_digest
-from remuda.provisioning.graph.names import CONFIG_GROUP, MACHINE_GROUP, SEALED_DIGESTS
 from remuda.provisioning.references.driver_addresses import Address, listed, written
-from remuda.provisioning.well_known import SECRETS
+from remuda.provisioning.well_known import CONFIG_GROUP, MACHINE_GROUP, SEALED_DIGESTS, SECRETS
 from remuda.runtime.admitted_types import AdmittedType
 
 from ..nodedrivers.secrecy import is_secret

@@ -26,8 +26,7 @@ from remuda.kube.objects import (
     resource_version_of,
     uid_of,
 )
-from remuda.provisioning.graph.names import CONFIG_GROUP, MACHINE_GROUP
-from remuda.provisioning.well_known import SECRETS
+from remuda.provisioning.well_known import CONFIG_GROUP, MACHINE_GROUP, SECRETS
 from remuda.runtime import DONE, Controller, Manager, Result, logger, synced
 
 from ..nodedrivers.secrecy import is_secret

@@ -16,7 +16,7 @@ import msgspec
 
 from remuda.kube.encoding import gojson
 from remuda.kube.objects import annotations_of, dig, with_path
-from remuda.provisioning.graph.names import CONFIG_GROUP, MACHINE_GROUP
+from remuda.provisioning.well_known import CONFIG_GROUP, MACHINE_GROUP
 
 Obj = dict[str, Any]
 

@@ -17,8 +17,7 @@ from remuda.client.interface import Client
 from remuda.kube.clock import Clock, Entropy, rfc3339, time_of
 from remuda.kube.errors import ApiError, unavailable
 from remuda.kube.objects import annotations_of, dig, is_being_deleted, name_of, namespace_of, resource_version_of
-from remuda.provisioning.graph.names import MACHINE_GROUP
-from remuda.provisioning.well_known import BACKUP, SECRETS
+from remuda.provisioning.well_known import BACKUP, MACHINE_GROUP, SECRETS
 
 from .markers import Place, is_marker, marker_of, secret_name
 

@@ -24,7 +24,7 @@ from remuda.kube.objects import Key, annotations_of, dig, name_of
 from remuda.kube.wrangler import OWNER_NAME, OWNER_NAMESPACE
 from remuda.runtime.admitted_types import AdmittedType
 
-from ..cluster.names import MANAGEMENT_NAME
+from ..well_known import MANAGEMENT_NAME
 
 Obj = dict[str, Any]
 

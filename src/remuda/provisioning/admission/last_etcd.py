@@ -1,5 +1,5 @@
 """The last etcd machine of a cluster at admission: writes that would delete it are refused, by the rule of
-:mod:`..operations.last_etcd`.
+:mod:`..operations.etcd_removal`.
 
 Deletions of the Machine itself, of its infrastructure, its MachineSet or its MachineDeployment; a set or a deployment that is
 scaled to nothing; and a cluster whose pools have no etcd any more. Controllers are refused like users: they try again until
@@ -33,9 +33,8 @@ from remuda.kube.owners import controller_of
 from remuda.runtime.admitted_types import AdmittedType
 
 from ..graph.machine_pools import pools_written
-from ..graph.names import POOL_NAME
-from ..operations.last_etcd import LAST_ETCD, has_data, held, is_etcd
-from ..well_known import PRE_TERMINATE_HOOK
+from ..operations.etcd_removal import LAST_ETCD, has_data, held, is_etcd
+from ..well_known import POOL_NAME, PRE_TERMINATE_HOOK
 
 Obj = dict[str, Any]
 

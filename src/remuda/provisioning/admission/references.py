@@ -31,13 +31,13 @@ from remuda.kube.objects import Key, annotations_of, name_of, resource_version_o
 from remuda.runtime.admitted_types import AdmittedType
 
 from ..graph.machine_pools import config_of, credential_of, pools_written
-from ..graph.names import ADDRESS_AUTHORS, CONFIG_API_VERSION, CONFIG_GROUP, resource_of
 from ..references import authors, driver_addresses
 from ..references.authorization import misdirected
 from ..references.authors import ACCEPT, AUTHORS
 from ..references.cloud_credentials import SECRETS
 from ..references.driver_addresses import Address
 from ..references.spec_references import Reference, credential_key, references_in, references_of
+from ..well_known import ADDRESS_AUTHORS, CONFIG_API_VERSION, CONFIG_GROUP, resource_of
 
 Obj = dict[str, Any]
 

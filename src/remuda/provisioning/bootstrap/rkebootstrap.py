@@ -60,8 +60,16 @@ from ..well_known import (
     bootstrap_name,
     plan_name,
 )
-from .bootstrap_data import UserdataError, bootstrap_data
-from .machine_objects import Made, bootstrap_account, bootstrap_secret, correction, plan_objects, successor
+from .machine_objects import (
+    Made,
+    UserdataError,
+    bootstrap_account,
+    bootstrap_data,
+    bootstrap_secret,
+    correction,
+    plan_objects,
+    successor,
+)
 from .service_account_tokens import ensure_token, shown, text_of, token_secrets
 
 log = logger(__name__)

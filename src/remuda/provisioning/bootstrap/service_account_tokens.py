@@ -2,7 +2,7 @@
 
 A machine has two accounts. The one for its plan may read and write one Secret. The one for its bootstrap may do nothing at all:
 a hash of its token is in the install script, and the gateway exchanges that, once, for the plan's token. So what is in a host's
-user data opens nothing by itself, and what it is exchanged for opens one plan (:mod:`.bootstrap_token_terms` judges it).
+user data opens nothing by itself, and what it is exchanged for opens one plan (:mod:`.bootstraptoken` judges it).
 """
 
 from __future__ import annotations

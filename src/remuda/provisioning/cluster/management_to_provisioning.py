@@ -32,10 +32,9 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.kube.wrangler import origin_of
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
 
-from .mirror import wanted_of
+from ..well_known import FROM_MANAGED, FROM_WANTED, MANAGED_FINALIZER, managed_name_of
+from .mirror import wanted_of, with_info
 from .mirror_caches import Views
-from .mirror_status import with_info
-from .names import FROM_MANAGED, FROM_WANTED, MANAGED_FINALIZER, managed_name_of
 
 log = logger(__name__)
 

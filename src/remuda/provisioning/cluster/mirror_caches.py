@@ -13,7 +13,7 @@ from remuda.kube.objects import Key, annotations_of, dig, metadata, name_of
 from remuda.kube.wrangler import origin_of
 from remuda.runtime import Informers
 
-from .names import FROM_MANAGED, FROM_WANTED, is_administrated, managed_name_of
+from ..well_known import FROM_MANAGED, FROM_WANTED, is_administrated, managed_name_of
 
 Obj = dict[str, Any]
 

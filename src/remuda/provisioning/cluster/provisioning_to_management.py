@@ -2,7 +2,7 @@
 
 Order: a finalizer, the management Cluster, the status that says which it is, and a kubeconfig for controllers (of an imported
 cluster once it is connected). Deletion is in :mod:`.removal`, the other half in :mod:`.management_to_provisioning`, what
-follows from what in :mod:`.mirror` and :mod:`.mirror_status`.
+follows from what in :mod:`.mirror` and :mod:`.mirror`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,7 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.kube.wrangler import origin_of
 from remuda.runtime import DONE, WARNING, Controller, Manager, Result, Retry, Watch, logger, synced
 
-from .feature_lock import FeatureLock
-from .kubeconfig import Kubeconfigs, Unsettled
-from .mirror import kept_of, managed_of, seed, workspace_of
-from .mirror_caches import Views
-from .mirror_status import with_client_secret, with_failure, with_managed
-from .names import (
+from ..well_known import (
     DISPLAY_NAME,
     FROM_MANAGED,
     FROM_WANTED,
@@ -52,7 +47,10 @@ from .names import (
     is_administrated,
     managed_name_of,
 )
-from .removal import Removal
+from .kubeconfig import Kubeconfigs, Unsettled
+from .mirror import kept_of, managed_of, seed, with_client_secret, with_failure, with_managed, workspace_of
+from .mirror_caches import Views
+from .removal import FeatureLock, Removal
 
 log = logger(__name__)
 

@@ -20,8 +20,8 @@ from remuda.kube.errors import ApiError
 from remuda.kube.objects import GroupVersionResource, Key, dig, is_being_deleted, name_of, namespace_of, resource_version_of
 from remuda.runtime import DONE, Controller, Manager, Result, Retry, Watch, synced
 
+from ..well_known import belongs, is_administrated, managed_name_of
 from .mirror_caches import Views
-from .names import belongs, is_administrated, managed_name_of
 
 Obj = dict[str, Any]
 

@@ -16,6 +16,7 @@ from remuda.api import provisioning_cattle_io as provisioning
 from remuda.api.cluster_x_k8s_io import CLUSTERS as CAPI_CLUSTERS
 from remuda.api.cluster_x_k8s_io import GROUP as CAPI_GROUP
 from remuda.api.cluster_x_k8s_io import MACHINES
+from remuda.api.management_cattle_io import FEATURES
 from remuda.capi.well_known import CLUSTER_NAME
 from remuda.client.idempotent import find, remove
 from remuda.kube.conditions import get
@@ -26,11 +27,10 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.kube.wrangler import OWNER_NAME, OWNER_NAMESPACE
 from remuda.runtime import DONE, Manager, Result, logger
 
-from .feature_lock import FeatureLock
+from ..well_known import CONTROL_PLANES, WANTED_FINALIZER, belongs, is_administrated, managed_name_of
 from .kubeconfig import Kubeconfigs
+from .mirror import with_removal
 from .mirror_caches import Views
-from .mirror_status import with_removal
-from .names import CONTROL_PLANES, WANTED_FINALIZER, belongs, is_administrated, managed_name_of
 
 log = logger(__name__)
 
@@ -152,3 +152,36 @@ def _trouble(machine: Obj) -> str:
     if deleting.get("status") != "True" or deleting.get("reason") != "InternalError":
         return ""
     return f": it can't be deleted by itself, delete it by hand: {deleting.get('message') or 'no reason was given'}"
+
+
+# --- feature lock ---------------------------------------------------------------------------------------------------------
+#
+# The feature `rke2` can't be switched off while there is a cluster that is made with it.
+
+_FEATURE = "rke2"
+
+
+class FeatureLock:
+    def __init__(self, manager: Manager, views: Views) -> None:
+        self._client = manager.client
+        self._features = manager.informers.of(FEATURES)
+        self._views = views
+
+    async def ensure(self, wanted: Obj) -> None:
+        if is_administrated(wanted):
+            await self._write(True)
+
+    async def release(self, wanted: Obj) -> None:
+        """`wanted` is going; if it was the last one, nothing keeps the feature on."""
+        if is_administrated(wanted) and not self._views.any_administrated(but=Key.of(wanted)):
+            await self._write(None)
+
+    async def _write(self, locked: bool | None) -> None:
+        feature = self._features.get("", _FEATURE)
+        if feature is None or dig(feature, "status", "lockedValue") == locked:
+            return
+        try:
+            await self._client.patch(FEATURES, _FEATURE, {"status": {"lockedValue": locked}}, field_manager="cluster")
+        except ApiError as error:
+            if not error.is_not_found:
+                raise

@@ -36,8 +36,8 @@ from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.kube.wrangler import HASH, ID, OWNER_NAME, marks, origin_of
 from remuda.runtime import WARNING, Informer, Manager, Watch, logger
 
+from ..well_known import PRUNE, SET_ID
 from . import Generated, Unrenderable
-from .names import PRUNE, SET_ID
 from .podsecurity import SECRETS
 
 log = logger(__name__)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import base64
 import gzip
+from collections.abc import Mapping
 from typing import Any
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import plan_cattle_io as plan
 from remuda.api import rke_cattle_io as rke
 from remuda.kube.encoding import gojson
-from remuda.kube.objects import GroupVersion, annotations_of, dig, labels_of, name_of
+from remuda.kube.objects import GroupVersion, Key, annotations_of, dig, labels_of, name_of
 from remuda.kube.owners import reference
 
-from .generated import Generated, Unrenderable, generated
-from .names import (
+from ..well_known import (
     AUTOSCALER_ENABLED,
     AUTOSCALER_PAUSED,
     CLUSTER_SPEC,
@@ -23,6 +23,9 @@ from .names import (
     PRIME,
     REDEPLOY_AGENT,
 )
+from . import podsecurity
+from .generated import Generated, Unrenderable, generated
+from .machine_pools import pool_objects
 from .podsecurity import with_admission
 
 Obj = dict[str, Any]
@@ -128,3 +131,25 @@ def _autoscaling(wanted: Obj) -> Obj:
         return {}
     paused = annotations_of(wanted).get(AUTOSCALER_PAUSED) == "true"
     return {AUTOSCALER_PAUSED if paused else AUTOSCALER_ENABLED: "true"}
+
+
+# --- rendering ------------------------------------------------------------------------------------------------------------
+#
+# The whole graph of one cluster (capr.md §3).
+
+
+def graph_of(wanted: Obj, managed: str, configs: Mapping[str, Obj] | None = None, template: Obj | None = None) -> list[Generated]:
+    """All objects, in the order in which they are written: what refers to others comes after them.
+
+    `managed` is the id of the cluster; `configs` are the machine configs of those pools that have one
+    (:func:`.machine_pools.has_config`), by pool name; `template` is the one for pod security that it names
+    (:func:`.podsecurity.template_of`). Raises :class:`Unrenderable`.
+    """
+    if not dig(wanted, "spec", "kubernetesVersion"):
+        raise Unrenderable(f"spec.kubernetesVersion: must be set for cluster {Key.of(wanted)}, since its machines are to be made")
+    infrastructure = infrastructure_of(wanted)
+    own = rke_cluster(wanted)
+    admission = None if template is None else podsecurity.content(template, wanted["spec"]["kubernetesVersion"])
+    secrets = [] if admission is None else [podsecurity.secret(wanted, admission)]
+    every = [*secrets, control_plane(wanted, managed, admission), capi_cluster(wanted), beacon(wanted)]
+    return [*([own] if own is not None else []), *every, *pool_objects(wanted, infrastructure, configs or {})]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from remuda.kube.objects import GroupVersionResource, Key, name_of, namespace_of
 from remuda.kube.wrangler import marks
 
-from .names import SET_ID
+from ..well_known import SET_ID
 
 Obj = dict[str, Any]
 

@@ -16,8 +16,7 @@ from remuda.kube.encoding import gojson
 from remuda.kube.encoding.go_integers import IntegerError, atoi
 from remuda.kube.objects import GroupVersion, annotations_of, dig, name_of
 
-from .generated import Generated, Unrenderable, generated, present
-from .names import (
+from ..well_known import (
     ADDRESS_AUTHORS,
     CLONED_FROM_KIND,
     CLONED_FROM_NAME,
@@ -44,6 +43,7 @@ from .names import (
     template_hash,
     template_kind,
 )
+from .generated import Generated, Unrenderable, generated, present
 
 Obj = dict[str, Any]
 

@@ -28,9 +28,9 @@ from remuda.kube.wrangler import origin_of
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger, synced
 
 from ..cluster.mirror_caches import Views
-from ..cluster.names import FROM_WANTED, belongs, is_administrated, managed_name_of
 from ..references import Access, References
 from ..references.authorization import authors_of
+from ..well_known import FINALIZER, FROM_WANTED, belongs, is_administrated, managed_name_of
 from . import Unrenderable, graph_of
 from .apply import Graphs, is_made_for
 from .cluster_status import (
@@ -42,9 +42,7 @@ from .cluster_status import (
     with_support,
     with_wait,
 )
-from .names import FINALIZER
-from .podsecurity_templates import PodSecurityTemplates
-from .referenced_objects import MachineConfigs, Missing
+from .referenced_objects import MachineConfigs, Missing, PodSecurityTemplates
 
 log = logger(__name__)
 

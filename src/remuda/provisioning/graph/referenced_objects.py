@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from remuda.access.default_objects import Standing
 from remuda.access.roles.role_names import CREATOR
 from remuda.api import management_cattle_io as management
 from remuda.api import provisioning_cattle_io as provisioning
@@ -24,6 +25,7 @@ from remuda.kube.objects import (
     Key,
     annotations_of,
     dig,
+    name_of,
     owner_references_of,
     resource_version_of,
     with_path,
@@ -37,9 +39,10 @@ from ..references.authorization import wait
 from ..references.authors import known_user
 from ..references.driver_addresses import Address, addresses_of, author_of, driver_of, recorded
 from ..references.spec_references import credential_key, key_of
+from ..well_known import CONFIG_API_VERSION, CONFIG_GROUP, resource_of
 from . import Unrenderable
 from .machine_pools import credential_of, has_config, pools_of
-from .names import CONFIG_API_VERSION, CONFIG_GROUP, resource_of
+from .podsecurity import BUILT_IN, FIELD, KIND, template_of
 
 Obj = dict[str, Any]
 
@@ -198,3 +201,45 @@ def _is_json(text: Any) -> bool:
 
 def _wait(wanted: Obj, on: Ref, evidence: str) -> Wait:
     return Wait(Code.REFERENCE, Ref(provisioning.GROUP, "Cluster", *Key.of(wanted)), Actor.USER, on, evidence)
+
+
+# --- podsecurity templates ------------------------------------------------------------------------------------------------
+#
+# The templates for pod security that clusters name: found, followed, and the two that there always are.
+#
+# What becomes of one is :mod:`remuda.provisioning.graph.podsecurity`.
+
+_BY_TEMPLATE = "named pod security templates"
+
+
+class PodSecurityTemplates:
+    def __init__(self, manager: Manager, wanted: Informer) -> None:
+        """`wanted` are the clusters."""
+        self.cache = manager.informers.of(management.POD_SECURITY_TEMPLATES)
+        self._wanted = wanted
+        wanted.add_index(_BY_TEMPLATE, lambda each: filter(None, (template_of(each),)))
+
+    def watch(self) -> Watch:
+        return Watch(management.POD_SECURITY_TEMPLATES, self._users, _matters)
+
+    def of(self, wanted: Obj) -> Obj | None:
+        """The one that a cluster names; None if it names none that counts. Raises Missing."""
+        name = template_of(wanted)
+        found = self.cache.get("", name) if name else None
+        if found is None and name:
+            on = Ref(management.GROUP, KIND, "", name)
+            subject = Ref(provisioning.GROUP, "Cluster", *Key.of(wanted))
+            raise Missing(Wait(Code.REFERENCE, subject, Actor.USER, on, f"{FIELD}: there is no {KIND} {name}"))
+        return found
+
+    def _users(self, template: Obj) -> list[Key]:
+        return [Key.of(each) for each in self._wanted.indexed(_BY_TEMPLATE, name_of(template))]
+
+
+def standing(manager: Manager) -> Standing:
+    """The controller that keeps the templates there that every server has. What somebody makes of them is theirs."""
+    return Standing(manager, "podsecurity-templates", management.POD_SECURITY_TEMPLATES, lambda: BUILT_IN)
+
+
+def _matters(new: Obj | None, old: Obj | None) -> bool:
+    return bool(dig(new or {}, "configuration") != dig(old or {}, "configuration"))

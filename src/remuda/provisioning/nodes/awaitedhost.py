@@ -1,14 +1,15 @@
 """The awaited-host controller: follows the hosts that machines wait for, until they are at work.
 
 When the host of a machine has acted, the token in its install script is marked as ended. Until then the controller tells why the
-host is not there, and replaces a pool's machine that no host can become any more. :mod:`.awaitedhost_decision` decides; `since`
-and evidence come from what the gateway wrote on the tokens' Secrets (:mod:`.registration_refusals`).
+host is not there, and replaces a pool's machine that no host can become any more. :mod:`.awaitedhost` decides; `since`
+and evidence come from what the gateway wrote on the tokens' Secrets (:mod:`.host_identity`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Final
 
 from remuda.access.settings.settings import Settings
@@ -18,23 +19,26 @@ from remuda.api.management_cattle_io import SETTINGS
 from remuda.capi.paused import is_paused
 from remuda.capi.well_known import SKIP_REMEDIATION
 from remuda.client.idempotent import find, remove
+from remuda.kube.clock import rfc3339, time_of
 from remuda.kube.objects import (
+    GroupVersion,
     GroupVersionResource,
     Key,
     annotations_of,
     dig,
     is_being_deleted,
     labels_of,
+    metadata,
     name_of,
     namespace_of,
     owner_references_of,
     uid_of,
 )
+from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, WARNING, Controller, Manager, Result, Watch, logger, synced
 from remuda.runtime.informer import without_managed_fields
 
-from ..bootstrap.bootstrap_token_terms import Terms, is_invalidated
-from ..bootstrap.bootstraptoken import invalidate, terms_of
+from ..bootstrap.bootstraptoken import Terms, end_of, invalidate, is_good, is_invalidated, terms_of
 from ..bootstrap.service_account_tokens import named_token, token_secrets, tokens_of
 from ..machine_caches import PLAN_FIELDS, Views
 from ..plans.machine_plan_secret import is_in_use
@@ -42,15 +46,14 @@ from ..well_known import (
     ACCOUNT_LABEL,
     ACCOUNT_OF_TOKEN,
     BOOTSTRAP_NAME,
+    LAST_ACCESS,
     MACHINE_ID,
     SECRETS,
     SERVICE_ACCOUNTS,
     bootstrap_name,
     plan_name,
 )
-from . import awaitedhost_decision
-from .awaitedhost_decision import GRACE_SECONDS, Awaited, State
-from .host_identity import has_acted
+from .host_identity import Refusals, has_acted, refusals_of
 
 log = logger(__name__)
 
@@ -77,7 +80,7 @@ class AwaitedHosts:
         self._settings = manager.informers.of(SETTINGS)
         self._tokens = token_secrets(manager.informers)
         self._accounts = manager.informers.of(SERVICE_ACCOUNTS, labels=BOOTSTRAP_NAME)
-        self._views.machines.add_index(_BY_SET, lambda obj: filter(None, (awaitedhost_decision.machine_set_of(obj),)))
+        self._views.machines.add_index(_BY_SET, lambda obj: filter(None, (machine_set_of(obj),)))
         # Since when this life knows that a machine is lost.
         self._lost: dict[Key, float] = {}
         self.controller = replace(
@@ -114,7 +117,7 @@ class AwaitedHosts:
             return DONE
         terms, now = terms_of(Settings(self._settings.objects(), self._environment)), self._clock.time()
         awaited = self._awaited(bootstrap, machine)
-        state = awaitedhost_decision.state_of(awaited, terms, now)
+        state = state_of(awaited, terms, now)
         if state is State.ACTED and terms.ends and awaited.script is not None and not is_invalidated(awaited.script):
             await invalidate(self._client, awaited.script, CONTROLLER)
             log.info("the host of Machine %s is at work: the token in its install script has ended", name_of(machine))
@@ -122,8 +125,8 @@ class AwaitedHosts:
             self._lost.pop(key, None)
         elif await self._given_up(key, bootstrap, awaited, terms):
             return DONE
-        wait = awaitedhost_decision.wait_of(awaited, state, terms, now)
-        after = awaitedhost_decision.looked_at_again(awaited, state, terms, now)
+        wait = wait_of(awaited, state, terms, now)
+        after = looked_at_again(awaited, state, terms, now)
         return Result(after, () if wait is None else (wait,))
 
     def _awaited(self, bootstrap: Obj, machine: Obj) -> Awaited:
@@ -140,7 +143,7 @@ class AwaitedHosts:
     async def _given_up(self, key: Key, bootstrap: Obj, awaited: Awaited, terms: Terms) -> bool:
         """Delete a Machine of a pool that no host can become any more; its MachineSet makes another one."""
         machine, now = awaited.machine, self._clock.time()
-        ended = awaitedhost_decision.end(awaited, terms) or now
+        ended = end(awaited, terms) or now
         since = self._lost.setdefault(key, now)
         cluster = self._views.cluster_of(machine)
         if now < max(since, ended) + GRACE_SECONDS or cluster is None or is_being_deleted(cluster):
@@ -157,20 +160,20 @@ class AwaitedHosts:
         return True
 
     def _is_its_turn(self, machine: Obj, terms: Terms) -> bool:
-        owner = awaitedhost_decision.machine_set_of(machine)
+        owner = machine_set_of(machine)
         machine_set = self._sets.get(*owner) if owner is not None else None
         if machine_set is None or is_being_deleted(machine_set):
             return False
         others = [each for each in self._views.machines.indexed(_BY_SET, owner) if uid_of(each) != uid_of(machine)]
         replicas = dig(machine_set, "spec", "replicas") or 0
-        return awaitedhost_decision.is_turn(name_of(machine), others, replicas, lambda each: self._state(each, terms))
+        return is_turn(name_of(machine), others, replicas, lambda each: self._state(each, terms))
 
     def _state(self, machine: Obj, terms: Terms) -> State:
         found = (self._views.bootstraps.get(*key) for key in self._views.bootstrap_of_machine(machine))
         bootstrap = next((each for each in found if each is not None), None)
         if bootstrap is None:
             return State.UNKNOWN
-        return awaitedhost_decision.state_of(self._awaited(bootstrap, machine), terms, self._clock.time())
+        return state_of(self._awaited(bootstrap, machine), terms, self._clock.time())
 
     async def _may_be_at_work(self, bootstrap: Obj, machine: Obj) -> bool:
         """Whether a host may follow the plan after all: asked of the server, not of a cache, just before the machine goes."""
@@ -199,3 +202,141 @@ def _of_machine(machine: Obj) -> tuple[Any, ...]:
 
 def _first_answer(new: Obj | None, old: Obj | None) -> bool:
     return new is None or old is None or is_in_use(new) != is_in_use(old)
+
+
+# --- awaitedhost decision -------------------------------------------------------------------------------------------------
+#
+# How far the host of a machine is with coming in, and when a machine is given up that no host can become any more. Pure.
+#
+# A machine is awaited until its host has acted with what it got (:func:`.host_identity.has_acted`). The token in its install
+# script expires meanwhile; from then on no host can come in as this machine, so waiting longer would be in vain. A pool's
+# machine is then replaced, which is what the pool's quantity asks for; a host that was registered by hand is its user's.
+# :mod:`.awaitedhost` acts.
+
+# After its token's end a machine is kept for so long, and for so long by each new leader: agents that were let in last, or that
+# lost their server, are back and known by then.
+GRACE_SECONDS: Final = 300.0
+# A machine without a host is told of after this long, and a host that was let in and is silent after that long.
+LATE_SECONDS: Final = 600.0
+SILENT_SECONDS: Final = 60.0
+# A refusal is told of for so long.
+_RECENT_SECONDS = 900.0
+
+
+class State(Enum):
+    UNKNOWN = "unknown"  # there is no token yet
+    AWAITED = "awaited"  # its host may come
+    LOST = "lost"  # no host can come in as this machine any more
+    ACTED = "acted"  # its host is at work
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A Machine and the Secrets of its registration: `script`'s token, the plan's `token`, and the plan."""
+
+    machine: Obj
+    script: Obj | None
+    token: Obj | None
+    plan: Obj | None
+
+    @property
+    def given(self) -> float | None:
+        """When a host was first given the plan's token."""
+        return time_of(annotations_of(self.token or {}).get(LAST_ACCESS))
+
+    @property
+    def ref(self) -> Ref:
+        return Ref(capi.GROUP, "Machine", *Key.of(self.machine))
+
+    def refusals(self, now: float) -> Refusals | None:
+        """The latest, as long as they are news."""
+        found = [each for secret in (self.script, self.token) if (each := refusals_of(secret)) is not None]
+        latest = max(found, key=lambda each: each.last, default=None)
+        return latest if latest is not None and now < latest.last + _RECENT_SECONDS else None
+
+
+def state_of(awaited: Awaited, terms: Terms, now: float) -> State:
+    if has_acted(awaited.machine, awaited.plan, awaited.token):
+        return State.ACTED
+    if machine_set_of(awaited.machine) is None:
+        # It came by hand, and may come again by hand.
+        return State.AWAITED
+    if awaited.script is None:
+        return State.UNKNOWN
+    return State.AWAITED if is_good(awaited.script, terms, now) else State.LOST
+
+
+def machine_set_of(machine: Obj) -> Key | None:
+    """The MachineSet that makes another Machine when this one goes; None for one that nothing replaces."""
+    for each in owner_references_of(machine):
+        group = GroupVersion.parse(each.get("apiVersion") or "").group
+        if each.get("controller") is True and each.get("kind") == "MachineSet" and group == capi.GROUP:
+            return Key(namespace_of(machine), each.get("name") or "")
+    return None
+
+
+def wait_of(awaited: Awaited, state: State, terms: Terms, now: float) -> Wait | None:
+    """Why the host is not at work, as far as there is something to tell."""
+    refusals = awaited.refusals(now)
+    if state is State.LOST:
+        ended = end(awaited, terms)
+        evidence = f"no host came in before the token in its install script expired{_at(ended)}; the machine is to be replaced"
+        if refusals is not None:
+            evidence = f"{refusals.told()}; the machine is to be replaced"
+        return Wait(Code.CHECK_IN, awaited.ref, Actor.REMUDA, None, evidence, _since(refusals, ended))
+    if refusals is not None:
+        return Wait(Code.CHECK_IN, awaited.ref, Actor.USER, None, refusals.told(), rfc3339(refusals.since))
+    if state is not State.AWAITED:
+        return None
+    given, made = awaited.given, time_of(metadata(awaited.script or {}).get("creationTimestamp"))
+    if given is not None:
+        evidence = f"its host was given its plan's token at {rfc3339(given)} and has not used it yet"
+        late = now >= given + SILENT_SECONDS
+        return Wait(Code.CHECK_IN, awaited.ref, Actor.MACHINE, None, evidence, rfc3339(given)) if late else None
+    if made is None or now < made + LATE_SECONDS or machine_set_of(awaited.machine) is None:
+        return None
+    evidence = f"no host has come with the token in its install script, which expires{_at(end(awaited, terms)) or ' never'}"
+    return Wait(Code.CHECK_IN, awaited.ref, Actor.PROVIDER, None, evidence, rfc3339(made))
+
+
+def looked_at_again(awaited: Awaited, state: State, terms: Terms, now: float) -> float | None:
+    """Seconds until time alone changes what is told; None when it does not."""
+    if state not in (State.AWAITED, State.LOST):
+        return None
+    made, given = time_of(metadata(awaited.script or {}).get("creationTimestamp")), awaited.given
+    moments = (
+        None if made is None else made + LATE_SECONDS,
+        None if given is None else given + SILENT_SECONDS,
+        end(awaited, terms),
+    )
+    return min((each - now for each in moments if each is not None and each > now), default=None)
+
+
+def is_turn(name: str, others: Sequence[Obj], replicas: int, state: Callable[[Obj], State]) -> bool:
+    """Whether it is this lost Machine's turn to be replaced; `others` are the other Machines of its set.
+
+    One Machine of a set at a time, in the order of their names, and none while the set is short of one or waits for the host of
+    another: where no host can come, one new machine in half an hour finds out, not all of them.
+    """
+    if any(is_being_deleted(each) for each in others) or len(others) + 1 < replicas:
+        return False
+    # The first that speaks against it ends the search: of a large set whose machines are all lost each would ask all others.
+    return all(_lets_go_first(name, name_of(each), state(each)) for each in others)
+
+
+def _lets_go_first(name: str, other: str, state: State) -> bool:
+    return state is State.ACTED or (state is State.LOST and name < other)
+
+
+def end(awaited: Awaited, terms: Terms) -> float | None:
+    """When the token in its install script expires, as a time."""
+    return None if awaited.script is None else end_of(awaited.script, terms)
+
+
+def _at(when: float | None) -> str:
+    return f" at {rfc3339(when)}" if when is not None else ""
+
+
+def _since(refusals: Refusals | None, ended: float | None) -> str:
+    moments = [each for each in (refusals.since if refusals is not None else None, ended) if each is not None]
+    return rfc3339(min(moments)) if moments else ""

@@ -1,12 +1,13 @@
 """Letting hosts in: the way from the token in an install script to a machine, and from a machine to the token for its plan.
 
-The gateway's side of registration, without HTTP; :mod:`.custom_host_registration` is for hosts that no machine waits for. Every
+The gateway's side of registration, without HTTP; :mod:`.host_registration` is for hosts that no machine waits for. Every
 step is written down before the next is taken, bound to what was seen: of two hosts that come with the same token at the same
 time one becomes the machine, and the other is refused.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from remuda.access.settings.settings import Settings
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import rke_cattle_io as rke
 from remuda.api.management_cattle_io import SETTINGS
-from remuda.client.idempotent import find
+from remuda.client.idempotent import find, make, remove
 from remuda.client.interface import Client
 from remuda.kube.clock import Clock, rfc3339
 from remuda.kube.objects import (
@@ -33,10 +34,10 @@ from remuda.kube.objects import (
 )
 from remuda.kube.owners import is_owned_by
 from remuda.runtime import Informers, synced
+from remuda.runtime.informer import without_managed_fields
 
 from .. import host_layout
-from ..bootstrap.bootstrap_token_terms import is_bootstrap_token, refusal
-from ..bootstrap.bootstraptoken import terms_of
+from ..bootstrap.bootstraptoken import is_bootstrap_token, refusal, terms_of
 from ..bootstrap.service_account_tokens import digest, ensure_token, is_token_of, named_token, shown, text_of, token_secrets
 from ..well_known import (
     ACCOUNT_OF_TOKEN,
@@ -45,13 +46,17 @@ from ..well_known import (
     LAST_ACCESS,
     MACHINE_ID,
     MACHINE_NAME,
+    MACHINE_NAMESPACE,
+    PLAN_TOKEN_SHOWN,
+    REFUSED,
+    REQUEST_TYPE,
     ROLE_PLAN,
     SECRETS,
     SERVICE_ACCOUNTS,
     plan_name,
 )
-from .host_identity import has_acted
-from .registration_refusals import RefusalNotes
+from .host_identity import RefusalNotes, has_acted
+from .machine_request import request_secret
 
 Obj = dict[str, Any]
 
@@ -206,3 +211,82 @@ def _shown_by(secret: Obj) -> list[bytes]:
 def _digest_of(secret: Obj) -> list[bytes]:
     text = text_of(secret)
     return [digest(text)] if text and not is_bootstrap_token(secret) else []
+
+
+# --- custom host registration ---------------------------------------------------------------------------------------------
+#
+# Letting in hosts that no machine waits for: they come with the token for a cluster's nodes and say what they want to be.
+#
+# The gateway's side of it, without HTTP, as :mod:`.host_registration` is for machines that wait. What a host says goes into a
+# request (:mod:`.machine_request`), the controller (:mod:`.unmanaged`) makes a machine of it or says why not, and the request
+# is taken away again. A request is for one caller: another that says the same id must not get what was meant for the first.
+
+
+class Busy(Exception):
+    """Another caller says that it is this host; one of them has to come again."""
+
+
+class Newcomers:
+    def __init__(self, client: Client, informers: Informers) -> None:
+        self._client = client
+        self._requests = informers.of(SECRETS, fields=f"type={REQUEST_TYPE}", transform=without_managed_fields)
+        self._waiting: dict[str, asyncio.Event] = {}
+        self._requests.on_change(self._changed)
+
+    async def admitted(self, cluster: str, said: Mapping[str, list[str]], known_as: Obj | None = None) -> Obj:
+        """The Machine that a host is from now on; as long as it takes.
+
+        `cluster` is the id of the management Cluster whose token it showed; `said` are its `X-Cattle-*` headers. `known_as` is
+        the Machine whose plan token it showed besides. Raises Refused and Busy.
+        """
+        await synced(self._requests)
+        request = await self._put(cluster, said, known_as)
+        uid = uid_of(request)
+        self._waiting[uid] = asyncio.Event()
+        try:
+            machine = await self._answer(request)
+        finally:
+            del self._waiting[uid]
+            await remove(self._client, SECRETS, request)
+        if machine is None or labels_of(machine).get(MACHINE_ID) != said["id"][0]:
+            raise Refused("the machine that was made for this host is gone")
+        return machine
+
+    async def _put(self, cluster: str, said: Mapping[str, list[str]], known_as: Obj | None) -> Obj:
+        wanted = request_secret(cluster, said)
+        if known_as is not None:
+            wanted["metadata"]["annotations"] = {PLAN_TOKEN_SHOWN: uid_of(known_as)}
+        made = await make(self._client, SECRETS, wanted, _MANAGER)
+        if made is not None:
+            return made
+        found = await find(self._client, SECRETS, name_of(wanted), cluster)
+        if found is not None and uid_of(found) not in self._waiting and _is_answered(found):
+            # Of a caller who left, or whose gateway died.
+            await remove(self._client, SECRETS, found)
+        raise Busy("another registration of this host is under way")
+
+    async def _answer(self, request: Obj) -> Obj | None:
+        uid, seen = uid_of(request), False
+        changed = self._waiting[uid]
+        while True:
+            changed.clear()
+            found = self._requests.get(*Key.of(request))
+            if found is not None and uid_of(found) == uid:
+                seen = True
+                if why := annotations_of(found).get(REFUSED):
+                    raise Refused(why)
+                marks = labels_of(found)
+                if MACHINE_NAME in marks:
+                    return await find(self._client, capi.MACHINES, marks[MACHINE_NAME], marks.get(MACHINE_NAMESPACE, ""))
+            elif seen:
+                raise Busy("nobody answered in time")
+            await changed.wait()
+
+    def _changed(self, new: Obj | None, old: Obj | None) -> None:
+        for each in (new, old):
+            if each is not None and (waiting := self._waiting.get(uid_of(each))) is not None:
+                waiting.set()
+
+
+def _is_answered(request: Obj) -> bool:
+    return REFUSED in annotations_of(request) or MACHINE_NAME in labels_of(request)

@@ -21,9 +21,8 @@ from remuda.kube.objects import GroupVersionResource, Key, dig, is_being_deleted
 from remuda.kube.waits import Actor, Code, Ref, Wait
 from remuda.runtime import DONE, Controller, Manager, Result, Watch, logger
 
-from ..graph.names import MACHINE_API_VERSION, MACHINE_GROUP, resource_of
 from ..machine_caches import Views
-from ..well_known import NODE_MACHINE, NODE_NAME
+from ..well_known import MACHINE_API_VERSION, MACHINE_GROUP, NODE_MACHINE, NODE_NAME, resource_of
 
 log = logger(__name__)
 

@@ -22,7 +22,6 @@ from remuda.runtime.informer import without_managed_fields
 
 from ..bootstrap.service_account_tokens import named_token
 from ..cluster.mirror_caches import Views as Clusters
-from ..cluster.names import is_administrated
 from ..machine_caches import Views
 from ..well_known import (
     MACHINE_ID,
@@ -33,11 +32,11 @@ from ..well_known import (
     REQUEST_TYPE,
     SECRETS,
     SERVICE_ACCOUNTS,
+    is_administrated,
     plan_name,
 )
-from .host_identity import namesake, refusal
+from .host_identity import RefusalNotes, namesake, refusal
 from .machine_request import LIFETIME, Request, RequestError, objects, parse
-from .registration_refusals import RefusalNotes
 
 log = logger(__name__)
 

@@ -1,22 +1,29 @@
 """Taking an etcd member out of a running cluster: by asking its distribution, on the member's Node (capr.md §2.16).
 
 The distribution knows its members and does it safely; here it is only asked, and its answer read. Before that the cluster's agent
-leaves the Node (:mod:`.agent_eviction`), lest nobody hears the answer.
+leaves the Node (:mod:`.etcd_members`), lest nobody hears the answer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from remuda.access.agent_objects import AGENT, NAMESPACE
+from remuda.access.rancher_conditions import is_true
+from remuda.capi.machine.drain_plan import is_finished
+from remuda.capi.machine.eviction import PODS, evict
 from remuda.capi.workload_clusters import NODES, Workloads
 from remuda.client.interface import Client
-from remuda.kube.clock import SYSTEM_CLOCK, Clock
+from remuda.kcm.pod_placement import NodeChoice, taints_of, untolerated
+from remuda.kube.clock import SYSTEM_CLOCK, Clock, time_of
 from remuda.kube.errors import ApiError
-from remuda.kube.objects import Key, annotations_of, dig, name_of, resource_version_of, uid_of
+from remuda.kube.objects import Key, annotations_of, dig, is_being_deleted, metadata, name_of, resource_version_of, uid_of
+from remuda.runtime import logger
 
 from ..releases.distributions import of_version
 from ..well_known import NODE_MACHINE
-from . import agent_eviction
 
 Obj = dict[str, Any]
 
@@ -46,7 +53,7 @@ class DistributionsMembers:
         if marks.get(runtime.removed_annotation):
             return True
         if marks.get(runtime.removal_annotation) != "true":
-            if not await agent_eviction.moved(workload.client, node, self._clock.time()):
+            if not await moved(workload.client, node, self._clock.time()):
                 return False
             asked = {"resourceVersion": resource_version_of(node), "annotations": {runtime.removal_annotation: "true"}}
             await workload.client.patch(NODES, name, {"metadata": asked})
@@ -66,3 +73,89 @@ async def _node_of(client: Client, machine: Obj) -> Obj | None:
         if error.is_not_found:
             return None
         raise
+
+
+# --- agent eviction -------------------------------------------------------------------------------------------------------
+#
+# The cluster's agent leaves a server before the server's etcd member does.
+#
+# A server that is to go loses its API with its member, and what runs on it soon after. If the agent is there, nobody reaches
+# the cluster any more: the Node can't be deleted, and as long as it is there, its pods are thought to be, for minutes. So the
+# agent is asked to go while it can be, as a drain would do it, and only the agent: who does not want machines to be drained has
+# other pods in mind. :mod:`.etcd_members` waits for that before it asks for the member.
+
+log = logger(__name__)
+
+
+_LABELS = f"app={AGENT}"
+# How much longer than its grace a pod may take to go; then its node is not one that will ever say that it went.
+_LATE = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The pods that are to be asked to go, and those whose end is waited for."""
+
+    evict: tuple[Obj, ...] = ()
+    going: tuple[Obj, ...] = ()
+
+    @property
+    def done(self) -> bool:
+        return not self.evict and not self.going
+
+
+def decide(node: str, agents: Sequence[Obj], nodes: Sequence[Obj], now: float) -> Move:
+    """What becomes of the cluster's agents, one of whose nodes is to go. Nothing, where that would help nobody: another agent is
+    at work elsewhere, or no other node takes one."""
+    here = [pod for pod in agents if dig(pod, "spec", "nodeName") == node and not is_finished(pod)]
+    if any(_works(pod) for pod in agents if dig(pod, "spec", "nodeName") != node):
+        return Move()
+    going = tuple(pod for pod in here if is_being_deleted(pod) and not _is_late(pod, now))
+    others = [each for each in nodes if name_of(each) != node]
+    leaving = tuple(pod for pod in here if not is_being_deleted(pod) and any(_takes(each, pod) for each in others))
+    return Move(leaving, going)
+
+
+def _works(pod: Obj) -> bool:
+    return dig(pod, "status", "phase") == "Running" and is_true(pod, "Ready") and not is_being_deleted(pod)
+
+
+def _is_late(pod: Obj, now: float) -> bool:
+    # The time of a deletion is when its grace ends.
+    ends = time_of(metadata(pod).get("deletionTimestamp"))
+    return ends is not None and now > ends + _LATE
+
+
+def _takes(node: Obj, pod: Obj) -> bool:
+    spec = pod.get("spec") or {}
+    if dig(node, "spec", "unschedulable") or is_being_deleted(node) or not is_true(node, "Ready"):
+        return False
+    return NodeChoice.of(spec).allows(node) and untolerated(taints_of(node), spec.get("tolerations") or ()) is None
+
+
+async def moved(client: Client, node: Obj, now: float) -> bool:
+    """One round: whether nothing stands in the way of the node's end any more. Raises ApiError and OSError."""
+    agents: list[Obj] = (await client.list(PODS, NAMESPACE, labels=_LABELS)).get("items") or []
+    if all(dig(pod, "spec", "nodeName") != name_of(node) for pod in agents):
+        return True
+    found = decide(name_of(node), agents, (await client.list(NODES)).get("items") or [], now)
+    if found.evict and not dig(node, "spec", "unschedulable"):
+        # Lest the next one comes here, too.
+        await client.patch(NODES, name_of(node), {"metadata": {"uid": uid_of(node)}, "spec": {"unschedulable": True}})
+    asked = [await _evict(client, pod) for pod in found.evict]
+    return not found.going and not any(asked)
+
+
+async def _evict(client: Client, pod: Obj) -> bool:
+    """Whether it goes. One that its own cluster wants to stay goes with its node."""
+    try:
+        await evict(client, pod)
+    except ApiError as error:
+        if error.is_not_found or error.is_conflict:
+            return True
+        if error.code != 429:
+            raise
+        log.warning("the cluster's agent %s can't leave its node: %s", name_of(pod), error.message)
+        return False
+    log.info("the cluster's agent %s was asked to leave node %s", name_of(pod), dig(pod, "spec", "nodeName"))
+    return True

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from remuda.access.health.agents import while_working
+from remuda.access.downstreams import while_working
 from remuda.access.rancher_conditions import write_status
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.api import plan_cattle_io as plans

@@ -13,8 +13,10 @@ from remuda.capi.well_known import HOLDS_DATA
 from remuda.kube.waits import Actor, Code, Wait
 
 from .. import well_known
-from ..operations.last_etcd import LAST_ETCD
-from . import drain, election, join_urls, keys, machine_health, managesystemagent, waits
+from .. import well_known as keys
+from ..operations.etcd_removal import LAST_ETCD
+from . import drain, election, machine_health, managesystemagent, waits
+from . import election as join_urls
 from .concurrency import BadConcurrency
 from .decision import Decision, Draft
 from .snapshot import Condition, ControlPlane, Join, Machine, Render, Snapshot

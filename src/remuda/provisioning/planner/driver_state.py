@@ -12,11 +12,10 @@ from typing import Any, Final
 
 from remuda.api import cluster_x_k8s_io as capi
 from remuda.kube.objects import Key, dig, namespace_of
-from remuda.kube.safe_names import safe_concat
+from remuda.kube.wrangler import safe_concat
 from remuda.runtime import Manager, Watch
 
-from ..graph.names import MACHINE_GROUP
-from ..well_known import SECRETS
+from ..well_known import MACHINE_GROUP, SECRETS
 from .render import Driver
 from .render.node_addresses import driver_of
 

@@ -28,8 +28,8 @@ from ..releases.distributions import Runtime
 from ..releases.release_data import CONFIG_MAPS, StoredReleases, is_kept_data
 from ..well_known import SECRETS
 from .driver_state import DriverStates
-from .programs import AgentProgram
 from .render import AgentManifest, BuiltInRegistry, Facts, Needs, Source, needs
+from .snapshot import AgentProgram
 
 Obj = dict[str, Any]
 

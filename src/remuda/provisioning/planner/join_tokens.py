@@ -14,7 +14,7 @@ from remuda.capi.cluster_secrets import data_of
 from remuda.kube.clock import Entropy
 from remuda.kube.objects import name_of, namespace_of
 from remuda.kube.owners import reference
-from remuda.kube.safe_names import safe_concat
+from remuda.kube.wrangler import safe_concat
 
 from ..well_known import BACKUP
 from .snapshot import Tokens

@@ -23,10 +23,10 @@ from remuda.kube.encoding import jsonio
 from remuda.kube.waits import Actor, Code, Wait
 
 from .. import well_known
+from .. import well_known as keys
 from ..plans.plan import File, Plan, same
-from . import keys, machine_health, waits
-from .programs import AgentProgram
-from .snapshot import Condition, Machine, PlanNode, Snapshot
+from . import machine_health, waits
+from .snapshot import AgentProgram, Condition, Machine, PlanNode, Snapshot
 
 CONDITION = "SystemAgentUpdated"
 # Until then a host must run the agent that it was given.

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from remuda.kube.clock import rfc3339, time_of
 from remuda.kube.encoding import jsonio
 
-from . import keys, waits
+from .. import well_known
+from . import waits
 from .snapshot import Machine, PlanNode
 
 FIRST_PAUSE = 10.0
@@ -47,7 +48,7 @@ def pause(attempts: int) -> float:
 
 def noted(machine: Machine) -> Note | None:
     """What was noted last; None also if somebody has garbled it."""
-    text = machine.plan_annotations.get(keys.PLAN_FAILURE)
+    text = machine.plan_annotations.get(well_known.PLAN_FAILURE)
     if not text:
         return None
     try:

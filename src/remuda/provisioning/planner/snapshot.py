@@ -7,6 +7,8 @@ that is where a host's registration leaves them, and not from the Machine.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,10 +17,33 @@ from remuda.kube.clock import time_of
 from remuda.kube.waits import Actor, Ref
 
 from .. import well_known
+from .. import well_known as keys
 from ..plans.agent_report import AgentReport
-from ..plans.plan import Plan
-from . import keys
-from .programs import AgentProgram
+from ..plans.plan import File, Plan
+
+# --- programs -------------------------------------------------------------------------------------------------------------
+#
+# The agent as the planner sees it: one file for hosts. :mod:`.managesystemagent` says which of them get it.
+
+
+@dataclass(frozen=True, slots=True)
+class AgentProgram:
+    """The agent that the server would have its hosts run; `content` is base64. `at_once` hosts of a cluster get it at a time."""
+
+    checksum: str
+    content: str = field(repr=False)
+    at_once: int = 5
+
+    @classmethod
+    def of(cls, archive: bytes) -> AgentProgram:
+        return cls(hashlib.sha256(archive).hexdigest(), base64.b64encode(archive).decode())
+
+    def file(self, directory: str) -> File:
+        path = f"{directory}/{self.checksum}.pyz"
+        return File(self.content, path, "0755", dynamic=True, minor=True)
+
+
+# --- snapshot -------------------------------------------------------------------------------------------------------------
 
 Obj = Mapping[str, Any]
 NOTHING: Mapping[str, str] = {}

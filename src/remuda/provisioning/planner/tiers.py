@@ -14,8 +14,9 @@ from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Actor, Code, Ref, Wait
 
 from .. import well_known
+from .. import well_known as keys
 from ..plans.plan import Plan, only_minor, same
-from . import concurrency, drain, etcd_liveness, keys, machine_health, managesystemagent, plan_failures, waits
+from . import concurrency, drain, etcd_liveness, machine_health, managesystemagent, plan_failures, waits
 from .decision import Draft
 from .snapshot import CannotRender, Condition, Join, Machine, Render, Snapshot
 

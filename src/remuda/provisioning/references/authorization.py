@@ -29,7 +29,7 @@ from remuda.kube.authorization.users import User
 from remuda.kube.objects import Key, annotations_of, dig, name_of, namespace_of, uid_of, with_path
 from remuda.kube.waits import Actor, Code, Ref, Wait
 
-from ..graph.names import CONFIG_GROUP
+from ..well_known import CONFIG_GROUP
 from . import authors
 from .authors import ACCEPT, Entry
 from .cloud_credentials import SECRETS

@@ -17,7 +17,7 @@ from remuda.kube.encoding import jsonio
 from remuda.kube.network.host_fields import says_where
 from remuda.kube.objects import Obj
 
-from ..graph.names import ADDRESS_AUTHORS
+from ..well_known import ADDRESS_AUTHORS
 from . import authors
 from .authors import Entry, Ledger
 

@@ -10,7 +10,7 @@ from remuda.api.provisioning_cattle_io.v1.cluster import ClusterSpec
 from remuda.api.schema import EACH, ENTRY, Form, Names, naming_fields
 from remuda.kube.objects import GroupVersion, GroupVersionResource, Key, namespace_of
 
-from ..graph.names import CONFIG_GROUP, resource_of
+from ..well_known import CONFIG_GROUP, resource_of
 from .cloud_credentials import GLOBAL
 
 Obj = dict[str, Any]

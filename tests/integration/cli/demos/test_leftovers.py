@@ -13,8 +13,7 @@ import pytest
 from remuda.cli.demo import leftovers
 from remuda.hosts import addresses
 from remuda.hosts.environment import MARK
-from remuda.hosts.host_directory import Place
-from remuda.hosts.host_record import Record, write
+from remuda.hosts.host_directory import Place, Record, write
 
 ADDRESS = "127.63.7.7"
 RECORD = Record("one", "0123", ADDRESS, "2026-01-01T00:00:00Z")

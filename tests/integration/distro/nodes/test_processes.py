@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from remuda.client.wrapper import Send, WrappedClient
+from remuda.client.interface import Send, WrappedClient
 from remuda.kcm.workloads.resources import PODS
 from remuda.kube.clock import SYSTEM_CLOCK
 from remuda.kube.conditions import is_true

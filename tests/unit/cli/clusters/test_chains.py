@@ -7,8 +7,9 @@ import base64
 import pytest
 
 from remuda.cli.remote.clusters import waits_in
-from remuda.cli.views import cluster_tree, wait_advice, wait_chain, waits
-from remuda.cli.views.cluster_snapshot import Said, Sight
+from remuda.cli.views import cluster_tree, wait_chain, waits
+from remuda.cli.views import wait_chain as wait_advice
+from remuda.cli.views.states import Said, Sight
 from remuda.gateway.server.waits_api import shown
 from remuda.kube.waits import Actor, Code, Ref
 from remuda.provisioning.planner import waits as texts

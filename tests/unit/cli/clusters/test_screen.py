@@ -6,8 +6,7 @@ import io
 
 import pytest
 
-from remuda.cli.views.cluster_tree import Piece, plain
-from remuda.cli.views.screen import Screen, cut, fitting, painted
+from remuda.cli.views.cluster_tree import Piece, Screen, cut, fitting, painted, plain
 
 
 class Terminal(io.StringIO):

@@ -9,7 +9,7 @@ import pytest
 
 from remuda.cli.demo import declared, nodes
 from remuda.cli.demo.tour import facts, program, settled
-from remuda.cli.views.cluster_snapshot import Sight
+from remuda.cli.views.states import Sight
 from remuda.kube.objects import with_path
 
 from ..clusters.kit import NOW, VERSION, ago, condition, done, machine, managed, plane, sight, waiting, wanted

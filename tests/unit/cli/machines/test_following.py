@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from remuda.cli.remote.log_follow import added, follow
+from remuda.cli.remote.machines import added, follow
 from remuda.kube.clock import VirtualClock
 from remuda.kube.errors import ApiError
 

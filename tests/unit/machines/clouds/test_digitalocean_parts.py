@@ -8,7 +8,7 @@ import pytest
 
 from remuda.machines.driver import Machine, Options
 from remuda.machines.drivers.digitalocean import DigitalOcean
-from remuda.machines.drivers.digitalocean import tags as names
+from remuda.machines.drivers.digitalocean import ssh_keys as names
 from remuda.machines.drivers.digitalocean.ssh_keys import fingerprint
 from remuda.machines.errors import DriverError
 

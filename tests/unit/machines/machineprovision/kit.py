@@ -20,7 +20,7 @@ from remuda.machines.machineprovision.controller import MachineProvision
 from remuda.machines.machineprovision.pool_attempts import Attempt, attempts_of
 from remuda.machines.machineprovision.well_known import CONFIG_MAPS, JOBS, STATE_KEY, attempts_name, job_name, state_name
 from remuda.machines.nodedrivers.machine_crds import definitions
-from remuda.machines.provisioner import state_archive
+from remuda.machines.provisioner import machine_state
 from remuda.machines.runner import job_status
 from remuda.provisioning.well_known import SECRETS
 from remuda.runtime import Reconciler
@@ -108,7 +108,7 @@ class Papers:
 
     async def keep(self, name: str = "m1", *, empty: bool = False) -> None:
         """The program keeps its machine, or that there is none any more."""
-        data = state_archive.write(name, {} if empty else {"config.json": b"{}"})
+        data = machine_state.write(name, {} if empty else {"config.json": b"{}"})
         patch = {"data": {STATE_KEY: base64.b64encode(data).decode()}}
         await self.world.patch(SECRETS, state_name(name), patch, FLEET)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from remuda.api.management_cattle_io import API_VERSION, DYNAMIC_SCHEMAS, GLOBAL_ROLES, NODE_DRIVERS
-from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
+from remuda.api.provisioning_cattle_io import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.apiserver.admission.chain import install
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.kube.objects import GroupVersionResource, dig, with_path

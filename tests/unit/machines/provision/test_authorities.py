@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from remuda.machines.provisioner.trusted_cas import trusted
+from remuda.machines.provisioner.program import trusted
 from tests.unit.certificates import certificate
 
 

@@ -13,7 +13,7 @@ from remuda.apiserver.inprocess import InProcessClient
 from remuda.kube.clock import VirtualClock
 from remuda.kube.errors import ApiError
 from remuda.machines.errors import DriverError, Reason
-from remuda.machines.provisioner.state_secret import StateSecret
+from remuda.machines.provisioner.state_store import StateSecret
 from tests.unit.machines.killing import SECRETS, Place, Places
 
 Obj = dict[str, Any]

@@ -14,7 +14,7 @@ from remuda.kube.clock import VirtualClock
 from remuda.machines.driver import Bootstrapping, Driver, DriverError, Flag, Keep, Machine, Reason, State, Surroundings
 from remuda.machines.errors import parsed
 from remuda.machines.options import Options
-from remuda.machines.provisioner import program, state_archive
+from remuda.machines.provisioner import machine_state, program
 from remuda.machines.provisioner.session import Order, PreCreateError, Session
 from remuda.machines.provisioner.state_store import Store
 from tests.unit.machines.killing import NAME, Place, Places
@@ -91,8 +91,8 @@ async def test_a_machine_is_made_once_and_its_state_is_where_rancher_machine_loo
     assert (machine.address, machine.hostname) == ("192.0.2.7", "short")
     files = await place.files()
     config = json.loads(files["config.json"])
-    assert config["Driver"]["SSHKeyPath"] == f"{state_archive.HOME}/machines/{NAME}/id_rsa"
-    assert (config["Driver"]["StorePath"], config["HostOptions"]["HostnameOverride"]) == (state_archive.HOME, "short")
+    assert config["Driver"]["SSHKeyPath"] == f"{machine_state.HOME}/machines/{NAME}/id_rsa"
+    assert (config["Driver"]["StorePath"], config["HostOptions"]["HostnameOverride"]) == (machine_state.HOME, "short")
     assert files["id_rsa"] == b"private"
     assert b"hush" not in b"".join(files.values())
     # Called again, in another place: nothing to be done.

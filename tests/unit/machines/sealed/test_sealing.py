@@ -12,7 +12,7 @@ import pytest
 
 from remuda.access.roles.holdings import Holdings
 from remuda.api.management_cattle_io import DYNAMIC_SCHEMAS, NODE_DRIVERS
-from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
+from remuda.api.provisioning_cattle_io import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.apiserver.admission.chain import install
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.client.interface import JSON_PATCH

@@ -12,8 +12,7 @@ from remuda.api.management_cattle_io import CLUSTERS
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server
 from remuda.app.health_controllers import controllers
-from remuda.client.interface import Client, WatchEvent
-from remuda.client.wrapper import WrappedClient
+from remuda.client.interface import Client, WatchEvent, WrappedClient
 from remuda.kube.clock import Clock, Entropy, Rng
 from remuda.kube.errors import ApiError, unavailable
 from remuda.kube.objects import GroupVersionResource

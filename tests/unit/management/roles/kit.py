@@ -10,12 +10,12 @@ from typing import Any
 
 from remuda import kcm
 from remuda.api import crds
-from remuda.api.cluster_x_k8s_io.names import GROUP as CAPI_GROUP
+from remuda.api.cluster_x_k8s_io import GROUP as CAPI_GROUP
 from remuda.api.management_cattle_io import API_VERSION, CLUSTER_ROLE_TEMPLATE_BINDINGS, CLUSTERS, GLOBAL_ROLE_BINDINGS, GROUP
-from remuda.api.provisioning_cattle_io.names import API_VERSION as PROVISIONING_VERSION
-from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
-from remuda.api.provisioning_cattle_io.names import GROUP as PROVISIONING_GROUP
-from remuda.api.rke_cattle_io.names import GROUP as RKE_GROUP
+from remuda.api.provisioning_cattle_io import API_VERSION as PROVISIONING_VERSION
+from remuda.api.provisioning_cattle_io import CLUSTERS as PROVISIONING_CLUSTERS
+from remuda.api.provisioning_cattle_io import GROUP as PROVISIONING_GROUP
+from remuda.api.rke_cattle_io import GROUP as RKE_GROUP
 from remuda.apiserver.admission.chain import install
 from remuda.apiserver.inprocess import InProcessClient
 from remuda.apiserver.server import Config, Server

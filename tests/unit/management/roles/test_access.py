@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from remuda.access.roles.role_names import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, workspace_role
-from remuda.api.cluster_x_k8s_io.names import CLUSTERS as CAPI_CLUSTERS
-from remuda.api.cluster_x_k8s_io.names import MACHINES
+from remuda.api.cluster_x_k8s_io import CLUSTERS as CAPI_CLUSTERS
+from remuda.api.cluster_x_k8s_io import MACHINES
 from remuda.api.management_cattle_io import (
     CLUSTER_REGISTRATION_TOKENS,
     CLUSTER_ROLE_TEMPLATE_BINDINGS,
@@ -19,10 +19,10 @@ from remuda.api.management_cattle_io import (
     TOKENS,
     USERS,
 )
-from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
+from remuda.api.provisioning_cattle_io import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.kube.authorization.actions import Action
 from remuda.kube.objects import GroupVersionResource
-from remuda.kube.safe_names import safe_concat
+from remuda.kube.wrangler import safe_concat
 
 from .kit import SECRETS, WORKSPACE, House, cluster_binding, house, person, refused, secret
 

@@ -13,7 +13,7 @@ from remuda.api.management_cattle_io import (
     GLOBAL_ROLES,
     ROLE_TEMPLATES,
 )
-from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
+from remuda.api.provisioning_cattle_io import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.kube.objects import with_path
 from remuda.kube.wrangler import marks
 from remuda.lab.sim.beginning import NAMESPACES

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from remuda.access.roles import InformerSource
-from remuda.api.cluster_x_k8s_io.names import CLUSTERS as CAPI_CLUSTERS
+from remuda.api.cluster_x_k8s_io import CLUSTERS as CAPI_CLUSTERS
 from remuda.api.management_cattle_io import API_VERSION, CLUSTERS, GROUP, VERSION
 from remuda.app.role_controllers import admitted_types
 from remuda.kube.authorization.rbac import Rbac

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from remuda.access.roles.visible_objects import show_what_is_theirs, visible
+from remuda.access.roles.holdings import show_what_is_theirs, visible
 from remuda.api.cluster_x_k8s_io import MACHINES
 from remuda.api.management_cattle_io import CLUSTERS
-from remuda.api.provisioning_cattle_io.names import CLUSTERS as PROVISIONING_CLUSTERS
+from remuda.api.provisioning_cattle_io import CLUSTERS as PROVISIONING_CLUSTERS
 from remuda.kube.authorization.actions import Action
 from remuda.kube.objects import GroupVersionResource
 

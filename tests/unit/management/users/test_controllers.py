@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from remuda.access.users.controllers import TokenController, UserController
-from remuda.access.users.password_secrets import SECRETS, PasswordSecrets
+from remuda.access.users.passwords import SECRETS, PasswordSecrets
 from remuda.access.users.tokens import Wish, make_token
 from remuda.access.users.user_objects import user_manifest
 from remuda.api.management_cattle_io import TOKENS, USERS

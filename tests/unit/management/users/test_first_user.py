@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from remuda.access.users.first_user import FILE, SECRET, SYSTEM_NAMESPACE, FirstUser
-from remuda.access.users.password_secrets import SECRETS, PasswordSecrets
-from remuda.access.users.passwords import Cost, hashed, verify
+from remuda.access.users.passwords import SECRETS, Cost, PasswordSecrets, hashed, verify
 from remuda.access.users.user_objects import user_manifest
 from remuda.api.management_cattle_io import GLOBAL_ROLE_BINDINGS, USERS
 from remuda.kube.clock import Entropy

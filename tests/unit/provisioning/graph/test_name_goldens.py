@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from remuda.kube.encoding import gojson
-from remuda.kube.safe_names import safe_concat
-from remuda.kube.wrangler import marks
-from remuda.provisioning.graph.names import template_hash
+from remuda.kube.wrangler import marks, safe_concat
+from remuda.provisioning.well_known import template_hash
 
 PAIRS = json.loads((Path(__file__).parent / "name_goldens.json").read_text())
 

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from remuda.provisioning.graph.names import (
+from remuda.provisioning.well_known import (
     bootstrap_hash,
     hashed_name,
     pool_name,

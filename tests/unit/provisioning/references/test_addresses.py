@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.kube.authorization.users import User
-from remuda.provisioning.graph.names import ADDRESS_AUTHORS
 from remuda.provisioning.references.driver_addresses import Address, addresses_of, author_of, driver_of, record, recorded, written
+from remuda.provisioning.well_known import ADDRESS_AUTHORS
 
 Obj = dict[str, Any]
 

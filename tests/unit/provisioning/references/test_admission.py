@@ -14,9 +14,9 @@ from remuda.kube.authorization.users import SYSTEM, User
 from remuda.kube.object_reader import Listener
 from remuda.kube.objects import annotations_of, name_of, with_path
 from remuda.provisioning.admission.references import Rules, admitted
-from remuda.provisioning.graph.names import ADDRESS_AUTHORS
 from remuda.provisioning.references import ACCEPT, AUTHORS
 from remuda.provisioning.references.authors import read
+from remuda.provisioning.well_known import ADDRESS_AUTHORS
 from remuda.runtime.webhook_server import Address, mutating_configuration
 
 Obj = dict[str, Any]

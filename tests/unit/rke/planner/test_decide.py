@@ -10,7 +10,7 @@ from remuda.capi.well_known import HOLDS_DATA
 from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Actor, Code
 from remuda.provisioning import well_known
-from remuda.provisioning.planner import keys
+from remuda.provisioning import well_known as keys
 from remuda.provisioning.planner.decide import RESYNC, plan
 from remuda.provisioning.planner.decision import Decision
 from remuda.provisioning.planner.snapshot import CannotRender, Cluster, Condition, Join, Machine, PlanNode, Snapshot

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from remuda.kube.waits import Code
 from remuda.provisioning import well_known
-from remuda.provisioning.planner import keys
+from remuda.provisioning import well_known as keys
 from remuda.provisioning.planner.election import elect
 from remuda.provisioning.planner.snapshot import Condition, Machine, PlanNode, Snapshot
 from remuda.provisioning.plans.plan import Plan

@@ -9,7 +9,7 @@ import pytest
 
 from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Code
-from remuda.provisioning.planner import keys
+from remuda.provisioning import well_known
 from remuda.provisioning.planner.plan_failures import LONGEST_PAUSE, judge, noted, pause
 from remuda.provisioning.planner.snapshot import Machine
 
@@ -24,7 +24,7 @@ def failed(member: Machine, revision: int = 1) -> Machine:
 def test_the_first_failure_is_noted_with_the_time_of_the_next_try() -> None:
     picture = with_machine(running(("a", "ecw")), "a", failed)
     decision = decide(picture)
-    note = json.loads(decision.secrets["a"].annotations[keys.PLAN_FAILURE] or "")
+    note = json.loads(decision.secrets["a"].annotations[well_known.PLAN_FAILURE] or "")
     assert note == {"attempts": 1, "retryAt": rfc3339(NOW + 10), "revision": 1}
     assert not decision.secrets["a"].retry and decision.revisit_at == NOW + 10
     assert decision.waits[0].code is Code.PLAN_FAILED
@@ -61,16 +61,16 @@ def test_tries_are_counted_by_the_agents_revision_and_forgotten_after_success() 
         place.act()
     assert most == 3
     assert noted(named(place.picture, "a")) is None
-    assert keys.PLAN_FAILURE not in named(place.picture, "a").plan_annotations
+    assert well_known.PLAN_FAILURE not in named(place.picture, "a").plan_annotations
 
 
 def test_a_garbled_note_and_a_clock_that_was_set_back_stop_nothing() -> None:
     far = json.dumps({"attempts": 1, "revision": 1, "retryAt": rfc3339(NOW + 10**8)})
     member = failed(named(running(("a", "ecw")), "a"))
     assert member.node is not None
-    late = judge(member.with_plan_metadata({}, {keys.PLAN_FAILURE: far}), member.node, NOW)
+    late = judge(member.with_plan_metadata({}, {well_known.PLAN_FAILURE: far}), member.node, NOW)
     assert late.revisit_at == NOW + LONGEST_PAUSE
-    fresh = judge(member.with_plan_metadata({}, {keys.PLAN_FAILURE: "{"}), member.node, NOW)
+    fresh = judge(member.with_plan_metadata({}, {well_known.PLAN_FAILURE: "{"}), member.node, NOW)
     assert fresh.note is not None and fresh.note.attempts == 1
 
 
@@ -87,7 +87,7 @@ def test_another_plan_is_given_at_once() -> None:
     picture = with_machine(running(("a", "ecw")), "a", failed)
     decision = decide(with_spec(applied(picture, decide(picture)), felt="mended"))
     assert written(decision) == {"a"}
-    assert decision.secrets["a"].annotations[keys.PLAN_FAILURE] is None
+    assert decision.secrets["a"].annotations[well_known.PLAN_FAILURE] is None
 
 
 def test_a_failure_stops_the_wave_and_says_where() -> None:

@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 
 from remuda.provisioning import well_known
-from remuda.provisioning.planner import keys
-from remuda.provisioning.planner.join_urls import Servers, server_in, upkeep
+from remuda.provisioning import well_known as keys
+from remuda.provisioning.planner.election import Servers, server_in, upkeep
 from remuda.provisioning.planner.snapshot import Address, Join, Periodic
 
 from .world import done, machine, render, running, snapshot, url, with_node

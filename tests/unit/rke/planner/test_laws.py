@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Code
 from remuda.provisioning import well_known
-from remuda.provisioning.planner import keys
+from remuda.provisioning import well_known as keys
 from remuda.provisioning.planner.concurrency import limit
 from remuda.provisioning.planner.decision import Decision
 from remuda.provisioning.planner.drain import is_in_drain
 from remuda.provisioning.planner.etcd_liveness import FRESH
 from remuda.provisioning.planner.machine_health import is_member_up, serves
 from remuda.provisioning.planner.managesystemagent import Note, Verdict
-from remuda.provisioning.planner.programs import AgentProgram
-from remuda.provisioning.planner.snapshot import Condition, Join, Machine, PlanNode, Snapshot
+from remuda.provisioning.planner.snapshot import AgentProgram, Condition, Join, Machine, PlanNode, Snapshot
 from remuda.provisioning.plans.agent_report import AgentReport
 from tests.scenarios.soaking import SOAK
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import partial
 
 from remuda.kube.waits import Actor, Code
-from remuda.provisioning.planner import keys, managesystemagent
+from remuda.provisioning import well_known
+from remuda.provisioning.planner import managesystemagent
 from remuda.provisioning.planner.decision import Decision
 from remuda.provisioning.planner.managesystemagent import CONDITION, LIMIT, TRIES, noted
-from remuda.provisioning.planner.programs import AgentProgram
-from remuda.provisioning.planner.snapshot import Condition, Machine, Snapshot
+from remuda.provisioning.planner.snapshot import AgentProgram, Condition, Machine, Snapshot
 from remuda.provisioning.plans.agent_report import AgentReport
 from remuda.provisioning.plans.plan import Plan, only_minor
 
@@ -103,7 +103,7 @@ def test_it_leaves_the_plan_as_soon_as_it_runs() -> None:
     picture = reporting(picture, "w1", AgentReport(NEW.checksum, PLACE))
     decision = decide(picture)
     assert written(decision) == {"w1"} and THERE not in paths(decision.secrets["w1"].plan)
-    assert decision.secrets["w1"].annotations[keys.AGENT_UPDATE] is None
+    assert decision.secrets["w1"].annotations[well_known.AGENT_UPDATE] is None
     after = obeyed(picture, decision)
     quiet = decide(after)
     assert not quiet.secrets and quiet.applied and not quiet.waits
@@ -220,7 +220,7 @@ def test_it_is_tried_again_later_and_not_for_ever() -> None:
     assert len(tries) == TRIES and tries[1] - tries[0] >= 3600 and tries[2] - tries[1] >= 7200
     note = noted(named(picture, "w1"))
     assert note is not None and note.again_at is None and "not tried again" in decide(picture).waits[0].evidence
-    head = replace(picture.control_plane, annotations={keys.REDEPLOY_AGENT: "2"})
+    head = replace(picture.control_plane, annotations={well_known.REDEPLOY_AGENT: "2"})
     picture = reporting(replace(picture, control_plane=head), "w1", BEFORE)
     again = decide(picture)
     assert THERE in paths(again.secrets["w1"].plan), "whoever asks for it gets another try"
@@ -247,7 +247,7 @@ def test_an_agent_that_does_not_say_who_it_is_any_more_is_left_alone() -> None:
 
 
 def _noted_as(text: str, member: Machine) -> Machine:
-    return member.with_plan_metadata({}, {keys.AGENT_UPDATE: text})
+    return member.with_plan_metadata({}, {well_known.AGENT_UPDATE: text})
 
 
 def test_a_garbled_note_is_none() -> None:

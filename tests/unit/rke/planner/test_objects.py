@@ -11,7 +11,8 @@ import pytest
 
 from remuda.kube.clock import rfc3339
 from remuda.provisioning import well_known
-from remuda.provisioning.planner import decision_writer, keys, machine_health, snapshot_reader
+from remuda.provisioning import well_known as keys
+from remuda.provisioning.planner import decision_writer, machine_health, snapshot_reader
 from remuda.provisioning.planner.decision import Decision, MachineChange, SecretChange
 from remuda.provisioning.planner.snapshot import Address, Condition, Join
 from remuda.provisioning.plans.machine_plan_secret import PlanSecretError

@@ -7,7 +7,7 @@ from dataclasses import replace
 from remuda.kube.clock import rfc3339
 from remuda.kube.waits import Actor, Code, Wait
 from remuda.provisioning import well_known
-from remuda.provisioning.planner import keys
+from remuda.provisioning import well_known as keys
 from remuda.provisioning.planner.decision import Decision
 from remuda.provisioning.planner.etcd_liveness import FRESH
 from remuda.provisioning.planner.snapshot import Machine, Snapshot

@@ -10,7 +10,7 @@ from typing import Any
 
 from remuda.kube.clock import rfc3339
 from remuda.provisioning import well_known
-from remuda.provisioning.planner import keys
+from remuda.provisioning import well_known as keys
 from remuda.provisioning.planner.decide import plan
 from remuda.provisioning.planner.decision import Decision, SecretChange
 from remuda.provisioning.planner.snapshot import (

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from remuda.provisioning import host_layout, well_known
+from remuda.provisioning import well_known as keys
 from remuda.provisioning.host_layout import Layout
-from remuda.provisioning.planner import keys
 from remuda.provisioning.planner.render import Driver, Facts, desired_plan
 from remuda.provisioning.planner.snapshot import Cluster, ControlPlane, Join, Machine, PlanSecret, Snapshot, Tokens
 from remuda.provisioning.plans.plan import Plan, file_at

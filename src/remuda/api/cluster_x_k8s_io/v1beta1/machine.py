@@ -6,9 +6,19 @@ from typing import Annotated, Literal, Required, TypedDict
 
 from ...kubernetes import NodeSystemInfo, ObjectReference
 from ...schema import Doc, Length, Object, Time
-from ..shared_types import ClusterName, FailureDomainName, KubernetesVersion, LegacyFailingStatus, Taints, TemplateLabels
+from ..shared_types import (
+    ClusterName,
+    DeletionTimeouts,
+    FailureDomainName,
+    Gates,
+    KubernetesVersion,
+    LegacyFailingStatus,
+    NewConditions,
+    ObservedGeneration,
+    Taints,
+    TemplateLabels,
+)
 from ..v1beta2.machine import MachineAddress, MachineDeletionStatus
-from .shared_types import DeletionTimeouts, Gates, NewConditions, ObservedGeneration
 
 
 class Bootstrap(TypedDict, total=False):

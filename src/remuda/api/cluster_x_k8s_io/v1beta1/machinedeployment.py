@@ -10,6 +10,7 @@ from ..shared_types import (
     DeleteOrder,
     MachineDeploymentPhase,
     MachineSelector,
+    ObservedGeneration,
     Replicas,
     SelectorText,
     StrategyType,
@@ -18,7 +19,6 @@ from ..shared_types import (
 from ..v1beta2.machinedeployment import MachineDeploymentLegacyStatus, MaxInFlight, RolloutAfter
 from .machine import MachineTemplate
 from .machineset import MachineNaming, MinReadySeconds, NewCounts
-from .shared_types import ObservedGeneration
 
 
 class RollingUpdate(TypedDict, total=False):

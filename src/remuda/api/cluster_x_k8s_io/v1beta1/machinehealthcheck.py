@@ -6,8 +6,15 @@ from typing import Annotated, Required, TypedDict
 
 from ...kubernetes import ConditionStatus, ObjectReference
 from ...schema import AtLeast, Atomic, Doc, Duration, Int32, IntOrString, Items, Length, Object
-from ..shared_types import ClusterName, LegacyStatus, MachineSelector, UnhealthyRange, WatchableConditionType
-from .shared_types import NewConditions, ObservedGeneration
+from ..shared_types import (
+    ClusterName,
+    LegacyStatus,
+    MachineSelector,
+    NewConditions,
+    ObservedGeneration,
+    UnhealthyRange,
+    WatchableConditionType,
+)
 
 _Timeout = Annotated[Duration, Doc("How long the condition must have had this status.")]
 

@@ -6,10 +6,18 @@ from typing import Annotated, Required, TypedDict
 
 from ...kubernetes import Conditions
 from ...schema import Doc, Int32, Object
-from ..shared_types import ClusterName, DeleteOrder, MachineSelector, NameTemplate, Replicas, SelectorText, Versions
+from ..shared_types import (
+    ClusterName,
+    DeleteOrder,
+    MachineSelector,
+    NameTemplate,
+    ObservedGeneration,
+    Replicas,
+    SelectorText,
+    Versions,
+)
 from ..v1beta2.machineset import MachineCounts, MachineSetLegacyStatus
 from .machine import MachineTemplate
-from .shared_types import ObservedGeneration
 
 MinReadySeconds = Annotated[Int32, Doc("How long a node must have been ready to count as available, in seconds.")]
 

@@ -11,11 +11,13 @@ from ..shared_types import (
     FailureDomainName,
     KubernetesVersion,
     LegacyFailingStatus,
+    ObjectMeta,
     ReadinessGates,
+    Reference,
+    Seconds,
     Subdomain,
     Taints,
 )
-from .references import ObjectMeta, Reference, Seconds
 
 Gates = Annotated[ReadinessGates, Items(1, 32)]
 MinReadySeconds = Annotated[Seconds, Doc("How long a Machine must have been ready to count as available, in seconds.")]

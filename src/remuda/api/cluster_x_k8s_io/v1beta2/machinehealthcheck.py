@@ -6,9 +6,16 @@ from typing import Annotated, Required, TypedDict
 
 from ...kubernetes import Conditions, ConditionStatus
 from ...schema import AtLeast, Atomic, Doc, Int32, IntOrString, Items, Length, MinProperties, Object, rules
-from ..shared_types import ClusterName, LegacyStatus, MachineSelector, UnhealthyRange, WatchableConditionType
+from ..shared_types import (
+    ClusterName,
+    LegacyStatus,
+    MachineSelector,
+    Seconds,
+    TemplateReference,
+    UnhealthyRange,
+    WatchableConditionType,
+)
 from .machine import ObservedGeneration
-from .references import Seconds, TemplateReference
 
 _Timeout = Annotated[Seconds, Doc("How long the condition must have had this status, in seconds.")]
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, TypedDict
 
-from ...cattle import Text
-from ...scheduling import Taint
+from ...cattle import Opaque, OpenCondition, Resources, Strings, Text
+from ...kubernetes import Taint
 from ...schema import Doc, Object, Preserve, rules
-from .shared_types import Opaque, OpenCondition, Resources, Strings
 
 
 @rules(Preserve())

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Required, TypedDict
 
 from ...cattle import Text
-from ...kubernetes import ObjectReference
-from ...scheduling import Taint
+from ...kubernetes import ObjectReference, Taint
 from ...schema import AtLeast, Between, Cel, Default, Doc, Duration, Form, Int32, IntOrString, Length, Names, Pattern, Rule, rules
 
 HostnameLength = Annotated[

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Required, TypedDict
 
+from ...cattle import Conditions, Provisioning, Text
 from ...cluster_x_k8s_io.v1beta2.cluster import Endpoint
+from ...cluster_x_k8s_io.v1beta2.machine import MachineAddress
 from ...schema import Doc, Object
-from .shared_types import Conditions, Provisioning
 
 
 class RKEClusterSpec(TypedDict, total=False):
@@ -31,3 +32,30 @@ class RKECluster(Object, total=False):
 
     spec: Required[RKEClusterSpec]
     status: RKEClusterStatus
+
+
+# --- custommachine --------------------------------------------------------------------------------------------------------
+#
+# CustomMachine: a host that somebody registered by hand, as infrastructure for Cluster API.
+
+
+class CustomMachineSpec(TypedDict, total=False):
+    """What is known of the host."""
+
+    providerID: Annotated[Text, Doc("The identity of its node, as the node says it; set when there is one.")]
+
+
+class CustomMachineStatus(TypedDict, total=False):
+    """What became of it."""
+
+    addresses: Annotated[list[MachineAddress], Doc("Its addresses, as its node says them.")]
+    conditions: Conditions
+    initialization: Provisioning
+    ready: Annotated[bool, Doc("Deprecated: use initialization.provisioned.")]
+
+
+class CustomMachine(Object, total=False):
+    """A host that somebody registered by hand."""
+
+    spec: CustomMachineSpec
+    status: CustomMachineStatus

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Required, TypedDict
 
-from ...cattle import LocalClusterAuthEndpoint, Text
+from ...cattle import Conditions, LocalClusterAuthEndpoint, Text
 from ...provisioning_cattle_io.v1.cluster import (
     EnvVar,
     EtcdSnapshotCreate,
@@ -14,7 +14,6 @@ from ...provisioning_cattle_io.v1.cluster import (
 )
 from ...provisioning_cattle_io.v1.cluster_configuration import ClusterConfiguration
 from ...schema import Doc, Int64, Length, MinProperties, Object, rules
-from .shared_types import Conditions
 
 CreatePhase = Literal["Started", "RestartCluster", "Finished", "Failed"]
 RestorePhase = Literal[

@@ -9,8 +9,8 @@ from ...registry.printer_columns import AGE, DEFAULT, NAME, column
 from ...registry.strategy import Strategy
 from .. import checks
 from ..checks import Errors, Obj, sub
-from ..quantities import amount
 from .resource_quantities import (
+    amount,
     container_name_errors,
     is_standard_quota_name,
     may_overcommit,

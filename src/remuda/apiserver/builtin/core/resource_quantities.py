@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from remuda.kube import names
+from remuda.kube import names, quantity
 from remuda.kube.errors import FieldError, duplicate, forbidden_field, invalid_value, not_supported, required
+from remuda.kube.quantity import Quantity
 
 from .. import checks
 from ..checks import NEGATIVE, Errors, Obj
-from ..quantities import ZERO, amount, fractional, whole
 
 _COUNTED = frozenset(
     (
@@ -176,3 +176,24 @@ def _claim_errors(wanted: list[Obj], claims: frozenset[str], path: str) -> Error
             why = f"must be one of the names in pod.spec.resourceClaims{known}"
             errors.append(FieldError("FieldValueNotFound", at, name, why))
     return errors
+
+
+# --- quantities -----------------------------------------------------------------------------------------------------------
+#
+# Quantities in objects that the codec has passed: comparing and rounding what :mod:`remuda.kube.quantity` reads.
+
+ZERO = quantity.parse("0")
+
+
+def amount(value: str | int | float | None) -> Quantity:
+    return ZERO if value is None else quantity.from_json(value)
+
+
+def whole(value: str | int | float | None) -> int:
+    """Rounded up, as Go's Value() does."""
+    return amount(value).value
+
+
+def fractional(value: str | int | float | None) -> bool:
+    """True when the amount, rounded up to thousandths, is not a whole number."""
+    return amount(value).milli_value % 1000 != 0

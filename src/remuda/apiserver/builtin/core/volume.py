@@ -15,12 +15,10 @@ from ..checks import Errors, Obj, same, sub
 from ..pods import volumes
 from ..pods.defaults import default_source
 from ..pods.scheduling import node_selector_errors
-from ..pods.volume_paths import no_backsteps
-from ..pods.volumes import MORE_THAN_ONE, csi_driver_errors, needs
-from ..quantities import amount, fractional
+from ..pods.volumes import MORE_THAN_ONE, csi_driver_errors, needs, no_backsteps
 from . import internal_types
 from .claim_spec import ACCESS_MODES, VOLUME_MODES, access_mode_errors, claim_spec_errors
-from .resource_quantities import basic_quantity_errors, positive_quantity_errors, quantity_errors
+from .resource_quantities import amount, basic_quantity_errors, fractional, positive_quantity_errors, quantity_errors
 
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 _SHORT = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}

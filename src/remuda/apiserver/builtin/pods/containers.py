@@ -14,8 +14,7 @@ from ..core.endpoints import PROTOCOLS
 from ..core.resource_quantities import requirement_errors
 from .downward_api import field_ref_errors, resource_field_errors
 from .security_context import security_context_errors
-from .volume_paths import local_descending, no_backsteps
-from .volumes import pull_policy_errors
+from .volumes import local_descending, no_backsteps, pull_policy_errors
 
 _ENV_FIELDS = (
     "metadata.name",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from remuda.kube.quantity import Quantity
 
 from ..checks import Obj, sub
-from ..quantities import ZERO, amount
+from ..core.resource_quantities import ZERO, amount
 
 _REPOSITORY = re.compile(
     r"(?:(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])"

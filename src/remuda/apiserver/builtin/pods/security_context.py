@@ -9,7 +9,7 @@ from remuda.kube.errors import duplicate, forbidden_field, invalid_value, not_su
 from .. import checks
 from ..checks import MAX_INT32, Errors, Obj
 from ..core import internal_types
-from .volume_paths import local_descending
+from .volumes import local_descending
 
 # kube-apiserver's --allow-privileged, which every distribution turns on.
 ALLOW_PRIVILEGED = True

@@ -9,8 +9,7 @@ from remuda.kube.errors import FieldError, duplicate, forbidden_field, invalid_v
 
 from .. import checks
 from ..checks import MAX_INT32, Errors, Obj, sub
-from ..core.resource_quantities import is_huge_page, requirement_errors
-from ..quantities import amount
+from ..core.resource_quantities import amount, is_huge_page, requirement_errors
 from .containers import Surroundings, containers_errors, ephemeral_containers_errors, init_containers_errors
 from .defaults import CONTAINER_FIELDS, container_requests
 from .scheduling import affinity_errors, spread_errors, toleration_errors

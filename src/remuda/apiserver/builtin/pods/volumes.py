@@ -11,9 +11,8 @@ from ...registry.object_meta import META_FIELDS
 from .. import checks
 from ..checks import Errors, Obj, sub
 from ..core.claim_spec import claim_spec_errors
-from ..quantities import ZERO, amount
+from ..core.resource_quantities import ZERO, amount
 from .downward_api import field_ref_errors, resource_field_errors
-from .volume_paths import local_descending, local_not_reserved, no_backsteps
 
 Check = Callable[[Obj, str], Errors]
 
@@ -356,3 +355,24 @@ def volumes_errors(volumes: list[Obj], path: str, pod_name: str, is_pod: bool) -
             why = "must not reference a PVC that gets created for an ephemeral volume"
             errors.append(invalid_value(f"{at}.persistentVolumeClaim.claimName", claim, why))
     return valid, errors
+
+
+# --- volume paths ---------------------------------------------------------------------------------------------------------
+#
+# Rules for paths inside volumes.
+
+
+def no_backsteps(target: str, path: str) -> Errors:
+    return [invalid_value(path, target, "must not contain '..'")] if ".." in target.split("/") else []
+
+
+def local_descending(target: str, path: str) -> Errors:
+    errors = [invalid_value(path, target, "must be a relative path")] if target.startswith("/") else []
+    return errors + no_backsteps(target, path)
+
+
+def local_not_reserved(target: str, path: str) -> Errors:
+    errors = local_descending(target, path)
+    if target.startswith("..") and not target.startswith("../"):
+        errors.append(invalid_value(path, target, "must not start with '..'"))
+    return errors

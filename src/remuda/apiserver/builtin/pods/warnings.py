@@ -7,7 +7,7 @@ from remuda.kube.errors import go_quote
 
 from .. import checks
 from ..checks import Obj, sub
-from ..quantities import fractional
+from ..core.resource_quantities import fractional
 from .spec import each_container
 
 _NODE_LABELS = {

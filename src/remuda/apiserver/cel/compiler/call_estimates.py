@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..static_types import CelType
-from .call_costs import AUTHORIZATION_COST
-from .cost_ranges import MAX, UNKNOWN, Range, fixed
+from .call_costs import AUTHORIZATION_COST, MAX, UNKNOWN, Range, fixed
 from .syntax_tree import Expr, Literal
 
 TRAVERSAL = 0.1

@@ -12,9 +12,9 @@ from typing import Any
 
 from ..schema_types import SchemaNode
 from ..static_types import CelType
+from .call_costs import UNKNOWN, Range, fixed
 from .call_estimates import CallEstimate, Operand, estimate_call
 from .checker import TYPE_NAMES, qualified_name
-from .cost_ranges import UNKNOWN, Range, fixed
 from .syntax_tree import Call, Comprehension, Expr, Ident, ListExpr, Literal, MapExpr, Select
 
 _Path = tuple[str, ...]

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import TypeAlias
 from urllib.parse import quote, unquote_plus, unquote_to_bytes
 
+from remuda.kube.encoding import go_format
+
 from ..errors import EvalError, no_such_overload
 from ..values import Opaque, Value
-from . import go_format
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 

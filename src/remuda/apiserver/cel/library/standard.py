@@ -9,6 +9,8 @@ import math
 import re
 from collections.abc import Callable
 
+from remuda.kube.encoding import go_format
+
 from ...limits import cost_budget
 from ..errors import EvalError, no_such_overload
 from ..re2 import RegexError, compile_pattern
@@ -31,7 +33,6 @@ from ..values import (
     type_value,
 )
 from ..views import ListView, lookup
-from . import go_format
 from .timestamps import (
     add_duration,
     between,

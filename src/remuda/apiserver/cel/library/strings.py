@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from remuda.kube.encoding import go_format
+
 from ..errors import EvalError
 from ..re2 import Pattern, RegexError, compile_pattern
 from ..values import Duration, Timestamp, TypeValue, Uint, Value, elements, is_list, is_map, kind_of, mapping
-from . import go_format
 from .standard import to_string
 from .timestamps import format_duration, format_timestamp
 

@@ -19,9 +19,7 @@ from ..watch_hub import Hub, Replay, Watcher
 from .gateway import Failed
 from .keyspace import COMPACTION_KEY, Keyspace
 from .members import ENOUGH, EtcdConfig, Members
-from .messages import RangeAnswer, WireKeyValue, number
-from .refusals import OUT_OF_RANGE, Refused
-from .rpc import COMPACT, RANGE, TIME_TO_LIVE, TXN
+from .rpc import COMPACT, OUT_OF_RANGE, RANGE, TIME_TO_LIVE, TXN, RangeAnswer, Refused, WireKeyValue, number
 from .transactions import Writing
 from .watch_feed import Feed, replay
 

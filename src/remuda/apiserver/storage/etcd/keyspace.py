@@ -6,7 +6,7 @@ from typing import Any
 
 from ..store import Event, KeyValue
 from ..transaction import after_prefix
-from .messages import WireEvent, WireKeyValue
+from .rpc import WireEvent, WireKeyValue
 
 Obj = dict[str, Any]
 

@@ -20,11 +20,21 @@ from remuda.kube.clock import Clock, Rng, deadline
 
 from ..store import StoreError, Unavailable
 from .gateway import Failed
-from .member import Member, Trust
-from .messages import UNREADABLE, GatewayError, VersionAnswer, decoder, encode
-from .refusals import DEADLINE, UNAVAILABLE, Refused, refusal_of, refused
-from .rpc import WATCH, Method
-from .streams import Stream, Watch
+from .member import Member, Stream, Trust, Watch
+from .rpc import (
+    DEADLINE,
+    UNAVAILABLE,
+    UNREADABLE,
+    WATCH,
+    GatewayError,
+    Method,
+    Refused,
+    VersionAnswer,
+    decoder,
+    encode,
+    refusal_of,
+    refused,
+)
 
 T = TypeVar("T")
 

@@ -19,10 +19,9 @@ from remuda.kube.clock import Clock, deadline
 from ..store import Compacted, Event, StoreError
 from .gateway import Failed
 from .keyspace import COMPACTION_KEY, Keyspace
-from .member import Member
+from .member import Member, Watch
 from .members import Members
-from .messages import WatchResult, WireEvent, number
-from .streams import Watch
+from .rpc import WatchResult, WireEvent, number
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from remuda.kube.objects import (
 from remuda.kube.owners import reference
 from remuda.runtime import DONE, Controller, Manager, Result
 
-from ..etcd import apiserver_addresses, members
+from ..etcd import endpoints, members
 from ..etcd.client import EtcdClient
 from ..pki import encryption_keys
 from .node_passwords import NAMESPACE, SECRETS, secret_name
@@ -71,7 +71,7 @@ class NodeLife:
     async def reconcile(self, key: Key) -> Result:
         node = self._nodes.get(*key)
         if node is None:
-            await apiserver_addresses.withdraw(self._etcd, key.name)
+            await endpoints.withdraw(self._etcd, key.name)
             await encryption_keys.withdraw(self._etcd, key.name)
             return DONE
         if is_being_deleted(node):

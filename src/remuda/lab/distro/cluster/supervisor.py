@@ -27,9 +27,9 @@ from remuda.kube.errors import ApiError
 from remuda.kube.names import dns_subdomain_problems
 from remuda.kube.objects import GroupVersionResource, annotations_of, dig, is_being_deleted, name_of
 
-from ..etcd import apiserver_addresses, members
+from ..etcd import endpoints, members
 from ..etcd.client import EtcdClient, Member
-from ..pki import bootstrap_data, certificates, join_tokens
+from ..pki import authorities, certificates, join_tokens
 from ..pki.authorities import SERVER_CA
 from ..pki.certificates import Leaf
 from ..state import State
@@ -129,13 +129,13 @@ class Door:
     # --- for hosts that join --------------------------------------------------------------------------------------------
 
     async def _apiservers(self, request: web.BaseRequest) -> web.Response:
-        return _json(list((await apiserver_addresses.known(self._etcd())).values()))
+        return _json(list((await endpoints.known(self._etcd())).values()))
 
     async def _config(self, request: web.BaseRequest) -> web.Response:
         return _json({"release": self._state.settings.release, "supervisor": self._state.settings.supervisor_url})
 
     async def _bootstrap(self, request: web.BaseRequest) -> web.Response:
-        return web.Response(body=bootstrap_data.encode(self._state.authorities.files), content_type="application/json")
+        return web.Response(body=authorities.encode(self._state.authorities.files), content_type="application/json")
 
     async def _add_member(self, request: web.BaseRequest) -> web.Response:
         body = await _body(request)
@@ -170,7 +170,7 @@ class Door:
     async def _signed(self, request: web.BaseRequest, which: int) -> web.Response:
         state = self._state
         if state.api is None:
-            known = ", ".join((await apiserver_addresses.known(self._etcd())).values())
+            known = ", ".join((await endpoints.known(self._etcd())).values())
             raise Refusal(503, f"there is no API on this server to know nodes by; it is at {known or 'no server yet'}")
         node = await self._check_node(request, state.api)
         leaf = _kubelet_leaf(which, node, request.headers.get(NODE_IP, ""))
@@ -206,7 +206,7 @@ class Door:
             settings.loopback,
         }
         if self._state.etcd is not None:
-            urls = list((await apiserver_addresses.known(self._state.etcd)).values())
+            urls = list((await endpoints.known(self._state.etcd)).values())
             for member in await self._state.etcd.members(linearizable=False):
                 urls += (*member.client_urls, *member.peer_urls)
             taken |= {urlsplit(url).hostname or "" for url in urls}

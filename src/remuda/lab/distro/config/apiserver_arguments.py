@@ -14,9 +14,9 @@ from remuda.apiserver.webhook_client import Endpoint, WebhookClient
 from remuda.client import kubeconfig
 from remuda.kube.clock import Clock
 
-from . import component_arguments
+from . import arguments as component_arguments
+from .arguments import ConfigError
 from .settings import Settings
-from .sources import ConfigError
 
 log = logging.getLogger(__name__)
 

@@ -1,16 +1,20 @@
 """Every setting by its name, and the command line that says them: k3s' words, so that k3s' documentation holds.
 
-A setting may stand in a file (:mod:`.sources`) as well as on the command line; :mod:`.settings` gives them their meaning.
+A setting may stand in a file (:mod:`.arguments`) as well as on the command line; :mod:`.settings` gives them their meaning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
-from .sources import ConfigError
+from remuda.access.settings import validation
+from remuda.kube.encoding import yamlio
+
+from ..errors import DistroError
 
 
 class Kind(StrEnum):
@@ -92,3 +96,118 @@ def _say(values: dict[str, Any], name: str, value: str | None, rest: list[str]) 
         values.setdefault(name, []).append(value)
     else:
         values[name] = value
+
+
+# --- component arguments --------------------------------------------------------------------------------------------------
+#
+# What `kubelet-arg`, `kube-controller-manager-arg` and the like say: arguments of programs that simulated clusters do not run.
+#
+# A few have a meaning here; the others are read over.
+
+
+def said(values: Mapping[str, Any], option: str) -> dict[str, str]:
+    """By name, without the dashes; of one that is said twice the last counts."""
+    listed = values.get(option) or ()
+    words = [listed] if isinstance(listed, str) else listed
+    return {name: value for name, _, value in (str(each).removeprefix("--").partition("=") for each in words)}
+
+
+def seconds(values: Mapping[str, Any], option: str, name: str, default: float) -> float:
+    """A duration that must be more than nothing. Raises ConfigError."""
+    text = said(values, option).get(name)
+    if text is None:
+        return default
+    if problem := validation.duration(text):
+        raise ConfigError(f"{option}: {name} {problem}")
+    if not validation.seconds(text):
+        raise ConfigError(f"{option}: {name} must be more than nothing")
+    return validation.seconds(text)
+
+
+# --- sources --------------------------------------------------------------------------------------------------------------
+#
+# The configuration of a host: files, variables and arguments, merged as k3s merges them.
+#
+# `config.yaml` comes first, then each `config.yaml.d/*.yaml` in the order of the names; a later file replaces what an earlier
+# one says of a key, unless it writes `key+`, which adds to it. What is said on the command line comes after all files: it
+# replaces a single value, and is added to a list. What the words mean is :mod:`.settings`' business.
+
+Values = dict[str, Any]
+
+
+class ConfigError(DistroError):
+    """A configuration that can't be used; the message says where and why."""
+
+
+def read(file: Path) -> Values:
+    """`file` and what is in the directory of the same name with `.d` behind it. Nothing there is nothing said."""
+    files = [file] if file.is_file() else []
+    directory = file.with_name(f"{file.name}.d")
+    if directory.is_dir():
+        files += sorted(path for path in directory.iterdir() if path.suffix in (".yaml", ".yml") and path.is_file())
+    return merged(_document(path) for path in files)
+
+
+def merged(documents: Iterable[Mapping[str, Any]]) -> Values:
+    found: Values = {}
+    for document in documents:
+        for key, value in document.items():
+            name = key.removesuffix("+")
+            if name == key or name not in found:
+                found[name] = value
+            else:
+                found[name] = [*listed(found[name]), *listed(value)]
+    return found
+
+
+def with_arguments(values: Mapping[str, Any], arguments: Mapping[str, Any], lists: Iterable[str]) -> Values:
+    """The files' values with those of the command line; of the keys in `lists` both hold."""
+    several = frozenset(lists)
+    found = dict(values)
+    for key, value in arguments.items():
+        found[key] = [*listed(found.get(key)), *listed(value)] if key in several else value
+    return found
+
+
+def listed(value: Any) -> list[str]:
+    """A value as a list of words: one alone is a list of one, and a text may hold several with commas."""
+    if value is None or value == "":
+        return []
+    if isinstance(value, list):
+        return [str(each) for each in value if each is not None]
+    return [str(value)]
+
+
+def separated(value: Any) -> list[str]:
+    """As :func:`listed`, for what may also be written with commas."""
+    return [part.strip() for each in listed(value) for part in each.split(",") if part.strip()]
+
+
+def truth(value: Any, key: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).strip().lower()
+    if text in ("true", "1", "t", "yes"):
+        return True
+    if text in ("false", "0", "f", "no", ""):
+        return False
+    raise ConfigError(f"{key} is true or false, not {value!r}")
+
+
+def number(value: Any, key: str) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        raise ConfigError(f"{key} is a number, not {value!r}") from None
+
+
+def _document(path: Path) -> Mapping[str, Any]:
+    try:
+        found = yamlio.loads(path.read_bytes())
+    except (OSError, yamlio.YamlError) as error:
+        raise ConfigError(f"{path} can't be read: {error}") from None
+    if found is None:
+        return {}
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} is not a list of settings with values")
+    return found

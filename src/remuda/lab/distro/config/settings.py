@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import sources
-from .arguments import KINDS, LISTS, Kind, Line
-from .component_arguments import seconds
+from . import arguments
+from .arguments import KINDS, LISTS, ConfigError, Kind, Line, seconds
 from .paths import Paths
-from .sources import ConfigError
 
 NAME = "remuda"
 SUPERVISOR_PORT, API_PORT = 9345, 6443
@@ -140,7 +138,7 @@ def load(line: Line, environment: Mapping[str, str] = os.environ) -> Settings:
     named = line.values.get("config") or environment.get("REMUDA_CONFIG_FILE")
     file = Path(named) if named else root / "etc/rancher/remuda/config.yaml"
     said = {key: environment[variable] for variable, key in _VARIABLES.items() if environment.get(variable)}
-    values = sources.with_arguments({**said, **sources.read(file)}, line.values, LISTS)
+    values = arguments.with_arguments({**said, **arguments.read(file)}, line.values, LISTS)
     return of(values, root)
 
 
@@ -206,20 +204,20 @@ class _Said:
 
     def truth(self, key: str) -> bool:
         assert KINDS[key] is Kind.TRUTH, key
-        return sources.truth(self._values.get(key) or False, key)
+        return arguments.truth(self._values.get(key) or False, key)
 
     def number(self, key: str, default: int) -> int:
         assert KINDS[key] is Kind.NUMBER, key
         value = self._values.get(key)
-        return default if value in (None, "") else sources.number(value, key)
+        return default if value in (None, "") else arguments.number(value, key)
 
     def listed(self, key: str) -> list[str]:
         assert KINDS[key] is Kind.LIST, key
-        return sources.listed(self._values.get(key))
+        return arguments.listed(self._values.get(key))
 
     def separated(self, key: str) -> list[str]:
         assert KINDS[key] is Kind.LIST, key
-        return sources.separated(self._values.get(key))
+        return arguments.separated(self._values.get(key))
 
 
 def _snapshots(said: _Said, paths: Paths) -> Snapshots:
@@ -238,7 +236,7 @@ def _component(said: _Said, name: str, port: int, paths: Paths) -> Component:
     told = dict(argument.removeprefix("--").partition("=")[::2] for argument in said.listed(f"{name}-arg"))
     directory = Path(told["tls-cert-file"]).parent if told.get("tls-cert-file") else None
     found = _below(paths.root, str(directory or told.get("cert-dir") or paths.tls / name))
-    return Component(sources.number(told.get("secure-port") or port, f"secure-port of {name}"), found)
+    return Component(arguments.number(told.get("secure-port") or port, f"secure-port of {name}"), found)
 
 
 def _below(root: Path, named: str) -> Path:

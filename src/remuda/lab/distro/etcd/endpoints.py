@@ -68,3 +68,24 @@ async def follow(client: EtcdClient, paths: Paths, clock: Clock, changed: Callab
             note(paths, urls)
             changed(urls)
         await clock.sleep(_EVERY_SECONDS)
+
+
+# --- apiserver addresses --------------------------------------------------------------------------------------------------
+#
+# Where the cluster's API is served: each server that does says so in etcd, since hosts without one must find it.
+
+_PREFIX = "/remuda-distro/apiservers/"
+
+
+async def publish(client: EtcdClient, node: str, url: str) -> None:
+    if (await client.under(_PREFIX)).get(node) != url.encode():
+        await client.put(_PREFIX + node, url.encode())
+
+
+async def withdraw(client: EtcdClient, node: str) -> None:
+    await client.delete(_PREFIX + node)
+
+
+async def known(client: EtcdClient) -> dict[str, str]:
+    """The URLs by the names of nodes."""
+    return {node: url.decode() for node, url in sorted((await client.under(_PREFIX)).items())}

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from remuda.apiserver.storage.etcd.refusals import Refused
+from remuda.apiserver.storage.etcd.rpc import Refused
 from remuda.apiserver.storage.store import StoreError
 from remuda.kube.clock import Clock, Entropy
 

@@ -17,7 +17,8 @@ from remuda.kube.certificates import PkiError
 from remuda.kube.clock import Clock, Entropy, Rng
 
 from ..config.settings import Settings
-from ..pki import authorities, bootstrap_data, certificates
+from ..pki import authorities, certificates
+from ..pki import authorities as bootstrap_data
 from ..pki.authorities import ETCD_PEER_CA, ETCD_SERVER_CA, Authorities
 from . import process
 from .client import EtcdClient, config_for

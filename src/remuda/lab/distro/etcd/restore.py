@@ -18,8 +18,10 @@ from remuda.kube.clock import Clock, Entropy, Rng
 
 from ..config.settings import ETCD_PEER_PORT, Settings
 from ..errors import DistroError
-from ..pki import authorities, bootstrap_data, certificates, server_identity
-from . import apiserver_addresses, endpoints, local_member, process, recovery
+from ..pki import authorities, certificates, server_identity
+from ..pki import authorities as bootstrap_data
+from . import endpoints, local_member, process, recovery
+from . import endpoints as apiserver_addresses
 from .local_member import LocalEtcd
 from .members import new_name
 from .process import EXISTING, Plan

@@ -5,6 +5,8 @@ One :class:`Kubelet` may stand for many nodes of one API, so that a thousand of 
 
 from __future__ import annotations
 
+import ipaddress
+import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -17,7 +19,6 @@ from remuda.runtime import DONE, Controller, Informer, Manager, Result
 
 from .config import NodeConfig
 from .heartbeat import MANAGER
-from .pod_addresses import pod_address
 from .pod_status import STUBBORN, ended, is_task, running, task_exit, task_seconds, with_conditions
 from .pod_volumes import PODS
 from .sandboxes import Sandboxes
@@ -129,3 +130,23 @@ def _concerns(nodes: Mapping[str, NodeConfig]) -> Any:
         return any(dig(pod, "spec", "nodeName") in nodes for pod in (new, old))
 
     return mine
+
+
+# --- pod addresses --------------------------------------------------------------------------------------------------------
+#
+# Addresses of pods that run in name: one each while they live, out of the node's own range or, where it has none, of all.
+#
+# Nobody listens there. A pod that really runs has the address of its host.
+
+# The default range of pods, as k3s has it.
+_ALL = ipaddress.ip_network("10.42.0.0/16")
+
+
+def pod_address(uid: str, pod_cidr: str) -> str:
+    """The same for the same pod; two pods of a node share one seldom, and nothing depends on it."""
+    try:
+        network = ipaddress.ip_network(pod_cidr) if pod_cidr else _ALL
+    except ValueError:
+        network = _ALL
+    usable = max(network.num_addresses - 2, 1)
+    return str(network[1 + zlib.crc32(uid.encode()) % min(usable, 2**32)])

@@ -2,23 +2,30 @@
 
 As k3s has them: one CA for what servers show, one for clients, one for front proxies, two for etcd, the key of service accounts,
 and the keys of encryption at rest. The first server makes what is not there; what was placed beforehand is used, also with
-intermediate certificates. Other servers get all of it when they join (:mod:`.bootstrap_data`). Certificates that are signed with
+intermediate certificates. Other servers get all of it when they join (:mod:`.authorities`). Certificates that are signed with
 them are in :mod:`.certificates`.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+import msgspec
+
+from remuda.apiserver.keys import token_sealing
 from remuda.apiserver.keys.encryption import parse_keys, render_keys
 from remuda.apiserver.keys.pki import write_private
+from remuda.apiserver.keys.token_sealing import Cost, Sealed
 from remuda.kube import certificates
 from remuda.kube.certificates import Authority, PkiError
 from remuda.kube.clock import Clock, Entropy
 
 from ..config.paths import Paths
+from ..etcd.client import EtcdClient
 
 SERVER_CA, CLIENT_CA, PROXY_CA = "server-ca", "client-ca", "request-header-ca"
 ETCD_SERVER_CA, ETCD_PEER_CA = "etcd/server-ca", "etcd/peer-ca"
@@ -163,3 +170,74 @@ def _authority(name: str, certificate: bytes, key: bytes) -> Authority:
         raise PkiError(f"the first certificate of {name}.crt and {name}.key do not belong together: put the matching pair back")
     # What signs is called the same way whichever of the two it is.
     return Authority(found, cast("ec.EllipticCurvePrivateKey", loaded))
+
+
+# --- bootstrap data -------------------------------------------------------------------------------------------------------
+#
+# The authorities in etcd, sealed with the token: so that a snapshot is enough to bring a cluster back, and a token to open it.
+#
+# The first server puts them there; every server compares its own with them when it starts. Keys of encryption may be newer
+# there than on a server's disk: another server has rotated them meanwhile.
+
+KEY = "/bootstrap/remuda"
+_PURPOSE = b"remuda distribution bootstrap data, version 1"
+_WHERE = "the bootstrap data in etcd"
+_TRIES = 5
+# Each server does this at every start: half of the memory that keys of the management server cost is hard enough to guess.
+_COST = Cost(n=2**15)
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    authorities: Authorities
+    revision: int
+
+
+def encode(files: Files) -> bytes:
+    return msgspec.json.encode(files)
+
+
+def decode(content: bytes, where: str) -> Authorities:
+    """Raises PkiError."""
+    try:
+        files = msgspec.json.decode(content, type=dict[str, bytes])
+    except msgspec.DecodeError:
+        raise PkiError(f"{where} can't be read") from None
+    if missing := set(names()) - set(files):
+        raise PkiError(f"{where} has no {min(missing)}")
+    return Authorities(files)
+
+
+async def load(client: EtcdClient, password: str) -> Saved | None:
+    """What is in etcd. Raises WrongToken and StoreError."""
+    found = await client.get(KEY)
+    if found is None:
+        return None
+    try:
+        sealed = msgspec.json.decode(found.value, type=Sealed)
+    except msgspec.DecodeError:
+        raise PkiError(f"{_WHERE} is damaged: restore etcd from a snapshot") from None
+    content = await asyncio.to_thread(token_sealing.unseal_bytes, sealed, password, _WHERE, _PURPOSE)
+    return Saved(decode(content, _WHERE), found.revision)
+
+
+async def save(client: EtcdClient, authorities: Authorities, password: str, entropy: Entropy, revision: int = 0) -> bool:
+    """Whether it was put there: only in place of what is of that revision, 0 for nothing."""
+    sealed = await asyncio.to_thread(token_sealing.seal_bytes, encode(authorities.files), password, entropy, _PURPOSE, _COST)
+    return await client.replace(KEY, msgspec.json.encode(sealed), revision)
+
+
+async def agree(client: EtcdClient, own: Authorities, password: str, entropy: Entropy) -> Authorities:
+    """The authorities as all servers have them: `own`, with the encryption keys of etcd. Raises PkiError when they differ."""
+    for _ in range(_TRIES):
+        found = await load(client, password)
+        if found is None:
+            await save(client, own, password, entropy)
+            continue
+        if other := own.differences(found.authorities):
+            raise PkiError(
+                f"{other[0]} on this host is not the one of the cluster: this host was a server of another one; "
+                "remove the server directory of its data, or put the right files there"
+            )
+        return Authorities({**own.files, ENCRYPTION: found.authorities.encryption})
+    raise PkiError(f"{_WHERE} changes all the time: start this server again")

@@ -10,8 +10,8 @@ from collections.abc import Collection
 
 from remuda.kube.clock import Clock
 
+from ..config.arguments import ConfigError
 from ..config.settings import Settings
-from ..config.sources import ConfigError
 from . import certificates
 from .certificates import Leaf
 

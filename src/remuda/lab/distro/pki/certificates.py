@@ -18,7 +18,7 @@ from remuda.kube.clock import Clock, Entropy, rfc3339
 
 from ..config.settings import Settings
 from .authorities import CLIENT_CA, ETCD_PEER_CA, ETCD_SERVER_CA, PROXY_CA, SERVER_CA, Authorities
-from .pem import certificates_in
+from .join_tokens import certificates_in
 
 if TYPE_CHECKING:
     from cryptography import x509

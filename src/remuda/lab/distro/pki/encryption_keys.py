@@ -1,22 +1,27 @@
 """Keys of encryption at rest while servers run: changed by one, taken over by all, without a restart.
 
-The keys are part of the authorities in etcd (:mod:`.bootstrap_data`). Every server with an API follows them there and says which
-ones it works with; whoever changes them (:mod:`.encryption_rotation`) goes on when all say the same.
+The keys are part of the authorities in etcd (:mod:`.authorities`). Every server with an API follows them there and says which
+ones it works with; whoever changes them (:mod:`.encryption_keys`) goes on when all say the same.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from remuda.apiserver.keys.encryption import Envelope, parse_keys
+from remuda.apiserver.keys.encryption import Envelope, parse_keys, render_keys
 from remuda.apiserver.storage.store import StoreError
 from remuda.kube.clock import Clock, Entropy
 
-from ..etcd.client import EtcdClient
+from ..errors import DistroError
+from ..etcd.client import EtcdClient, Key
 from ..state import State
-from . import authorities, bootstrap_data
-from .authorities import ENCRYPTION, Authorities
+from . import authorities
+from . import authorities as bootstrap_data
+from .authorities import ENCRYPTION, Authorities, Saved, new_encryption_key
 
 log = logging.getLogger(__name__)
 
@@ -78,3 +83,155 @@ class Following:
         node = self._state.settings.node_name
         await self._client.put(_HASHES + node, hash_of(self._state.authorities).encode())
         self._seen = saved.revision
+
+
+# --- encryption rotation --------------------------------------------------------------------------------------------------
+#
+# `secrets-encrypt`: another key for the Secrets at rest, in steps that can be taken one by one or all at once.
+#
+# `prepare` adds a key that all servers can read with; `rotate` makes it the one that they write with; `reencrypt` writes every
+# Secret anew and drops the old keys. A step begins only when all servers have taken over the one before. Stages and words are
+# k3s', since machines read them. Only etcd is needed: what is at rest is nobody else's business.
+
+_SECRETS: Final = "/registry/secrets/"
+START, PREPARE, ROTATE = "start", "prepare", "rotate"
+REQUESTED, ACTIVE, FINISHED = "reencrypt_request", "reencrypt_active", "reencrypt_finished"
+_STAGE = "/remuda-distro/encryption-stage"
+_PATIENCE = 60.0
+_TRIES = 10
+
+Keys = Sequence[tuple[str, bytes]]
+
+
+class RotationError(DistroError):
+    """A step that can't be taken now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    stage: str
+    keys: Keys
+    # Which servers work with other keys than those.
+    behind: tuple[str, ...]
+
+    def text(self) -> str:
+        """As k3s prints it."""
+        hashes = "All hashes match" if not self.behind else f"hash does not match between {', '.join(self.behind)} and the others"
+        lines = [
+            "Encryption Status: Enabled",
+            f"Current Rotation Stage: {self.stage}",
+            f"Server Encryption Hashes: {hashes}",
+            "",
+            "Active  Key Type  Name",
+            "------  --------  ----",
+        ]
+        lines += [f" {'*' if not index else ' '}      AES-GCM   {name}" for index, (name, _) in enumerate(self.keys)]
+        return "\n".join(lines)
+
+
+def prepared(keys: Keys, new: tuple[str, bytes]) -> Keys:
+    """With a key that can be read with, and is not written with yet."""
+    names = {name for name, _ in keys}
+    name, number = new[0], 1
+    while name in names:
+        name, number = f"{new[0]}-{number}", number + 1
+    return [*keys, (name, new[1])]
+
+
+def rotated(keys: Keys) -> Keys:
+    """The newest is the one to write with."""
+    return [keys[-1], *keys[:-1]]
+
+
+class Rotation:
+    """One operator's session on a server; `password` is the token's."""
+
+    def __init__(self, etcd: EtcdClient, password: str, clock: Clock, entropy: Entropy) -> None:
+        self._etcd = etcd
+        self._password = password
+        self._clock = clock
+        self._entropy = entropy
+
+    async def standing(self) -> Standing:
+        saved = await self._saved()
+        stage = await self._etcd.get(_STAGE)
+        wanted = hash_of(saved.authorities)
+        behind = sorted(node for node, found in (await hashes(self._etcd)).items() if found != wanted)
+        return Standing(START if stage is None else stage.value.decode(), parse_keys(saved.authorities.encryption), tuple(behind))
+
+    async def prepare(self) -> None:
+        await self._expect(START, FINISHED)
+        await self._change(lambda keys: prepared(keys, new_encryption_key(self._clock, self._entropy)), PREPARE)
+
+    async def rotate(self) -> None:
+        await self._expect(PREPARE)
+        await self._change(rotated, ROTATE)
+
+    async def reencrypt(self) -> None:
+        await self._expect(ROTATE, REQUESTED, ACTIVE)
+        await self._etcd.put(_STAGE, REQUESTED.encode())
+        await self._rewrite()
+        await self._change(lambda keys: keys[:1], FINISHED)
+        await self._settled()
+
+    async def rotate_keys(self) -> None:
+        """All of it. Taken up where an earlier one was cut off."""
+        stage = (await self.standing()).stage
+        if stage in (START, FINISHED):
+            await self.prepare()
+            stage = PREPARE
+        if stage == PREPARE:
+            await self.rotate()
+        await self.reencrypt()
+
+    # --- steps ----------------------------------------------------------------------------------------------------------
+
+    async def _saved(self) -> Saved:
+        saved = await authorities.load(self._etcd, self._password)
+        if saved is None:
+            raise RotationError("etcd does not hold the cluster's authorities: is the server up?")
+        return saved
+
+    async def _expect(self, *stages: str) -> None:
+        """Raises RotationError unless it is the time for it, and all servers are where they should be."""
+        found = await self.standing()
+        if found.stage not in stages:
+            raise RotationError(f"the rotation is at {found.stage}, and this step follows {' or '.join(stages)}")
+        await self._settled()
+
+    async def _settled(self) -> None:
+        end = self._clock.monotonic() + _PATIENCE
+        while (behind := (await self.standing()).behind) and self._clock.monotonic() < end:
+            await self._clock.sleep(0.2)
+        if behind:
+            raise RotationError(f"these servers have not taken over the keys yet: {', '.join(behind)}; are they up?")
+
+    async def _change(self, change: Callable[[Keys], Keys], stage: str) -> None:
+        saved = await self._saved()
+        keys = change(parse_keys(saved.authorities.encryption))
+        changed = Authorities({**saved.authorities.files, ENCRYPTION: render_keys(keys).encode()})
+        if not await authorities.save(self._etcd, changed, self._password, self._entropy, saved.revision):
+            raise RotationError("somebody else has changed the keys at the same time: look at the status and try again")
+        await self._etcd.put(_STAGE, stage.encode())
+
+    async def _rewrite(self) -> None:
+        """Every Secret once more, unless it is sealed with the present key already."""
+        await self._etcd.put(_STAGE, ACTIVE.encode())
+        envelope = Envelope(parse_keys((await self._saved()).authorities.encryption), self._entropy)
+        count = 0
+        async for key, found in self._etcd.entries(_SECRETS):
+            count += await self._resealed(envelope, key, found)
+        log.info("%d Secrets are written anew", count)
+
+    async def _resealed(self, envelope: Envelope, key: str, found: Key | None) -> bool:
+        for _ in range(_TRIES):
+            if found is None:
+                return False
+            plain, stale = envelope.open(key, found.value)
+            if not stale:
+                return False
+            if await self._etcd.replace(key, envelope.seal(key, plain), found.revision):
+                return True
+            # Somebody has written it meanwhile, probably with the new key.
+            found = await self._etcd.get(key)
+        raise RotationError(f"{key} changes all the time: try again")

@@ -6,12 +6,14 @@ With the hash a joiner knows whom it talks to before it tells the password; with
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import hmac
+import re
 from dataclasses import dataclass, field
 
 from ..errors import DistroError
-from .pem import certificates_in
 
 PREFIX = "K10"
 SERVER, NODE = "server", "node"
@@ -72,3 +74,21 @@ def hash_of(ca: bytes) -> str:
 def secure(password: str, ca: bytes, user: str = SERVER) -> str:
     """The token that says whom to trust."""
     return str(Token(password, user, hash_of(ca)))
+
+
+# --- pem ------------------------------------------------------------------------------------------------------------------
+#
+# PEM without a library: what is between the lines. Whether it is a good certificate is not asked here.
+
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
+
+
+def certificates_in(pem: bytes) -> list[bytes]:
+    """The certificates of a file as DER, in their order; what can't be read is left out."""
+    found = []
+    for body in _CERTIFICATE.findall(pem):
+        try:
+            found.append(base64.b64decode(b"".join(body.split()), validate=True))
+        except binascii.Error:
+            continue
+    return found

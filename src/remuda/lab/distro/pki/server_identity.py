@@ -19,7 +19,8 @@ from ..cluster.supervisor_client import PREFIX, JoinError, Supervisor
 from ..config.paths import Paths
 from ..config.settings import Settings
 from ..etcd import local_member, recovery
-from . import authorities, bootstrap_data, join_tokens
+from . import authorities, join_tokens
+from . import authorities as bootstrap_data
 from .authorities import SERVER_CA, Authorities
 from .join_tokens import Token, TokenError
 

@@ -17,10 +17,9 @@ from . import tags
 from .client import Ec2
 from .failures import Refused, refusal
 from .flags import FLAGS
-from .image_and_network import find_image
+from .image_and_network import find_image, find_place
 from .key_pairs import ensure_key_pair, key_pairs, remove_key_pairs
 from .launch_request import check, request
-from .network import find_place
 from .security_groups import check_groups, ensure_groups, remove_groups, unused_groups
 
 # How long EC2 may need to show what it made.

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...driver import Keep, Machine, Surroundings
 from ...errors import DriverError, Reason
-from ...ssh_keys import PRIVATE, ensure_key
+from ...ssh import PRIVATE, ensure_key
 from . import tags
 from .client import Ec2
 

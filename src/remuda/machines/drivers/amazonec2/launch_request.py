@@ -11,8 +11,7 @@ from typing import Any
 from ...driver import Machine, Options
 from ...errors import DriverError, Reason
 from . import tags
-from .image_and_network import Image
-from .network import Place
+from .image_and_network import Image, Place
 
 _USERDATA_LIMIT = 16 * 1024
 _CHOICES = {

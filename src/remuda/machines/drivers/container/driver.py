@@ -22,10 +22,9 @@ from remuda.kube import quantity
 
 from ...driver import Driver, DriverError, Flag, FlagKind, Found, Keep, Machine, Options, Reason, State
 from ...errors import elsewhere
-from ...ssh_keys import PRIVATE, ensure_key
+from ...ssh import PRIVATE, ensure_key
 from . import addresses, firstboot
-from .engine import Engine, Seen, socket_of
-from .spec import Wanted
+from .engine import Engine, Seen, Wanted, socket_of
 
 _MACHINE, _OWNER, _TOKEN, _ADDRESS = "dev.remuda.machine", "dev.remuda.owner", "dev.remuda.token", "dev.remuda.address"
 _STATES = {

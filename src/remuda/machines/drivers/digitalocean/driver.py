@@ -13,10 +13,42 @@ from typing import Any
 
 from ...driver import Driver, Found, Keep, Machine, Options, State, Surroundings
 from ...errors import DriverError, Reason
-from . import tags
+from ...options import Flag, FlagKind
+from . import ssh_keys
 from .client import Api, Refused
-from .flags import FLAGS
 from .ssh_keys import ensure_ssh_key, owned_keys, remove_ssh_key
+
+# --- flags ----------------------------------------------------------------------------------------------------------------
+#
+# The flags: names, kinds, defaults and variables of rancher-machine (protocols.md §5.8).
+
+
+def _flag(
+    name: str, usage: str, kind: FlagKind = FlagKind.STRING, default: str | int | None = None, *, secret: bool = False
+) -> Flag:
+    variable = f"DIGITALOCEAN_{name.upper().replace('-', '_')}"
+    return Flag(f"digitalocean-{name}", kind, default, usage, variable, secret=secret)
+
+
+FLAGS: tuple[Flag, ...] = (
+    _flag("access-token", "Digital Ocean access token", secret=True),
+    _flag("ssh-user", "SSH username", default="root"),
+    _flag("ssh-key-fingerprint", "SSH key fingerprint"),
+    _flag("ssh-key-path", "SSH private key path "),
+    _flag("ssh-port", "SSH port", FlagKind.INT, 22),
+    _flag("image", "Digital Ocean Image", default="ubuntu-20-04-x64"),
+    _flag("region", "Digital Ocean region", default="nyc3"),
+    _flag("size", "Digital Ocean size", default="s-1vcpu-1gb"),
+    _flag("ipv6", "enable ipv6 for droplet", FlagKind.BOOL),
+    _flag("private-networking", "enable private networking for droplet", FlagKind.BOOL),
+    _flag("backups", "enable backups for droplet", FlagKind.BOOL),
+    _flag("userdata", "path to file with cloud-init user-data"),
+    _flag("monitoring", "enable monitoring for droplet", FlagKind.BOOL),
+    _flag("tags", "comma-separated list of tags to apply to the Droplet"),
+)
+
+
+# --- driver ---------------------------------------------------------------------------------------------------------------
 
 # How long a droplet may need to be seen.
 _SETTLING = 60.0
@@ -50,7 +82,7 @@ class DigitalOcean(Driver):
     async def precreate(self, machine: Machine) -> None:
         options = machine.options
         _userdata(options)
-        tags.parsed(options.text("tags"))
+        ssh_keys.parsed(options.text("tags"))
         if options.text("ssh-key-path") and not options.text("ssh-key-fingerprint"):
             message = "sshKeyContents needs the sshKeyFingerprint of a key that DigitalOcean has"
             raise DriverError(Reason.INVALID, message, field="sshKeyFingerprint")
@@ -89,7 +121,7 @@ class DigitalOcean(Driver):
         await remove_ssh_key(api, machine)
         if machine.token:
             # Tags outlive what bore them.
-            await api.delete(f"/v2/tags/{tags.token_tag(machine.token)}", "removing the machine's tag")
+            await api.delete(f"/v2/tags/{ssh_keys.token_tag(machine.token)}", "removing the machine's tag")
 
     async def state(self, machine: Machine) -> State:
         api = self._api(machine.options)
@@ -103,7 +135,7 @@ class DigitalOcean(Driver):
 
     async def owned(self, options: Options, owner: str) -> list[Found]:
         api = self._api(options)
-        path = f"{_DROPLETS}?tag_name={tags.owner_tag(owner)}"
+        path = f"{_DROPLETS}?tag_name={ssh_keys.owner_tag(owner)}"
         found = [_found(one) async for one in api.every(path, "droplets", "looking for our droplets")]
         for key, machine, token in await owned_keys(api, owner):
             found.append(Found(str(key["id"]), machine, token, "SSH key"))
@@ -221,7 +253,7 @@ def _request(machine: Machine, key: int) -> dict[str, Any]:
         "ipv6": options.on("ipv6"),
         "private_networking": options.on("private-networking"),
         "monitoring": options.on("monitoring"),
-        "tags": [*tags.parsed(options.text("tags")), *tags.ours(machine)],
+        "tags": [*ssh_keys.parsed(options.text("tags")), *ssh_keys.ours(machine)],
     }
     if content := _userdata(options):
         found["user_data"] = content
@@ -249,7 +281,7 @@ async def _tagged(api: Api, machine: Machine) -> list[Droplet]:
     """The oldest first."""
     if not machine.token:
         return []
-    path = f"{_DROPLETS}?tag_name={tags.token_tag(machine.token)}"
+    path = f"{_DROPLETS}?tag_name={ssh_keys.token_tag(machine.token)}"
     try:
         found = [one async for one in api.every(path, "droplets", "looking for our droplet")]
     except Refused as error:
@@ -276,7 +308,7 @@ def _found(droplet: Droplet) -> Found:
     return Found(
         str(droplet["id"]),
         str(droplet.get("name", "")),
-        tags.token_in(str(tag) for tag in droplet.get("tags") or ()),
+        ssh_keys.token_in(str(tag) for tag in droplet.get("tags") or ()),
         "droplet",
         next((str(one.get("ip_address")) for one in addresses if one.get("type") == "public"), ""),
         str(droplet.get("created_at") or ""),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from ...driver import Keep, Machine
 from ...errors import DriverError, Reason
-from ...ssh_keys import PRIVATE, ensure_key
-from . import tags
+from ...ssh import PRIVATE, ensure_key
 from .client import Api, Refused
 
 _KEYS = "/v2/account/keys"
@@ -47,7 +48,7 @@ async def owned_keys(api: Api, owner: str) -> list[tuple[dict[str, Any], str, st
     """With the machine and the token of each."""
     found = []
     async for key in api.every(_KEYS, "ssh_keys", "looking for our SSH keys"):
-        read = tags.key_of(str(key.get("name", "")))
+        read = key_of(str(key.get("name", "")))
         if read is not None and read[1] == owner:
             found.append((key, read[0], read[2]))
     return found
@@ -60,7 +61,7 @@ def fingerprint(public: str) -> str:
 
 
 async def _add(api: Api, machine: Machine, public: str) -> dict[str, Any]:
-    body = {"name": tags.key_name(machine), "public_key": public}
+    body = {"name": key_name(machine), "public_key": public}
     try:
         return await api.make(_KEYS, body, "adding an SSH key")
     except Refused as error:
@@ -101,3 +102,49 @@ def _take_given(machine: Machine) -> None:
     half.touch(0o600)
     half.write_bytes(content)
     half.replace(own)
+
+
+# --- tags -----------------------------------------------------------------------------------------------------------------
+#
+# Tags of droplets: DigitalOcean's are words of letters, digits, colons, dashes and underscores. And names of keys, which have
+# no tags. Pure.
+
+_OWNER, _TOKEN = "remuda:owner:", "remuda:token:"
+_TAG = re.compile(r"[A-Za-z0-9:_-]{1,255}")
+_KEY = re.compile(r"(?P<machine>\S+) remuda:(?P<owner>[^\s:]*):(?P<token>[^\s:]+)")
+
+
+def parsed(said: str) -> list[str]:
+    """`a, b` → [a, b]. Raises DriverError."""
+    found = [part.strip() for part in said.split(",") if part.strip()]
+    for tag in found:
+        if not _TAG.fullmatch(tag):
+            message = f"{tag!r} can't be a tag: letters, digits, colons, dashes and underscores make one"
+            raise DriverError(Reason.INVALID, message, field="tags")
+    return found
+
+
+def owner_tag(owner: str) -> str:
+    return f"{_OWNER}{owner}"
+
+
+def token_tag(token: str) -> str:
+    return f"{_TOKEN}{token}"
+
+
+def ours(machine: Machine) -> list[str]:
+    return [*([owner_tag(machine.owner)] if machine.owner else ()), token_tag(machine.token)]
+
+
+def token_in(tags: Iterable[str]) -> str:
+    return next((tag.removeprefix(_TOKEN) for tag in tags if tag.startswith(_TOKEN)), "")
+
+
+def key_name(machine: Machine) -> str:
+    return f"{machine.name} remuda:{machine.owner}:{machine.token}"
+
+
+def key_of(name: str) -> tuple[str, str, str] | None:
+    """Machine, owner and token of a key's name; None if it is none of ours."""
+    found = _KEY.fullmatch(name)
+    return (found["machine"], found["owner"], found["token"]) if found else None

@@ -18,19 +18,23 @@ from ...host_layout import Layout
 from ...plans.plan import File, Plan
 from ..snapshot import CannotRender, ControlPlane, Join, Machine, Render, Snapshot, Tokens
 from . import (
-    arguments,
     authorized_endpoint,
-    charts,
     config,
     install,
     manifests,
-    periodic,
     probes,
     registries,
     selector_files,
 )
 from . import (
-    idempotent_commands as idempotence,
+    config as arguments,
+)
+from . import idempotent_commands as idempotence
+from . import (
+    install as periodic,
+)
+from . import (
+    manifests as charts,
 )
 from .context import Config, Ground, Host, Spec
 from .needs import Needs, needs

@@ -5,23 +5,31 @@ The order of the steps is the original's: what users give comes first, and what 
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
 from remuda.api.rke_cattle_io.well_known import PRIME
 from remuda.kube.encoding import gojson
 
 from ... import well_known
 from ...plans.plan import File
+from ...releases.catalog import Argument, Release
 from ..snapshot import CannotRender
-from . import arguments, authorized_endpoint, components, etcd_snapshots, labels_taints, node_addresses
-from .context import Config, Ground, Host
+from . import authorized_endpoint, components, labels_taints, node_addresses
+from .context import Config, Ground, Host, Spec, mapping
+from .plan_inputs import Source
 
 
 def config(host: Host, *, with_s3: bool = True) -> tuple[Config, list[File]]:
     """What the host is told, and the files that it speaks of; files for arguments are made later, by :mod:`.selector_files`."""
     ground = host.ground
-    found = arguments.understood(arguments.given(host), ground.facts.release, host.is_server)
+    found = understood(given(host), ground.facts.release, host.is_server)
     if ground.directories.distro_is_moved:
         found["data-dir"] = ground.directories.distro
-    files = etcd_snapshots.add(host, found, with_s3=with_s3)
+    files = add(host, found, with_s3=with_s3)
     _add_role(host, found)
     if host.machine.is_control_plane:
         components.add(ground, found)
@@ -84,3 +92,130 @@ def _add_tokens(host: Host, found: Config) -> None:
         found |= {"token": tokens.server, "agent-token": tokens.agent}
     else:
         found["token"] = tokens.agent
+
+
+# --- etcd snapshots -------------------------------------------------------------------------------------------------------
+#
+# How etcd members keep snapshots, and where: the cluster's `etcd` as arguments (capr.md §4.6).
+
+
+def add(host: Host, config: Config, *, with_s3: bool = True) -> list[File]:
+    """Tell `config` how to keep snapshots; the files are those it then speaks of. A restore leaves S3 out."""
+    etcd = mapping(host.ground.spec.get("etcd"))
+    if not host.machine.is_etcd or not etcd:
+        return []
+    if etcd.get("disableSnapshots"):
+        config["etcd-disable-snapshots"] = True
+    if _number(etcd.get("snapshotRetention")) > 0:
+        config["etcd-snapshot-retention"] = _number(etcd.get("snapshotRetention"))
+    if etcd.get("snapshotScheduleCron"):
+        config["etcd-snapshot-schedule-cron"] = str(etcd["snapshotScheduleCron"])
+    s3 = mapping(etcd.get("s3"))
+    return _add_s3(host.ground, s3, config) if s3 and with_s3 else []
+
+
+def _add_s3(ground: Ground, s3: Spec, config: Config) -> list[File]:
+    credential = _credential(ground, str(s3.get("cloudCredentialName") or ""))
+    for name, value in (
+        ("bucket", s3.get("bucket") or credential.get("defaultBucket")),
+        ("access-key", credential.get("accessKey")),
+        ("secret-key", credential.get("secretKey")),
+        ("region", s3.get("region") or credential.get("defaultRegion")),
+        ("folder", s3.get("folder") or credential.get("defaultFolder")),
+        ("endpoint", s3.get("endpoint") or credential.get("defaultEndpoint")),
+    ):
+        if value:
+            config[f"etcd-s3-{name}"] = str(value)
+    if s3.get("skipSSLVerify") or credential.get("defaultSkipSSLVerify") == "true":
+        config["etcd-s3-skip-ssl-verify"] = True
+    if _number(s3.get("retention")) > 0:
+        config["etcd-s3-retention"] = _number(s3.get("retention"))
+    config["etcd-s3"] = True
+    return _add_authority(ground, str(s3.get("endpointCA") or credential.get("defaultEndpointCA") or ""), config)
+
+
+def _add_authority(ground: Ground, authority: str, config: Config) -> list[File]:
+    """The CA of the endpoint: a path that is on the host anyway, or certificates, plain or as base64, that become a file."""
+    if not authority:
+        return []
+    if authority.endswith(".crt"):
+        config["etcd-s3-endpoint-ca"] = ground.layout.path(authority)
+        return []
+    path = ground.config_file(f"s3-endpoint-ca-{hashlib.md5(authority.encode(), usedforsecurity=False).hexdigest()[:5]}.crt")
+    config["etcd-s3-endpoint-ca"] = path
+    return [File.of(path, _plain(authority))]
+
+
+def _plain(authority: str) -> bytes:
+    try:
+        return base64.b64decode(authority, validate=True)
+    except (binascii.Error, ValueError):
+        return authority.encode()
+
+
+def _credential(ground: Ground, reference: str) -> Mapping[str, str]:
+    """A cloud credential's fields; its keys carry the driver's name before a dash."""
+    if not reference:
+        return {}
+    namespace, colon, name = reference.partition(":")
+    source: Source = ground.secret(name, namespace) if colon else ground.secret(namespace)
+    return {key.rpartition("-")[2]: value.decode(errors="replace") for key, value in sorted(source.data.items())}
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+# --- arguments ------------------------------------------------------------------------------------------------------------
+#
+# The arguments that users give: which of them a machine gets, and which of those its version understands (capr.md §4.6).
+#
+# What a version does not know would keep the distribution from starting, so it is left out, as the original does. It also
+# leaves out numbers and objects; that is kept, since giving them now would restart clusters that run without them. `ignored`
+# names what is left out, so that somebody can be told.
+
+
+def given(host: Host) -> Config:
+    """The arguments for a machine: the distribution's default, the cluster's, then what labels select, the later winning."""
+    runtime = host.ground.runtime
+    config: Config = {"cni": runtime.default_cni} if runtime.default_cni else {}
+    config.update(host.ground.global_config)
+    for selector, said in host.ground.selector_configs:
+        if selector.matches(host.machine.labels):
+            config.update(said)
+    return config
+
+
+def understood(config: Spec, release: Release, server: bool) -> Config:
+    """Those that a host of the role takes."""
+    found: Config = {}
+    for name, value in config.items():
+        argument = release.argument(name, server)
+        if argument is not None and isinstance(value, str | bool | list | tuple):
+            found[name] = _as(argument, value)
+    return found
+
+
+def ignored(ground: Ground) -> tuple[str, ...]:
+    """The names of arguments in the cluster's spec that no machine of it gets."""
+    release = ground.facts.release
+    said: dict[str, list[Any]] = {}
+    for config in (ground.global_config, *(config for _, config in ground.selector_configs)):
+        for name, value in config.items():
+            said.setdefault(name, []).append(value)
+    return tuple(sorted(name for name, values in said.items() if not _any_taken(name, values, release)))
+
+
+def _any_taken(name: str, values: list[Any], release: Release) -> bool:
+    return any(understood({name: value}, release, server=True) for value in values)
+
+
+def _as(argument: Argument, value: Any) -> Any:
+    if argument.is_boolean and isinstance(value, str):
+        return value.lower() == "true"
+    return list(value) if isinstance(value, tuple) else value
+
+
+def pruned(config: Mapping[str, Any]) -> Config:
+    """Without what says nothing."""
+    return {name: value for name, value in config.items() if value is not None and value != "" and value != []}

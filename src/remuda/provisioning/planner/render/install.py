@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from remuda.kube.encoding import gojson
 
-from ...plans.plan import File, Instruction
+from ... import well_known
+from ...plans.plan import File, Instruction, PeriodicInstruction
 from ...releases.distributions import REMUDA
 from .context import Config, Ground, Host, entries
 
@@ -85,3 +86,29 @@ def _stamp(ground: Ground, from_image: str, parts: Iterable[str]) -> str:
 def _generation(ground: Ground) -> int:
     said = ground.spec.get("provisionGeneration")
     return said if isinstance(said, int) else 0
+
+
+# --- periodic -------------------------------------------------------------------------------------------------------------
+#
+# What a first server without an API tells of itself: its address, which others need to join it (capr.md §4.5).
+#
+# Such a machine has no Node, so nobody else knows its address. :mod:`..election` reads what these instructions print.
+
+CAPTURE_ADDRESS, ETCD_NAME = "capture-address", "etcd-name"
+_PERIOD = 600
+
+
+def instructions(host: Host) -> tuple[PeriodicInstruction, ...]:
+    machine, ground = host.machine, host.ground
+    if not host.join.init or not machine.is_only_etcd or well_known.JOIN_URL_AUTOSET_DISABLED in host.annotations:
+        return ()
+    ask = (
+        f"curl -f --retry 100 --retry-delay 5 --cacert {ground.tls('server-ca.crt')} "
+        f"https://{ground.layout.loopback}:{ground.runtime.supervisor_port}/db/info | grep 'clientURLs'"
+    )
+    return (
+        PeriodicInstruction(CAPTURE_ADDRESS, args=("-c", ask), command="sh", periodSeconds=_PERIOD),
+        PeriodicInstruction(
+            ETCD_NAME, args=("-c", f"cat {ground.directories.distro}/server/db/etcd/name"), command="sh", periodSeconds=_PERIOD
+        ),
+    )
