@@ -13,7 +13,7 @@ from remuda.cli.programs import event_loop
 _PROGRAM = """
 import ctypes, sys
 from pathlib import Path
-from remuda.cli.programs import memory_allocation
+from remuda.cli.programs import event_loop
 
 def resident():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
@@ -21,7 +21,7 @@ def resident():
 def taken():
     return [libc.malloc(256 * 1024) for _ in range(64)]
 
-assert sys.argv[1] == "as it is" or memory_allocation.map_large_pieces()
+assert sys.argv[1] == "as it is" or event_loop.map_large_pieces()
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
 libc.free.restype, libc.free.argtypes = None, (ctypes.c_void_p,)
